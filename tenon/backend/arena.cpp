@@ -7,7 +7,7 @@ namespace tenon {
 void Arena::reserve(int64_t bytes) {
   if (memory_ && bytes <= bytes_) return;
   if (stream_) stream_->synchronize();
-  memory_.reset();  // before there is the larger one
+  memory_.reset();  // free the old memory before allocating the larger one
   bytes_ = 0;
   memory_ = backend_->allocate(bytes);
   bytes_ = bytes;

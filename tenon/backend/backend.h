@@ -1,6 +1,6 @@
-// The one interface between plans and devices. A backend makes a kernel of a launch and says what it takes before
-// anything is allocated; bound to memory it runs. A backend registers itself by name; nobody includes a backend's
-// folder.
+// The only interface between plans and devices. A backend makes a kernel from a launch and reports what it needs before
+// anything is allocated; once bound to memory, the kernel can run. Backends register themselves by name; no other code
+// includes a backend's folder.
 #pragma once
 #include <array>
 #include <functional>
@@ -19,86 +19,88 @@
 
 namespace tenon {
 
-/// Bytes that a kernel takes beside buffers and weights.
+/// Bytes that a kernel needs besides buffers and weights.
 struct LaunchMemory {
-  int64_t kept = 0;     ///< the kernel's own; zeros before its first run
-  int64_t scratch = 0;  ///< during a run; kernels share it
+  int64_t kept = 0;     ///< owned by the kernel; zero-filled before its first run
+  int64_t scratch = 0;  ///< used during a run; shared between kernels
 };
 
-/// Where buffers live: the address of a buffer by name. Stable between runs, until Kernel::rebind.
+/// Looks up a buffer's address by name. Addresses stay the same between runs, until Kernel::rebind.
 using BufferTable = std::function<void*(const std::string& buffer)>;
 
-/// A launch on a backend: made, which decides how it runs and what it takes, and then bound to memory.
+/// A launch on a backend. Making it decides how it runs and what it needs; then it is bound to memory.
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual LaunchMemory memory() const = 0;
-  /// The weights that it reads.
+  /// The weights that the kernel reads.
   virtual std::span<const WeightRequest> weights() const = 0;
-  /// Before the first run. `weights`: memory of what it asked for, in that order; `kept`: of LaunchMemory::kept bytes.
-  /// Both have the alignment of Backend::allocate and outlive the kernel.
+  /// Called before the first run. `weights`: the memory of the weights it asked for, in that order; `kept`:
+  /// LaunchMemory::kept bytes. Both are aligned like Backend::allocate and outlive the kernel.
   virtual void bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) = 0;
-  /// Buffers may have moved: from the next run on they are where `buffers` says. Weights stay.
+  /// Called when buffers may have moved: from the next run on, `buffers` gives their addresses. Weights stay.
   virtual void rebind(const BufferTable& buffers) = 0;
-  /// Puts one run on the stream. `scratch` has at least the kernel's scratch bytes, 64-byte aligned.
+  /// Enqueues one run on the stream. `scratch` has at least the kernel's scratch bytes and is 64-byte aligned.
   virtual void run(Stream& stream, void* scratch) = 0;
-  /// Kernels that a run puts on the stream, a library's call and a fill of memory among them; known once it is made.
+  /// Number of device kernels that a run enqueues, those of library calls and memory fills included. Known once the
+  /// kernel is made.
   virtual int kernels() const { return 1; }
   /// How it runs, in a phrase: "avx512bf16 tiles, 2 bands" (for explain).
   virtual std::string describe() const { return {}; }
 };
 
-/// One member of a list: the address of each of the launch's vectors, in the order of ListKernel::vectors, and their
-/// common length.
+/// One member of a list: the addresses of the launch's vectors, in the order of ListKernel::vectors, and their common
+/// length.
 struct ListItem {
   std::array<void*, kMostListVectors> vectors{};
   int64_t count = 0;
 };
 
-/// A launch made ready to run over lists of tensors of any number and any lengths, whose addresses come with each run.
+/// A launch prepared to run over lists of tensors of any number and length; each run passes the addresses.
 class ListKernel {
  public:
   virtual ~ListKernel() = default;
-  /// Names of the vectors of an item, and of the launch's scalars, each in the order in which a run gives them.
+  /// Names of an item's vectors, and of the launch's scalars, each in the order in which a run passes them.
   virtual std::span<const std::string> vectors() const = 0;
   virtual std::span<const std::string> scalars() const = 0;
-  /// Puts on the stream what computes the launch's outputs for every item: one kernel, or as few as the device's limits
-  /// allow. A stream of the caller's may be recording a graph, for which everything but the tensors is kept in the
-  /// launch itself.
+  /// Enqueues what computes the launch's outputs for every item: one kernel, or as few as the device's limits allow.
+  /// The caller's stream may be capturing a graph, so the launch itself holds everything except the tensors.
   virtual void run(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) = 0;
-  /// For a launch whose only output has no buffer: the first item of which a value is not 0 (or NaN), or -1. Waits.
+  /// For a launch whose only output has no buffer: index of the first item with a value that is not 0 (or is NaN), or
+  /// -1. Waits.
   virtual int64_t find(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) = 0;
   virtual std::string describe() const { return {}; }
 };
 
-/// Runs of kernels recorded once, which a device repeats as one.
+/// Kernel runs recorded once, which a device replays as one unit.
 class Replay {
  public:
   virtual ~Replay() = default;
   virtual void run(Stream& stream) = 0;
 };
 
-/// A kernel that a backend compiled, as machine code shows it.
+/// A kernel that a backend compiled, as seen in its machine code.
 struct CompiledKernel {
   std::string name;
   int registers = 0, stack_bytes = 0, shared_bytes = 0;
-  int launches = 0;                   ///< in the plans prepared so far
-  std::vector<std::string> problems;  ///< what is wrong with it, in sentences
+  int launches = 0;                   ///< in all plans prepared so far
+  std::vector<std::string> problems;  ///< what is wrong with it, as sentences
 };
 
-/// Whether a vendor's library has plans for what launches could ask of it, on a GPU that need not be here.
+/// Whether a vendor's library has plans for the work that launches could hand to it, for a GPU that need not be
+/// present.
 struct PlannedCalls {
   struct Call {
     std::string problem;
     std::string engine;   ///< the library's choice; empty if it has none
-    std::string why_not;  ///< then
+    std::string why_not;  ///< why it has none
   };
-  std::string library;  ///< with its version; empty: none was asked
+  std::string library;  ///< with its version; empty if no library was asked
   std::vector<Call> calls;
-  double seconds = 0;  ///< that planning took
+  double seconds = 0;  ///< time that planning took
 };
 
-/// A device's memory and kernels. Calls may come from several threads; what it makes (streams, kernels, replays) is
+/// A device's memory and kernels. Calls may come from several threads; each object it makes (stream, kernel, replay) is
 /// used by one thread at a time.
 class Backend {
  public:
@@ -106,111 +108,112 @@ class Backend {
   virtual std::string_view name() const = 0;
   /// One line: device, instruction set or compute capability, threads.
   virtual std::string describe() const = 0;
-  /// False for a backend whose buffers never hold what a plan computes: no picture can come of it.
+  /// False for a backend whose buffers never hold what a plan computes, so it cannot produce a picture.
   virtual bool computes() const { return true; }
-  /// Bytes that may be allocated now (physical memory left).
+  /// Bytes that can be allocated now (free physical memory).
   virtual int64_t memory_available() const = 0;
-  /// Element types that plans may compute in here, the default first.
+  /// Element types in which plans may compute here, the default first.
   virtual std::vector<DType> types() const = 0;
-  /// What plans for it should know. One that was made for another target runs all the same: what a kernel cannot read
-  /// as it is it stores itself, in scratch, by kernels that the plan does not show (Kernel::kernels). May outlive this.
+  /// What a planner should know about this backend. A plan made for another target still runs: an operand that a kernel
+  /// cannot read in place is first written to scratch by extra kernels that the plan does not show (Kernel::kernels).
+  /// The target may outlive this backend.
   virtual Target target() const = 0;
-  /// 64-byte aligned memory, zero-filled, that any stream may use at once; throws Error(Memory).
+  /// 64-byte aligned, zero-filled memory that any stream may use at once. Throws Error(Memory).
   virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
-  /// Whether its memory is apart from the host's, so that there is something to offload to.
+  /// Whether device memory is separate from host memory, so that weights can be offloaded.
   virtual bool offloads() const { return false; }
-  /// Memory of the host that `fetch` reads, with any contents; throws Error(Memory).
+  /// Uninitialized host memory that `fetch` can read. Throws Error(Memory).
   virtual std::shared_ptr<void> allocate_pinned(int64_t bytes) { return allocate(bytes); }
-  /// Puts a copy from such memory to the device's on the stream, which may be recording, and does not wait for it.
+  /// Enqueues a copy from such memory to device memory without waiting for it. The stream may be recording.
   virtual void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) { copy_in(stream, dst, host, bytes); }
-  /// The kernel of a launch that has its form, unbound. Allocates nothing.
+  /// Makes the unbound kernel of a launch that has its form. Allocates nothing.
   virtual std::unique_ptr<Kernel> make_kernel(const Launch& launch) = 0;
-  /// A launch of the map skeleton over vectors: every Input has one shape [n], which stands for any length; a
-  /// ScalarInput is a number that each run gives. An output goes to the vector of its buffer's name, which may be one
-  /// that is read: element i of an output depends on elements i alone, and all are read before any is written. At most
-  /// kMostListVectors vectors. Throws Error(Internal) for another launch.
+  /// Prepares a launch of the map skeleton over vectors. Every Input has the same shape [n], which stands for any
+  /// length; a ScalarInput is a number that each run passes. An output is written to the vector named like its buffer,
+  /// which may also be an input: element i of an output depends on elements i only, and all inputs are read before any
+  /// output is written. At most kMostListVectors vectors. Throws Error(Internal) for any other launch.
   virtual std::unique_ptr<ListKernel> prepare_list(const Launch& launch) = 0;
-  /// Begins to note what the device does; what is recorded after that is seen piece by piece. One at a time. Null where
-  /// kernels run one after the other as the host calls them. Error(Device) says what is missing.
+  /// Starts tracing the device; work recorded after this call shows up piece by piece. Only one trace at a time. Null
+  /// if kernels run one after another as the host calls them. Throws Error(Device) that says what is missing.
   virtual std::unique_ptr<Trace> trace() { return nullptr; }
-  /// Whether record() records.
+  /// Whether record() does anything.
   virtual bool records() const { return false; }
-  /// Records the kernels that `runs` puts on the stream it is given, all of which have run before, instead of running
-  /// them. Null where nothing is gained.
+  /// Records the kernels that `runs` enqueues on the stream passed to it, instead of running them. All of them must
+  /// have run before. Null if recording gains nothing.
   virtual std::unique_ptr<Replay> record(const std::function<void(Stream& recording)>& runs) {
     static_cast<void>(runs);
     return nullptr;
   }
   virtual std::shared_ptr<Stream> make_stream() { return std::make_shared<Stream>(); }
-  /// A stream that the caller has, on a GPU a CUstream of its primary context (null: the default stream), and keeps for
-  /// as long as this lives.
+  /// Wraps a stream that the caller owns, on a GPU a CUstream of its primary context (null: the default stream). The
+  /// caller keeps it alive as long as this object.
   virtual std::shared_ptr<Stream> borrow_stream(void* native) {
     static_cast<void>(native);
     return make_stream();
   }
-  /// Copies within the device's memory.
+  /// Copies within device memory.
   virtual void copy(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;
-  /// From the host; returns when `src` may change.
+  /// Copies from the host; returns when `src` may change.
   virtual void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;
-  /// To the host; returns when it is there.
+  /// Copies to the host; returns when the data has arrived.
   virtual void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;
-  /// All kernels of a backend that compiles for an architecture (BackendOptions::compile_for), compiled.
+  /// All kernels that a backend which compiles for an architecture (BackendOptions::compile_for) has compiled.
   virtual std::vector<CompiledKernel> compiled() { return {}; }
-  /// Of a backend that plans too (BackendOptions::plan_libraries).
+  /// The library plans of a backend that also plans (BackendOptions::plan_libraries).
   virtual PlannedCalls planned() { return {}; }
 };
 
 struct BackendOptions {
   int threads = 0;               ///< 0: all processors
   int ordinal = 0;               ///< which of several devices
-  std::string compile_for = {};  ///< cuda: no GPU, compile for this architecture ("sm_90a") instead of running
-  bool plan_libraries = false;   ///< then: see too whether vendors' libraries have plans for it
-  /// What is computed of a sample (of the first axis) is the same to the bit in every batch. Costs time on a GPU; on
-  /// the CPU it is so anyway.
+  std::string compile_for = {};  ///< cuda: compile for this architecture ("sm_90a") without a GPU, instead of running
+  bool plan_libraries = false;   ///< with compile_for: also check whether vendors' libraries have plans for it
+  /// Results for a sample (of the first axis) are bit-identical in every batch. Costs time on a GPU; always true on the
+  /// CPU.
   bool batch_invariant = false;
-  /// A token's products and attention over a cache add up in bf16 in the order that whole texts' do: equal bits, which
-  /// training needs of its rollouts. Costs time on a GPU; on the CPU it is so anyway.
+  /// In bf16, a single token's products and its attention over a cache are summed in the same order as those of whole
+  /// texts: equal bits, which training needs of its rollouts. Costs time on a GPU; always true on the CPU.
   bool one_order = false;
 };
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;
-/// Something that a backend needs of the machine, for `tenon env`.
+/// Something that a backend needs from the machine, for `tenon env`.
 struct BackendFact {
   std::string name;   ///< "nvrtc"
-  std::string value;  ///< what was found and where, or why it was not
-  std::string hint;   ///< the command that installs it, where it is missing
+  std::string value;  ///< what was found and where, or why nothing was found
+  std::string hint;   ///< the command that installs it if it is missing
 };
-/// Looks at the machine without making a backend; throws nothing.
+/// Inspects the machine without making a backend. Does not throw.
 using BackendProbe = std::function<std::vector<BackendFact>()>;
-/// Whether the machine has what a backend runs on.
+/// Whether the machine has the device that a backend runs on.
 struct Availability {
-  std::string device;   ///< "NVIDIA H200"; empty: there is none
-  std::string problem;  ///< why it cannot be used all the same; empty if it can
+  std::string device;   ///< "NVIDIA H200"; empty if there is none
+  std::string problem;  ///< why the device cannot be used; empty if it can
 };
-/// What a backend is to "auto".
+/// How a backend takes part in the choice of "auto".
 struct AutomaticChoice {
-  int preference = 0;  ///< of the backends that can be used the highest is taken; 0: never
-  /// Looks at the machine without making a backend; throws nothing. Empty: it can always be used.
+  int preference = 0;  ///< the usable backend with the highest value wins; 0: never chosen
+  /// Inspects the machine without making a backend. Does not throw. Empty: the backend is always usable.
   std::function<Availability()> look = {};
 };
 /// Adds a backend to the registry: `static const RegisterBackend r("cpu", [](const BackendOptions& o) {...});`
 struct RegisterBackend {
   RegisterBackend(std::string name, BackendFactory factory, BackendProbe probe = {}, AutomaticChoice automatic = {});
 };
-/// The device name that stands for the best backend of this machine.
+/// The device name that stands for the best backend on this machine.
 inline constexpr std::string_view kAutomaticDevice = "auto";
-/// What "auto" means here.
+/// What "auto" resolves to on this machine.
 struct ChosenBackend {
   std::string name;
-  std::string device;   ///< what it was chosen for; empty for the one that every machine has
-  std::string problem;  ///< of a better device that is there and cannot be used
+  std::string device;   ///< the device it was chosen for; empty for the backend that every machine has
+  std::string problem;  ///< why a better device that is present cannot be used
 };
 ChosenBackend choose_backend();
-/// Makes the backend of this name, or the one that "auto" means; throws Error(Device) that lists the names.
+/// Makes the backend of this name, or the one that "auto" resolves to. Throws Error(Device) that lists the names.
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options = {});
-/// Error(Usage) of `where` if plans of this backend do not compute in a type.
+/// Throws Error(Usage) about `where` if plans for this backend cannot compute in `type`.
 void check_type(const Backend& backend, DType type, const std::string& where);
 std::vector<std::string> backend_names();
-/// What the probe of this backend found; nothing if it has none.
+/// What this backend's probe found; empty if it has no probe.
 std::vector<BackendFact> probe_backend(const std::string& name);
 
 }  // namespace tenon

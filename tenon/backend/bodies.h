@@ -1,4 +1,5 @@
-// Which class of a backend runs launches of a skeleton. A backend has one table; its classes add themselves.
+// Which class of a backend runs launches of which skeleton. Each backend has one table, to which its classes add
+// themselves.
 #pragma once
 #include <map>
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace tenon {
 
-/// `K`: the base of the backend's launches; `Machine`: what they are made for.
+/// `K`: base class of the backend's launches; `Machine`: what they are made for.
 template <class K, class Machine>
 class Bodies {
  public:
@@ -20,13 +21,13 @@ class Bodies {
     return std::make_unique<T>(std::move(machine), launch, std::move(form));
   }
 
-  /// One beside each class: `const RegisterBody kRegisteredGemm("gemm", &LaunchBodies::body<GemmKernel>);`
+  /// One next to each class: `const RegisterBody kRegisteredGemm("gemm", &LaunchBodies::body<GemmKernel>);`
   struct Register {
     Register(std::string skeleton, Maker maker) { all().emplace(std::move(skeleton), maker); }
   };
 
-  /// Makes the kernel of a launch that has its form, with a copy of it. Throws Error(Internal) for one without, and for
-  /// a skeleton without a body.
+  /// Makes the kernel of a launch from a copy of its form. Throws Error(Internal) if the launch has no form, or its
+  /// skeleton no body.
   static std::unique_ptr<K> make(Machine machine, const Launch& launch) {
     TENON_CHECK(Internal, launch.form != nullptr, launch.name) << "has no form";
     const auto found = all().find(launch.skeleton);

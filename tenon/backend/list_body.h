@@ -1,4 +1,4 @@
-// What the list kernels of all backends share: the launch as a list, and what a run must give it.
+// What the list kernels of all backends share: the launch as a list, and the check of what a run passes.
 #pragma once
 #include <span>
 #include <string>
@@ -19,7 +19,7 @@ class ListBody : public ListKernel {
   explicit ListBody(const Launch& launch)
       : name_(launch.name), list_(make_list_form(launch)), names_(list_.vector_names()) {}
 
-  /// Throws Error(Internal) for what the launch does not take. `finds`: a find() asks.
+  /// Throws Error(Internal) if the arguments do not match the launch. `finds`: called by find().
   void check(std::span<const ListItem> items, std::span<const float> scalars, bool finds) const {
     TENON_CHECK(Internal, finds == list_.finds, name_) << "a launch that looks for something does nothing else";
     TENON_CHECK(Internal, scalars.size() == list_.scalars.size(), name_)

@@ -1,15 +1,16 @@
-// A launch over lists: the map skeleton where every operand is a vector of one length n, or a number of the run.
-// Element i of a result depends on elements i alone, so n may be anything, and a vector may be read and written.
+// A launch over lists: a map whose operands are all vectors of one length n, or numbers passed with the run. Element i
+// of a result depends on elements i only, so n is arbitrary, and a vector may be both read and written.
 #pragma once
 #include "tenon/kernels/form.h"
 
 namespace tenon {
 
-/// The length that stands for any: the shape of every vector of such a launch is [kListLength].
+/// The placeholder for any length: every vector of such a launch has the shape [kListLength].
 inline constexpr int64_t kListLength = int64_t{1} << 30;
-/// Vectors of such a launch at most.
+/// Most vectors that such a launch may have.
 inline constexpr size_t kMostListVectors = 6;
-/// An output of this name is not stored: a run looks for an element that is not 0. It is the launch's only one.
+/// An output of this name is not stored: the run looks for an element that is not 0. It must be the launch's only
+/// output.
 inline constexpr char kFound[] = "found";
 
 struct ListVector {
@@ -18,20 +19,20 @@ struct ListVector {
   bool read = false, written = false;
 };
 
-/// A launch in form, with what a run supplies.
+/// A launch in its form, with what a run passes.
 struct ListForm {
   Form form;
-  std::vector<ListVector> vectors;   ///< those that are read, in topological order, then those only written
+  std::vector<ListVector> vectors;   ///< those read, in topological order, then those only written
   std::vector<std::string> scalars;  ///< in topological order
   bool finds = false;                ///< the output is kFound
 
-  /// Bytes that an element of a list moves.
+  /// Bytes moved per list element.
   int64_t bytes_per_element() const;
   std::vector<std::string> vector_names() const;
 };
 
-/// Of a launch that has its form, a copy of which it takes; throws Error(Internal) for one that is more than a map over
-/// vectors.
+/// Makes the list form of a launch that has its form, which is copied. Throws Error(Internal) if the launch is more
+/// than a map over vectors.
 ListForm make_list_form(const Launch& launch);
 
 }  // namespace tenon

@@ -10,12 +10,12 @@ namespace tenon {
 namespace {
 
 constexpr int64_t kPlaceAlignment = 256;
-// One is read while the next is copied.
+// One place is read while the other is filled.
 constexpr int64_t kPlacesOfLargest = 2;
 
 int64_t aligned(int64_t bytes) { return (bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment; }
 
-// A weight, whoever reads it.
+// A weight, merged over all its readers.
 struct Entry {
   int64_t bytes;
   bool forced, may_leave, once;
@@ -35,7 +35,7 @@ Entries entries_of(std::span<const WeightRead> reads) {
 // What one launch reads.
 struct Visit {
   size_t launch, first;
-  int64_t bytes = 0;  // of each weight once
+  int64_t bytes = 0;  // each weight counted once
   std::vector<const WeightRead*> reads;
 };
 
@@ -60,7 +60,7 @@ int64_t places_for(const std::vector<Visit>& visits) {
   return kPlacesOfLargest * most;
 }
 
-// How large a weight may be that leaves: the smallest limit that saves enough, as smaller ones need smaller places.
+// Size limit for offloaded weights: the smallest one that saves enough, because smaller weights need smaller places.
 struct Limit {
   int64_t largest = 0, places = 0, needed = std::numeric_limits<int64_t>::max();
 };
@@ -83,8 +83,8 @@ Limit limit_of(std::span<const WeightRead> reads, const Entries& entries, const 
   return offload.all || first.needed > offload.bytes ? smallest : first;
 }
 
-// Weights that may leave, in the order in which they do: those of slower phases, then in steps of the golden section
-// through the rest, whose every beginning is spread evenly.
+// The weights that may be offloaded, in that order: those of slower phases first, then the rest in golden-section
+// steps, so that every prefix is spread evenly over the network.
 std::vector<std::string_view> order_of(std::span<const WeightRead> reads, const Entries& entries, int64_t largest) {
   constexpr double kGolden = 0.6180339887498949;
   std::vector<std::pair<double, std::string_view>> order;
@@ -101,13 +101,13 @@ std::vector<std::string_view> order_of(std::span<const WeightRead> reads, const 
   return out;
 }
 
-// Gives a phase's visits their places: each where the last launch to read what is overwritten is the earliest.
+// Assigns places to a phase's visits: each goes where the last reader of the overwritten weights is earliest.
 class Places {
  public:
   explicit Places(StagingPlan& plan) : plan_(plan) {}
 
   void add(const Visit& visit) {
-    if (visit.first != first_) taken_.clear();  // a phase begins when all before it is done
+    if (visit.first != first_) taken_.clear();  // a phase begins after all earlier ones are done
     first_ = visit.first;
     int64_t at = 0, free_behind = std::numeric_limits<int64_t>::max();
     std::vector<int64_t> candidates{0};

@@ -11,7 +11,7 @@ std::optional<PagedAxis> paged_axis(const Expr& view, int axis) {
   if (!pieces || pieces->size() != 1 || !(*pieces)[0].leaf || (*pieces)[0].look_ups.size() != 1) return std::nullopt;
   const AffinePiece& p = (*pieces)[0];
   const LookedUp& number = p.look_ups[0];
-  // Lines for which the number does not change, with all that lies in them.
+  // Elements per line; then the lines for which the number stays the same.
   int64_t line = 1;
   for (int a = axis + 1; a < shape.rank(); ++a) line *= shape[a];
   const Digit& still = number.rows.back();

@@ -1,4 +1,4 @@
-// Views whose lines lie in pages of a pool, at numbers that a table has: caches of keys and values.
+// Views whose lines lie in pages of a pool, at page numbers read from a table: caches of keys and values.
 #pragma once
 #include <optional>
 
@@ -6,16 +6,16 @@
 
 namespace tenon {
 
-/// A view whose lines along one axis are found by a number for each page of them. Steps are of its axes with that axis
-/// as two: pages, then the lines of one.
+/// A view whose lines along one axis lie in pages, each found by a page number. Steps are given for the view's axes
+/// with that axis split in two: pages, then lines within a page.
 struct PagedAxis {
   Expr leaf;
-  int64_t offset, page;  ///< elements from the leaf's first; lines of a page
-  Coord step;            ///< 0 for pages: number.step is theirs
+  int64_t offset, page;  ///< offset in elements from the leaf's start; lines per page
+  Coord step;            ///< 0 for the page axis, whose step is number.step
   LookedUp number;
-  Coord number_step;  ///< of the number's address
+  Coord number_step;  ///< of the page number's address
 };
-/// Nothing if some part is not affine, or numbers change within a page.
+/// Empty if a part is not affine, or if the number changes within a page.
 std::optional<PagedAxis> paged_axis(const Expr& view, int axis);
 
 }  // namespace tenon

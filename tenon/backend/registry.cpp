@@ -20,7 +20,7 @@ std::map<std::string, Registered>& registry() {
 
 bool is_any_gpu(const std::string& name) { return name == "gpu" || name == "GPU"; }
 
-// "cuda:1" as a backend and the number of its device. The number is -1 where there is none, or it is malformed.
+// Splits "cuda:1" into the backend and its device number. The number is -1 if it is absent or malformed.
 std::pair<std::string, int> with_ordinal(const std::string& name) {
   const size_t colon = name.rfind(':');
   if (colon == std::string::npos) return {name, -1};
@@ -31,7 +31,7 @@ std::pair<std::string, int> with_ordinal(const std::string& name) {
   return {number ? name.substr(0, colon) : name, number ? ordinal : -1};
 }
 
-// For what names no backend but a kind of device: the backend whose device has to be looked for.
+// Hint for a name that is no backend but may mean a kind of device: suggests the backend whose device is probed for.
 std::string hint_of_a_gpu() {
   for (const auto& [name, registered] : registry())
     if (registered.automatic.look) return "did you mean '" + name + "'?";

@@ -10,12 +10,12 @@ namespace {
 
 constexpr int64_t kStoredAlignment = 64;
 
-// A launch with what it takes to run it again when its plan has gone.
+// A launch with all that is needed to run it again after its plan is gone.
 struct Repeatable {
   std::shared_ptr<Backend> backend;
   Graph graph;
   Launch launch;
-  std::vector<std::string> reads;  // stored buffers, as the request needs them
+  std::vector<std::string> reads;  // stored buffers, in the order of the request's needs
   std::shared_ptr<Kernel> kernel;  // for the first run
 
   void run(const WeightMaking& with, std::span<void* const> parts) {

@@ -1,4 +1,4 @@
-// Launches whose results are kept where weights are: they read weights alone, and run when a plan is prepared.
+// Launches whose results are kept like weights: they read only weights, and run when a plan is prepared.
 #pragma once
 #include <map>
 #include <memory>
@@ -9,12 +9,12 @@
 
 namespace tenon {
 
-/// The stored launches of a plan as requests, in order.
+/// A plan's stored launches as weight requests, in order.
 class StoredLaunches {
  public:
   explicit StoredLaunches(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
-  /// What the launch writes, each output by its expression over parameters. `kernel` runs it the first time.
+  /// A request for the launch's outputs, each keyed by its expression over parameters. `kernel` does the first run.
   WeightRequest request(const Launch& launch, std::shared_ptr<Kernel> kernel);
 
  private:
@@ -24,10 +24,10 @@ class StoredLaunches {
   std::map<std::string, std::string> keys_;  // of stored buffers
 };
 
-/// Runs a launch once, with weights and scratch of its own, and waits for it.
+/// Runs a launch once with its own weights and scratch, and waits for it.
 void run_alone(Backend& backend, Kernel& kernel, const WeightMaking& with, const BufferTable& buffers);
 
-/// Bytes that running a stored launch takes for as long as it takes: its weights, and what its kernel says.
+/// Bytes that a stored launch occupies while it runs: its weights, and what its kernel reports.
 int64_t transient_bytes(const Kernel& kernel);
 
 }  // namespace tenon

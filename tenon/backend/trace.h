@@ -4,17 +4,17 @@
 
 namespace tenon {
 
-/// A kernel, fill or copy that a device ran: seconds of its own clock.
+/// A kernel, fill or copy that a device ran; times in seconds of the device's clock.
 struct DeviceWork {
   bool copy = false;
   double begin = 0, end = 0;
 };
 
-/// Notes what a device does, also inside a Replay, for as long as it lives.
+/// Traces a device's work, also inside a Replay, for as long as it lives.
 class Trace {
  public:
   virtual ~Trace() = default;
-  /// All since the last call, by when it began. The caller has waited for what it is interested in.
+  /// All work since the last call, sorted by start. The caller must have waited for the work it is interested in.
   virtual std::vector<DeviceWork> take() = 0;
 };
 

@@ -1,6 +1,6 @@
-// Weights between a model's tensors and the kernels that read them. A kernel asks for memory that holds what a constant
-// expression over parameters becomes in a layout and an element type; whoever keeps such memory
-// (runtime/weight_store.h) makes it once for all kernels that ask for the same.
+// The step between a model's tensors and the kernels that read them. A kernel requests memory that holds the value of a
+// constant expression over parameters, in a given layout and element type; the owner of such memory
+// (runtime/weight_store.h) makes it once for all kernels that request the same.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,15 +13,15 @@
 
 namespace tenon {
 
-/// A tensor in host memory that somebody else owns. Data may have any alignment.
+/// A tensor in host memory owned by someone else. Data may have any alignment.
 struct HostView {
   DType dtype = DType::F32;
   Shape shape;
   const void* data = nullptr;
 };
 
-/// A model's tensors by name. `find` throws Error(Model) for an unknown name; `done` says that nothing is being made of
-/// the tensor any more: its memory may go until it is asked for again.
+/// A model's tensors by name. `find` throws Error(Model) for an unknown name. `done` says that nothing is being made
+/// from the tensor any more: its memory may be released until the tensor is requested again.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -29,7 +29,7 @@ class WeightSource {
   virtual void done(const std::string&) const {}
 };
 
-/// A parameter while weights are made of it: in host memory, or in the device's, where an update has come from there.
+/// A parameter from which weights are made: in host memory, or in device memory if an update has written it there.
 struct ParamView {
   DType dtype = DType::F32;
   Shape shape;
@@ -37,35 +37,37 @@ struct ParamView {
   bool on_device = false;
 };
 
-/// What there is to make weights of.
+/// What weights are made from.
 struct WeightMaking {
-  Stream& stream;  ///< that the work goes to
+  Stream& stream;  ///< the stream that the work is enqueued on
   std::function<ParamView(const std::string& name)> param;
-  std::span<void* const> needs = {};  ///< memory of what the request needs, in its order
+  std::span<void* const> needs = {};  ///< memory of the request's `needs`, in that order
 
-  /// The parameter that `leaf` names. Throws Error(Model) if its shape is another.
+  /// The parameter that `leaf` names. Throws Error(Model) if its shape differs.
   ParamView find(const Expr& leaf) const;
 };
 
-/// Memory that is asked for, and how to fill it.
+/// A request for memory, and how to fill it.
 struct WeightRequest {
   struct Part {
-    std::string key;  ///< says all that its bytes depend on: expression, layout, type. Equal keys, equal bytes.
+    std::string key;  ///< identifies all that its bytes depend on: expression, layout, type. Equal keys, equal bytes.
     int64_t bytes = 0;
   };
-  std::vector<Part> parts;          ///< made together; a kernel's requests have one
+  std::vector<Part> parts;          ///< made together; a kernel's requests have one part
   std::vector<std::string> params;  ///< parameters that `make` reads, each once
-  std::vector<std::string> needs;   ///< keys of what else it reads; asked for before
-  /// Fills the parts' memory, which is zeros, or what an earlier call left. Holds what it needs. Throws Error(Model).
+  std::vector<std::string> needs;   ///< keys of other parts that `make` reads; they must be requested earlier
+  /// Fills the parts' memory, which holds zeros or the result of an earlier call. Owns what it needs. Throws
+  /// Error(Model).
   std::function<void(const WeightMaking& with, std::span<void* const> parts)> make;
 };
 
-/// The names of the model's parameters that `roots` read, each once: of computed ones those that they are made of.
+/// Names of the model's parameters that `roots` read, each once. Computed parameters count as the ones they are made
+/// of.
 std::vector<std::string> params_of(std::span<const Expr> roots);
-/// The key of parameter `leaf` as it is, in the leaf's type.
+/// The key of parameter `leaf` unchanged, in the leaf's type.
 std::string plain_key(const Expr& leaf);
 
-/// Makes what is asked for, in memory that nobody else has: `allocate` gives zeros. One for each part.
+/// Makes the requested weights in memory of their own: `allocate` returns zeros. One entry per part.
 std::vector<std::shared_ptr<void>> make_apart(std::span<const WeightRequest> requests, const WeightMaking& with,
                                               const std::function<std::shared_ptr<void>(int64_t bytes)>& allocate);
 

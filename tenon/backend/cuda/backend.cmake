@@ -1,9 +1,9 @@
-# The CUDA backend needs nothing of CUDA to be built: driver and compiler are loaded at run time (driver/libraries.h), and
-# kernels are text that is embedded here.
+# Building the CUDA backend needs nothing from CUDA: driver and compiler are loaded at run time (driver/libraries.h),
+# and kernels are source text embedded here.
 target_link_libraries(tenon_backend_cuda PRIVATE OpenSSL::Crypto ${CMAKE_DL_LIBS})
 
-# Headers that kernels may include, by their paths in the tree: below device/ (but for the host's half of the
-# vocabulary), and these of other layers.
+# Headers that kernels may include, by their paths in the tree: those below device/ (except the vocabulary's host half),
+# and these of other layers.
 set(_shared tenon/core/hd.h tenon/core/hd_device.h tenon/core/philox.h tenon/expr/node_type.h tenon/expr/node_bodies.h)
 file(GLOB _nodes CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tenon/expr/nodes/*.h)
 file(GLOB_RECURSE _device CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
@@ -11,7 +11,7 @@ file(GLOB_RECURSE _device CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
 list(FILTER _device EXCLUDE REGEX "_host\\.h$")
 file(GLOB _tiles CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/products/tiles/*.txt)
 
-# Adds embedded_texts.h's `function`, which gives the texts of the files that name=file pairs name.
+# Defines embedded_texts.h's `function`, which returns the texts of the files given as name=file pairs.
 set(_embed ${CMAKE_CURRENT_LIST_DIR}/driver/embed.cmake)
 function(_embed_texts function)
   list(TRANSFORM ARGN REPLACE "^[^=]*=" "" OUTPUT_VARIABLE files)

@@ -1,13 +1,13 @@
-// The CUDA backend over any device that compiles and runs its kernels.
+// The CUDA backend, over any device that compiles and runs its kernels.
 #pragma once
 #include "tenon/backend/backend.h"
 #include "tenon/backend/cuda/device.h"
 
 namespace tenon::cuda {
 
-/// What Backend::compiled gives.
+/// Returns what Backend::compiled gives.
 using Compiled = std::function<std::vector<CompiledKernel>()>;
-/// What Backend::planned gives.
+/// Returns what Backend::planned gives.
 using Planned = std::function<PlannedCalls()>;
 
 /// A backend whose launches run on `device`.

@@ -50,7 +50,7 @@ void Contents::forget(const void* address, int64_t bytes, bool all) {
   if (all) promised_.erase(promised_.lower_bound({begin, {}}), promised_.lower_bound({end, {}}));
 }
 
-// Leaves nothing in [begin, end).
+// Removes everything in [begin, end).
 void Contents::cut(uintptr_t begin, uintptr_t end) {
   auto it = parts_.upper_bound(begin);
   if (it != parts_.begin()) --it;

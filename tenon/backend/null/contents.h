@@ -1,5 +1,5 @@
-// What memory holds, as launches say that they read and write it: finds a launch that would read something else than
-// its plan means, without computing anything.
+// Tracks what memory holds from what launches say they read and write. Finds a launch that would read something other
+// than its plan means, without computing anything.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -9,15 +9,15 @@
 
 namespace tenon::null {
 
-/// A buffer where a launch reads or writes it.
+/// A buffer that a launch reads or writes.
 struct Touched {
   std::string buffer;
   int64_t bytes = 0;
-  int64_t version = -1;  ///< of a state: updates before it; below 0 for what is no state
+  int64_t version = -1;  ///< of a state: number of updates before it; below 0 if not a state
   const void* address = nullptr;
 };
 
-/// One run of a launch: `group` is the same for the launches of an executable, `run` counts the launch's.
+/// One run of a launch. `group` is the same for all launches of an executable; `run` counts the launch's runs.
 struct TouchingRun {
   const void* group = nullptr;
   int64_t run = 0;
@@ -27,13 +27,13 @@ struct TouchingRun {
 /// Calls may come from several threads.
 class Contents {
  public:
-  /// Launches will write `t`: until one has, there is nothing to read.
+  /// Announces that launches will write `t`: until one does, there is nothing to read.
   void promise(const Touched& t);
-  /// Throws Error(Internal), which names the launch and the buffer, where something else was written since the buffer
-  /// was, where nothing was written that a launch writes, or where a state has another number of updates behind it.
+  /// Throws Error(Internal), naming the launch and the buffer, if something else was written over the buffer since, if
+  /// a launch writes it but none has yet, or if a state has a different number of updates.
   void read(const Touched& t, const TouchingRun& by) const;
   void write(const Touched& t, const TouchingRun& by);
-  /// The host writes there, or the memory is gone (`all`: and so are the promises).
+  /// The host writes this range, or the memory is freed (`all`: promises are dropped too).
   void forget(const void* address, int64_t bytes, bool all);
 
  private:

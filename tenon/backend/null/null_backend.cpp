@@ -30,11 +30,11 @@ void add(const std::string& name) {
 }
 
 Contents& contents() {
-  static Contents& all = *new Contents;  // memory that statics hold goes later
+  static Contents& all = *new Contents;  // never destroyed: statics may still free memory later
   return all;
 }
 
-// Checks that it finds what it reads.
+// A kernel that only checks the buffers it reads.
 class NullKernel : public Kernel {
  public:
   explicit NullKernel(const Launch& launch) : name_(launch.name) {
@@ -52,7 +52,7 @@ class NullKernel : public Kernel {
   std::span<const WeightRequest> weights() const override { return {}; }
   void bind(const BufferTable& buffers, std::span<void* const>, void*) override { rebind(buffers); }
   void run(Stream&, void* scratch) override {
-    const TouchingRun by{scratch, ++runs_, name_};  // scratch tells executables apart
+    const TouchingRun by{scratch, ++runs_, name_};  // scratch identifies the executable
     for (const Touched& t : reads_)
       if (t.address) contents().read(t, by);
     for (const Touched& t : writes_)
@@ -106,9 +106,9 @@ class NullBackend : public Backend {
   int64_t memory_available() const override { return std::numeric_limits<int64_t>::max(); }
   std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
   Target target() const override { return {}; }
-  /// Memory that reads as zeros: inputs may be set and outputs read, though nothing is ever computed.
+  /// Zero-filled memory: inputs may be set and outputs read, though nothing is ever computed.
   std::shared_ptr<void> allocate(int64_t bytes) override {
-    void* p = std::calloc(static_cast<size_t>(bytes / 64 + 2), 64);  // pages of zeros that are not touched cost nothing
+    void* p = std::calloc(static_cast<size_t>(bytes / 64 + 2), 64);  // untouched zero pages cost nothing
     if (!p) throw Error(ErrorKind::Memory, "memory", "the system refused " + std::to_string(bytes) + " bytes");
     const uintptr_t aligned = (reinterpret_cast<uintptr_t>(p) + 63) / 64 * 64;
     return std::shared_ptr<void>(reinterpret_cast<void*>(aligned), [p, bytes](void* memory) {

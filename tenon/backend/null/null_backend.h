@@ -1,4 +1,4 @@
-// The null backend records launches instead of running them, so that plans are tested without a device.
+// The null backend records launches instead of running them, so plans can be tested without a device.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@ namespace tenon::null {
 
 /// Names of the launches that null kernels of this process ran, oldest first.
 std::vector<std::string> record();
-/// Forgets them.
+/// Clears that record.
 void clear_record();
 
 }  // namespace tenon::null

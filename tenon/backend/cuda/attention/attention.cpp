@@ -1,4 +1,4 @@
-// The attention skeleton: streaming softmax; q, k and v are read where their heads lie in memory.
+// The attention skeleton: streaming softmax; q, k and v are read in place where their heads lie in memory.
 #include <cstddef>
 
 #include "tenon/backend/cuda/attention/attention_kernel.h"
@@ -10,7 +10,7 @@ namespace tenon::cuda {
 
 AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
     : AnchorKernel(std::move(device), launch, std::move(form)) {
-  constexpr int64_t kMostDepth = 512;  // of the f32 kernel: four results a thread
+  constexpr int64_t kMostDepth = 512;  // of the f32 kernel: four results per thread
   const Shape q = form_.holes[0].shape();
   TENON_CHECK(Usage, tensor_cores() || q[3] <= kMostDepth, name())
       << "heads of " << q[3] << " columns; at most " << kMostDepth;
@@ -33,7 +33,7 @@ AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& l
   if (counted()) read_beside(form_.holes[3]);
   if (grouped_.depth == 0) boxes_ = find_boxes();
   choice_ = choose_attention(*this);
-  // A library keeps sums to itself and is told the number of keys beforehand.
+  // A library does not return the log-sum-exps and needs the number of keys beforehand.
   if (!lse_ && grouped_.depth == 0 && !counted()) choose_library();
   if (plan_)
     workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
@@ -59,7 +59,7 @@ device::AttentionSizes AttentionKernel::sizes_to_choose_for() const {
   return out;
 }
 
-// Takes a library's attention where that was measured to be faster.
+// Uses a library's attention where that was measured to be faster.
 void AttentionKernel::choose_library() {
   if (!tensor_cores()) return;
   route_ = AttentionRoute::of(form_, operands_, unit_);
@@ -131,7 +131,7 @@ TunedCall AttentionKernel::box_call(const AttentionChoice& choice) {
   KernelParts text;
   Params params = begin(choice);
   for (size_t i = 0; i < 3; ++i) {
-    // All of a pool is one entry's.
+    // The whole pool counts as one batch entry.
     const auto pages = i > 0 && paged_ ? std::optional(pages_of(i)) : std::nullopt;
     const int batch = pages ? 1 : sizes_.batch, keys = pages ? checked_int(pages->pages * pages->page) : sizes_.keys;
     const auto box = [rows = boxes_[i], s = sizes_, queries = i == 0, box_keys = choice.box_keys, batch,

@@ -1,5 +1,5 @@
-// Cores of attention: ways to compute it on this device. They are asked in an order, and the first that takes a launch
-// runs it. A core registers itself: its file is all there is to add.
+// Cores of attention: ways to compute it on this device. They are asked in order of preference, and the first that
+// takes a launch runs it. A core registers itself: adding one takes only its file.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,30 +13,30 @@ class AttentionCore;
 class AttentionKernel;
 struct TunedCall;
 
-/// What a core runs a launch with.
+/// A core's choice for a launch.
 struct AttentionChoice {
   const AttentionCore* core = nullptr;
-  std::string tile = {};  ///< its type in the kernel's text
+  std::string tile = {};  ///< the tile's type in the kernel's text
   CoreLaunch launch = {};
-  int splits = 1;                  ///< runs of keys that meet
-  int box_keys = 0, resident = 1;  ///< of a core that reads boxes: their keys, and blocks a multiprocessor
+  int splits = 1;                  ///< ranges of keys whose results are combined (split-KV)
+  int box_keys = 0, resident = 1;  ///< of a core that reads boxes: keys per box, and blocks per multiprocessor
 };
 
 class AttentionCore {
  public:
   virtual ~AttentionCore() = default;
-  /// Behind "attention_" the name of its template in device/.
+  /// Name of its template in device/, without the leading "attention_".
   virtual std::string_view name() const = 0;
-  /// The value of TENON_CUDA_CORE that allows it: of the instructions that it multiplies with.
+  /// The value of TENON_CUDA_CORE that allows it, named after the instructions that it multiplies with.
   virtual std::string_view asked_as() const { return name(); }
   /// Lower is asked first.
   virtual int preference() const = 0;
-  /// True if launches that the cores asked for do not take may run on it.
+  /// True if it may run launches that none of the allowed cores takes.
   virtual bool stands_in() const { return false; }
 
-  /// Its choice for the launch, or nothing.
+  /// Its choice for the launch, or empty if it does not take it.
   virtual std::optional<AttentionChoice> take(const AttentionKernel& kernel) const = 0;
-  /// The kernel of a choice; of a core that reads boxes, if it says nothing else.
+  /// The kernel of a choice. By default, that of a core that reads boxes.
   virtual TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const;
 };
 
@@ -47,8 +47,8 @@ struct RegisterAttentionCore {
   T core;
   RegisterAttentionCore() { register_attention_core(&core); }
 };
-/// The first choice of those that TENON_CUDA_CORE allows, else of those that stand in. Error(Internal) if there is
-/// none.
+/// The first choice among the cores that TENON_CUDA_CORE allows, else among those that stand in. Throws Error(Internal)
+/// if there is none.
 AttentionChoice choose_attention(const AttentionKernel& kernel);
 
 }  // namespace tenon::cuda

@@ -1,4 +1,4 @@
-// The skeleton of attention's gradients: q, k, v and the result's gradient are read where their heads lie in memory.
+// The skeleton of attention's gradients: q, k, v and the result's gradient are read in place where their heads lie.
 #include "tenon/backend/cuda/attention/attention_route.h"
 #include "tenon/backend/cuda/attention/key_count.h"
 #include "tenon/backend/cuda/device/core_sizes.h"
@@ -34,7 +34,7 @@ class AttentionGradientKernel : public AnchorKernel {
   }
 
  private:
-  static constexpr size_t kHeads = 4;  // operands that are multiplied: q, k, v, g
+  static constexpr size_t kHeads = 4;  // the operands of products: q, k, v, g
 
   int own_calls() const override { return operand_calls() + 1; }
 
@@ -69,7 +69,7 @@ class AttentionGradientKernel : public AnchorKernel {
            "; }\n};\n";
   }
 
-  // A functor, and a function that gives one number of a row.
+  // A functor, and a function that returns one number per row.
   std::string row_source(const std::string& functor, const std::string& function, size_t hole, Params& params,
                          std::string& headers) const {
     const Expr& x = form_.holes[hole];

@@ -12,7 +12,7 @@
 
 namespace tenon::cuda {
 
-/// Reads q, k and v where their heads lie in memory; a core, or a library, computes.
+/// Reads q, k and v in place where their heads lie in memory; a core or a library computes.
 class AttentionKernel : public AnchorKernel {
  public:
   AttentionKernel(std::shared_ptr<Device> device, const Launch& launch, Form form);
@@ -23,34 +23,35 @@ class AttentionKernel : public AnchorKernel {
   using AnchorKernel::tensor_cores;
   const Form& form() const { return form_; }
   const device::AttentionSizes& sizes() const { return sizes_; }
-  /// Of the batch that tiles and splits are chosen for.
+  /// Sizes with the batch for which tiles and splits are chosen.
   device::AttentionSizes sizes_to_choose_for() const;
-  /// The tile of the core for a few queries a head of keys, which computes its queries; depth 0 where it does not take
-  /// the launch, which then has them in memory.
+  /// The tile of the core for few queries per head of keys, which computes its queries itself. Depth 0 if it does not
+  /// take the launch, whose queries are then in memory.
   const AttentionGroupedShape& grouped() const { return grouped_; }
   int multiprocessors() const { return device().facts().multiprocessors; }
-  /// True if the operands come in boxes of the copy engine.
+  /// True if TMA loads the operands in boxes.
   bool has_boxes() const { return !boxes_.empty(); }
-  /// True if the number of keys is in memory.
+  /// True if the number of keys is read from memory.
   bool counted() const { return form_.holes.size() > 3; }
-  /// True if all keys are seen, side by side, and no sums are wanted.
+  /// True if all keys are visible and contiguous (not paged), and no log-sum-exps are wanted.
   bool plain() const { return !counted() && !lse_ && !paged_; }
-  /// Of keys in pages their length, else 0.
+  /// Tokens per page of paged keys, else 0.
   int64_t page() const { return paged_ ? pages_of(1).page : 0; }
 
-  /// The argument of a choice's kernel so far: its sizes. Fields are numbered as sources are asked for.
+  /// The argument of a choice's kernel, so far its sizes. Fields are numbered in the order in which sources are
+  /// requested.
   Params begin(const AttentionChoice& choice) const;
   /// "struct Q { .. }", K or V: operand `i`, read row by row.
   std::string rows_source(size_t i, Params& params, std::string& headers);
-  /// "struct Keys { .. }": how many there are.
+  /// "struct Keys { .. }": the number of keys.
   std::string count_source(Params& params, std::string& headers) const;
-  /// "struct Lse { .. }": where the logarithm of each row's sum goes.
+  /// "struct Lse { .. }": where each row's log-sum-exp is stored.
   std::string lse_source(Params& params) const;
-  /// The kernel call of a text that is complete but for its name.
+  /// The kernel call of a text that is complete except for its name.
   TunedCall finish(const AttentionChoice& choice, KernelParts text, const Params& params) const;
-  /// The whole call of a core that reads row by row, of the text `kernel` over device/<header>.h.
+  /// The whole call of a core that reads row by row: the text `kernel` over device/<header>.h.
   TunedCall rows_call(const AttentionChoice& choice, const std::string& header, std::string kernel);
-  /// The whole call of a core that reads boxes: of device/attention_<core>.h's template of that name.
+  /// The whole call of a core that reads boxes: the template of that name in device/attention_<core>.h.
   TunedCall box_call(const AttentionChoice& choice);
 
  private:
@@ -66,10 +67,10 @@ class AttentionKernel : public AnchorKernel {
   std::vector<HeadRows> boxes_;  // of q, k and v, or none
   std::vector<Expr> operands_;
   bool paged_ = false;  // keys and values lie in pages
-  Expr lse_;            // where the second result goes, if it is wanted
+  Expr lse_;            // where the second result is stored, if wanted
   AttentionChoice choice_;
-  std::optional<AttentionRoute> route_;  // where a library could do it
-  std::optional<DnnPlan> plan_;          // by which it does
+  std::optional<AttentionRoute> route_;  // if a library could do the launch
+  std::optional<DnnPlan> plan_;          // the library's plan, if it does
   int64_t workspace_at_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // Host side of device/attention_mma.h, attention_wgmma.h, attention_short.h, attention_deep.h and attention_grouped.h:
-// what a tile takes, which one suits a head, and how a problem is launched. Formulas only.
+// resources of a tile, which tile suits a head, and how a problem is launched. Formulas only.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace tenon::cuda {
 
-/// Whether a token's attention over a cache takes heads of `depth` columns.
+/// Whether a single token's attention over a cache supports heads of `depth` columns.
 inline bool grouped_depth(int64_t depth) { return depth >= 16 && depth <= 128 && (depth & (depth - 1)) == 0; }
-/// A tile's kOrder: such heads add up in one order where that is wanted.
+/// A tile's kOrder: with one_order, such heads are summed in the common order.
 inline int attention_order(const device::AttentionSizes& s, const DeviceFacts& facts) {
   return !facts.one_order || !grouped_depth(s.depth) ? 0 : s.keys <= 1024 ? 1 : 2;
 }
@@ -33,7 +33,7 @@ struct AttentionTileShape {
     const int slabs = warps * 16 * ((value_columns % 64 == 0 ? 64 : value_columns) + 8) * 4;
     return std::max({stages * stage, with_queries, slabs}) + (order > 1 ? queries * value_columns * 4 : 0);
   }
-  /// The type in kernels' text.
+  /// The type in kernel text.
   std::string type() const {
     std::string text = "AttentionTile<" + std::to_string(depth);
     for (int x : {value_columns, queries, keys, warps, stages}) text += ", " + std::to_string(x);
@@ -41,10 +41,10 @@ struct AttentionTileShape {
   }
 };
 
-/// Tiles for heads of `depth` (a multiple of 8) on a device whose blocks have up to `shared_limit` bytes of shared
-/// memory, the likeliest first; none where there is no room for the queries. Two blocks of four warps, or one of eight,
-/// share a multiprocessor. Warps of 32 queries read shared memory half as often: they suit devices whose tensor cores
-/// are fast beside it, which have more of it; with an `order` they have no registers for them.
+/// Tiles for heads of `depth` (a multiple of 8) on a device with up to `shared_limit` bytes of shared memory per block,
+/// most promising first; none if the queries do not fit. A multiprocessor holds two blocks of four warps, or one of
+/// eight. Warps of 32 queries read shared memory half as often, which suits devices whose tensor cores are fast
+/// relative to it, and which also have more of it. With an `order` there are no registers for such warps.
 inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_limit, int order = 0) {
   std::vector<AttentionTileShape> tiles;
   const auto add = [&](AttentionTileShape tile) {
@@ -72,7 +72,7 @@ inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_lim
   return tiles;
 }
 
-/// The likeliest of them; a tile of depth 0 where there is none.
+/// The first of attention_tiles; a tile of depth 0 if there is none.
 inline AttentionTileShape pick_attention_tile(int depth, int shared_limit, int order = 0) {
   const auto tiles = attention_tiles(depth, shared_limit, order);
   return tiles.empty() ? AttentionTileShape{.depth = 0} : tiles.front();
@@ -113,7 +113,7 @@ struct AttentionWgmmaShape {
   }
 };
 
-/// Columns of the results that there are products for, `depth` or the next more; 0 beyond the last.
+/// Result columns that the wgmma instructions support: `depth` rounded up; 0 if it exceeds them all.
 inline int wgmma_value_columns(int depth) {
   for (const int n : {40, 64, 80, 96, 128, 160, 192, 256})
     if (depth <= n) return n;
@@ -121,14 +121,14 @@ inline int wgmma_value_columns(int depth) {
 }
 
 /// The wgmma tile for a problem, depth 0 if there is none. The rules are what was fastest on an H200:
-///  - keys: the widest tile that leaves registers and pads no more than another, or little;
-///  - a few tiles of keys: little is there to overlap within a block, so blocks of one warpgroup, and as many a
-///    multiprocessor as there is work, registers and shared memory for;
-///  - many: one block of three warpgroups if there is work for them and heads are not deep, else of two, taking turns:
-///    one's softmax runs beside the others' products. Two with deep heads take none;
-///  - three stages of keys and values where they fit.
-/// In one order tiles divide chunks of 128 keys, and a second set of sums takes registers.
-/// `page`: of keys in pages, a multiple of 64 that a tile divides; 0: they lie side by side.
+///  - keys: the widest tile that fits in registers and pads no more than another, or only a little more;
+///  - few tiles of keys: little can overlap within a block, so blocks have one warpgroup, and as many of them share a
+///    multiprocessor as work, registers and shared memory allow;
+///  - many: one block of three warpgroups if there is enough work and heads are not deep, else of two, in ping-pong:
+///    one's softmax overlaps the others' products. Two warpgroups with deep heads do not ping-pong;
+///  - three stages of keys and values if they fit.
+/// With one_order, tiles divide chunks of 128 keys, and a second set of sums takes registers. `page`: page length of
+/// paged keys, a multiple of 64 that the tile divides; 0: contiguous.
 inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s, const DeviceFacts& facts,
                                                 int64_t page = 0) {
   AttentionWgmmaShape tile;
@@ -136,13 +136,13 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   tile.value_columns = wgmma_value_columns(s.depth);
   if (tile.value_columns == 0) return {.depth = 0};
   const auto padded = [&](int keys) { return (s.keys + keys - 1) / keys * keys; };
-  const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);  // of 64 queries
+  const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);  // tiles of 64 queries
   const bool few_keys = padded(64) <= 6 * 64;
   tile.groups = few_keys || halves <= facts.multiprocessors                                ? 1
                 : tile.value_columns <= 128 && halves > int64_t{3} * facts.multiprocessors ? 3
                                                                                            : 2;
   tile.order = attention_order(s, facts);
-  // Scores, weights and sums of a thread, and 40 registers for the rest.
+  // A thread's scores, weights and sums, and 40 registers for the rest.
   const auto registers = [&](int keys) { return (3 * keys + (tile.order ? 4 : 2) * tile.value_columns) / 4 + 40; };
   if (tile.order && tile.groups == 3 && registers(64) > 168) tile.groups = 2;
   const auto room = [&](int keys) {
@@ -167,17 +167,17 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   return tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionWgmmaShape{.depth = 0};
 }
 
-/// Tiles of a head's queries: as few as hold them, or some more if smaller last ones let the device's multiprocessors
-/// end together. `heads`: of the batch.
+/// Tiles of a head's queries: the fewest that cover them, or more if smaller last tiles let the multiprocessors finish
+/// together. `heads`: over the whole batch.
 inline int attention_query_tiles(const AttentionWgmmaShape& tile, int queries, int64_t heads, int multiprocessors) {
   const int all = (queries + 63) / 64, fewest = (all + tile.groups - 1) / tile.groups;
-  // Of a tile of `groups` 64s: what it takes to begin and to end, and what an idle warpgroup leaves undone.
+  // Cost of a tile of `groups` times 64 queries: start and end, and what an idle warpgroup leaves undone.
   const auto cost = [&](int groups) { return groups + 0.3 + 0.3 * (tile.groups - groups); };
   const auto makespan = [&](int tiles) {
     const int64_t slots = int64_t{multiprocessors} * tile.blocks, large = heads * (all % tiles);
     int64_t small = heads * (tiles - all % tiles);
     const double large_cost = cost(all / tiles + 1), small_cost = cost(all / tiles);
-    // Slots that have taken one large tile more than the others, and those.
+    // Loads of the slots that took one more large tile than the others, and of those others.
     double loads[2] = {static_cast<double>(large / slots + 1) * large_cost,
                        static_cast<double>(large / slots) * large_cost};
     const int64_t counts[2] = {large % slots, slots - large % slots};
@@ -227,8 +227,8 @@ struct AttentionShortShape {
 };
 
 /// The tile of device/attention_short.h for a problem, depth 0 if there is none. It takes 129 to 272 keys (the
-/// streaming core is faster over fewer) and shallow heads, two of which have room in shared memory; a causal mask lets
-/// the streaming core leave out tiles of keys.
+/// streaming core is faster for fewer) and shallow heads, two of which fit in shared memory. With a causal mask the
+/// streaming core can skip tiles of keys instead.
 inline AttentionShortShape pick_attention_short(const device::AttentionSizes& s, const DeviceFacts& facts) {
   AttentionShortShape tile{.depth = (s.depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(s.depth), .keys = 0};
   // Only the last 32 keys of a tile are masked.
@@ -238,14 +238,14 @@ inline AttentionShortShape pick_attention_short(const device::AttentionSizes& s,
   return s.depth <= 64 && tile.keys > 0 && !s.causal && fits ? tile : AttentionShortShape{.depth = 0};
 }
 
-/// Grid, threads and shared memory; there is no workspace. A block a multiprocessor; a head's tiles of queries are
-/// dealt to as many parts as end first.
+/// Grid, threads and shared memory; there is no workspace. One block per multiprocessor. A head's tiles of queries are
+/// dealt to the number of parts that finishes first.
 inline CoreLaunch attention_launch(const AttentionShortShape& tile, const device::AttentionSizes& s,
                                    int multiprocessors) {
   const int64_t heads = int64_t{s.batch} * s.heads;
   const int tiles = (s.queries + 63) / 64;
   const auto walkers = [&](int parts) { return std::min<int64_t>(heads, std::max(1, multiprocessors / parts)); };
-  // In fifths of the time of a tile of queries: what shows of the time that keys and values take to come is one.
+  // In fifths of the time of one tile of queries: the exposed latency of loading keys and values is one fifth.
   const auto makespan = [&](int parts) {
     const int64_t rounds = (heads + walkers(parts) - 1) / walkers(parts), each = (tiles + parts - 1) / parts;
     return 5 * ((rounds * each + tile.groups - 1) / tile.groups) + rounds;
@@ -282,12 +282,12 @@ struct AttentionGradientShape {
   }
 };
 
-/// Its tile for heads of `depth`, depth 0 where there is none: the widest streamed tile that leaves registers for two
-/// warpgroups, and as many stages as have room, up to three.
+/// The gradient tile for heads of `depth`, depth 0 if there is none: the widest streamed tile that fits in the
+/// registers of two warpgroups, and as many stages as fit, up to three.
 inline AttentionGradientShape pick_attention_gradient(int depth, bool of_keys, const DeviceFacts& facts) {
   AttentionGradientShape tile{
       .depth = (depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(depth), .of_keys = of_keys};
-  // Sums, scores, the gradient of their weights and both rounded, and 24 for the rest.
+  // Sums, scores, the gradient of their weights and both rounded, and 24 registers for the rest.
   const auto registers = [&](int keys) {
     return (of_keys ? 2 : 1) * tile.value_columns / 2 + (of_keys ? 6 : 5) * keys / 4 + 24;
   };
@@ -324,20 +324,20 @@ struct AttentionDeepShape {
   std::string type() const { return "AttentionDeepTile<" + std::to_string(depth) + ", " + std::to_string(keys) + ">"; }
 };
 
-/// Its tile for heads of `depth`, depth 0 where there is no room.
+/// The deep tile for heads of `depth`, depth 0 if it does not fit.
 inline AttentionDeepShape pick_attention_deep(int depth, const DeviceFacts& facts) {
   const AttentionDeepShape tile{.depth = (depth + 127) / 128 * 128};
   return depth > 256 && tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionDeepShape{.depth = 0};
 }
 
-/// Runs of keys that fill the device with blocks; a run has at least four tiles.
+/// Ranges of keys (split-KV) that fill the device with blocks; a range has at least four tiles.
 inline int attention_deep_splits(const AttentionDeepShape& tile, const device::AttentionSizes& s, int multiprocessors) {
   const int64_t blocks = int64_t{s.batch} * s.heads * ((s.queries + 127) / 128) * ((s.depth + 255) / 256);
   const int64_t most = std::max(1, (s.keys + tile.keys - 1) / tile.keys / 4);
   return static_cast<int>(std::clamp<int64_t>(multiprocessors / blocks, 1, most));
 }
 
-/// The launch of sizes with their splits.
+/// The launch for sizes that already hold their splits.
 inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device::AttentionSizes& s) {
   const int64_t tiles = int64_t{(s.queries + tile.kQueries - 1) / tile.kQueries} *
                         ((s.depth + tile.kValueColumns - 1) / tile.kValueColumns);
@@ -349,7 +349,7 @@ inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device:
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
   if (s.split.splits == 1) return launch;
   launch.counters = tiles * s.heads * s.batch;
-  // Sums, and four numbers of each of 256 threads.
+  // Sums, and four numbers for each of 256 threads.
   launch.workspace_bytes = launch.counters * s.split.splits * (tile.kQueries * tile.kValueColumns + 4 * 256) * 4;
   return launch;
 }
@@ -359,7 +359,7 @@ struct AttentionGroupedShape {
   int depth = 64, rows = 8, blocks = 1;
   bool cluster = false;
 
-  static constexpr int kMostRows = 16, kMostBlocks = 8, kChunk = 128, kThreads = 256;  ///< chunk: keys of a block
+  static constexpr int kMostRows = 16, kMostBlocks = 8, kChunk = 128, kThreads = 256;  ///< chunk: keys per block
   int run_keys() const { return kChunk * blocks; }
   bool meets_in_memory() const { return blocks > 1 && !cluster; }
   int shared_bytes() const {
@@ -374,12 +374,13 @@ struct AttentionGroupedShape {
   }
 };
 
-/// Its tile for `rows` queries that share a head of keys, of any head and place; depth 0 where there is none.
+/// The grouped tile for `rows` queries that share a head of keys, over all heads and positions; depth 0 if there is
+/// none.
 inline AttentionGroupedShape pick_attention_grouped(int64_t rows, int64_t depth) {
   if (!grouped_depth(depth) || rows < 1 || rows > AttentionGroupedShape::kMostRows) return {.depth = 0};
   return {.depth = static_cast<int>(depth), .rows = rows > 8 ? 16 : 8};
 }
-/// The tile over `capacity` keys: as many blocks a run as have a chunk of it; those beyond would have nothing.
+/// The tile for `capacity` keys: as many blocks per run as have a chunk of keys; more would be idle.
 inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, int capacity, bool clusters) {
   while (tile.blocks < tile.kMostBlocks && tile.blocks * tile.kChunk < capacity) tile.blocks *= 2;
   tile.cluster = clusters && tile.blocks > 1;
@@ -404,12 +405,12 @@ inline CoreLaunch attention_launch(const AttentionGroupedShape& tile, const devi
   return launch;
 }
 
-/// How far apart tokens, heads and batches of q, k or v lie, in elements of 2 bytes: multiples of 8.
+/// Strides of tokens, heads and batch entries of q, k or v, in elements of 2 bytes: multiples of 8.
 struct HeadStrides {
   int64_t token, head, batch;
 };
-/// An operand of a wgmma core, [batch][heads][tokens][depth] from `address` on; boxes of 64 columns, zeros beyond
-/// the depth, by `box_tokens`: 64 of q, the core's keys of k and v.
+/// An operand of a wgmma core, [batch][heads][tokens][depth], starting at `address`. Boxes have 64 columns, zero-filled
+/// beyond the depth, and `box_tokens` tokens: 64 for q, the core's keys for k and v.
 inline TensorBox head_box(const void* address, const HeadStrides& strides, int batch, int heads, int tokens, int depth,
                           int box_tokens) {
   return {.address = const_cast<void*>(address),

@@ -9,7 +9,7 @@
 namespace tenon::cuda {
 namespace {
 
-// Of an axis with one place, what another place would have.
+// For an axis of extent 1, gives the stride that a dense tensor would have.
 DnnHeads heads_of(const HeadRows& rows, const Shape& shape) {
   DnnHeads out = {rows.strides.batch, rows.strides.head, rows.strides.token};
   if (shape[1] == 1) out.head = shape[3];
@@ -18,7 +18,7 @@ DnnHeads heads_of(const HeadRows& rows, const Shape& shape) {
   return out;
 }
 
-// True if the launch stores the product alone, rounded once.
+// True if the launch only stores the product, rounded once.
 bool stores_product(const Form& form, DType type) {
   if (form.outputs.size() != 1 || form.lanes != 1 || form.domain.numel() == 0) return false;
   const FormOutput& out = form.outputs.front();
@@ -36,9 +36,9 @@ std::optional<HeadRows> head_rows(const Expr& view) {
   const AffinePiece& p = pieces->front();
   if (!p.leaf || p.offset % 8 || p.cols.size() != 1 || p.cols[0].step != 1) return std::nullopt;
   std::vector<Digit> rows = p.rows;
-  int64_t strides[3];  // of batches, heads, tokens
+  int64_t strides[3];  // of batch, heads, tokens
   for (int axis = 2; axis >= 0; --axis) {
-    strides[axis] = 8;  // of an axis with one place: any
+    strides[axis] = 8;  // arbitrary for an axis of extent 1
     if (shape[axis] == 1) continue;
     Digit& inner = rows.back();
     if (inner.extent % shape[axis] || inner.step <= 0 || inner.step % 8) return std::nullopt;

@@ -1,4 +1,4 @@
-// Attention of heads of more than 256 columns, with wgmma and boxes of heads; keys in runs that meet.
+// Attention of heads of more than 256 columns: wgmma, boxes of heads, split-KV.
 #include "tenon/backend/cuda/attention/attention_kernel.h"
 
 namespace tenon::cuda {

@@ -1,5 +1,5 @@
-// Attention of a few queries a head of keys, over a cache: it computes its queries, and the rows of the cache that are
-// the launch's own.
+// Attention of few queries per head of keys, over a cache. It computes its queries, and the cache rows that the launch
+// itself adds.
 #include <array>
 
 #include "tenon/backend/cuda/attention/attention_kernel.h"
@@ -8,7 +8,7 @@
 namespace tenon::cuda {
 namespace {
 
-// "struct Fresh { .. };": rows of the caches that the launch makes itself.
+// "struct Fresh { .. };": the cache rows that the launch computes itself.
 std::string fresh_source(const Form& form, Params& params, std::string& headers) {
   if (form.updates.empty()) return "using Fresh = NoFresh;\n";
   const auto functor = [&](const char* called, const Expr& value, int split, int most) {

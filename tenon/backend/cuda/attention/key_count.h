@@ -1,4 +1,4 @@
-// How many keys a batch entry has, as attention's kernels read it.
+// The number of keys of a batch entry, as attention's kernels read it.
 #pragma once
 #include <string>
 
@@ -7,8 +7,8 @@
 
 namespace tenon::cuda {
 
-/// "struct Keys { .. };" (device/attention_keys.h). `count`: the operand with one number, or one of each batch entry;
-/// if it is empty, the sizes say it. Adds to the kernel's parameters and headers.
+/// "struct Keys { .. };" (device/attention_keys.h). `count`: an operand with one number, or one per batch entry; if
+/// empty, the sizes hold it. Adds to the kernel's parameters and headers.
 std::string keys_source(const Expr& count, Params& params, std::string& headers);
 
 }  // namespace tenon::cuda

@@ -1,4 +1,4 @@
-// Attention with mma, on every GPU of ours: heads in any strides.
+// Attention with mma, on every supported GPU: heads with any strides.
 #include "tenon/backend/cuda/attention/attention_kernel.h"
 
 namespace tenon::cuda {

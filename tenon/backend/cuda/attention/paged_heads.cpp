@@ -19,7 +19,7 @@ std::optional<PagedHeads> paged_heads(const Expr& view, int64_t tile) {
   const auto p = paged_axis(view, 2);
   if (!p || p->page % tile || p->offset % 8 || p->step[0] != 0 || p->number_step[1] != 0) return std::nullopt;
   const int64_t token = p->step[3], head = shape[1] == 1 ? 8 : p->step[1];
-  // Tokens of the pool lie in a row, page behind page.
+  // The pool's tokens are contiguous, page after page.
   if (token <= 0 || token % 8 || head <= 0 || head % 8 || p->step[4] != 1 || p->number.step != p->page * token)
     return std::nullopt;
   return PagedHeads{{p->leaf, p->offset, {token, head, 8}},
@@ -32,7 +32,7 @@ std::optional<PagedHeads> paged_heads(const Expr& view, int64_t tile) {
 }
 
 bool in_pages(const Expr& keys, const Expr& values) {
-  constexpr int64_t kTile = 64;  // what the cores take at a time divides it
+  constexpr int64_t kTile = 64;  // a multiple of what any core takes at a time
   const auto k = paged_heads(keys, kTile), v = paged_heads(values, kTile);
   return k && v && k->same_pages(*v);
 }

@@ -1,4 +1,4 @@
-// Keys and values in pages: tokens of a cache that are found by a number for each page of them.
+// Paged keys and values: tokens of a cache, found through a page table.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,26 +8,27 @@
 
 namespace tenon::cuda {
 
-/// Heads [batch, heads, tokens, depth] of a pool of tokens, whose strides `rows` has (none of batches: page numbers
-/// tell them apart). Token t of an entry is token t % page of page number(entry, t / page) of `pages`.
+/// Heads [batch, heads, tokens, depth] of a pool of tokens with the strides of `rows` (no batch stride: page numbers
+/// replace it). Token t of an entry is token t % page of page number(entry, t / page), one of `pages`.
 struct PagedHeads {
   HeadRows rows;
   Expr numbers;  ///< i32 or i64 in memory
   int64_t numbers_offset = 0, entry_step = 0, page_step = 0;
   int64_t page = 0, pages = 0;
 
-  /// Whether other heads are found by the same numbers.
+  /// Whether both are found through the same page numbers.
   bool same_pages(const PagedHeads& o) const;
 };
-/// Nothing if `view` is no such heads of 2-byte elements in strides of whole 16 bytes, in pages of whole `tile`s.
+/// Empty unless `view` is such heads: 2-byte elements, strides that are multiples of 16 bytes, pages of whole `tile`s.
 std::optional<PagedHeads> paged_heads(const Expr& view, int64_t tile);
-/// Of keys and values [batch, heads, tokens, depth] that are found by the same numbers.
+/// Whether keys and values [batch, heads, tokens, depth] are paged with the same page numbers.
 bool in_pages(const Expr& keys, const Expr& values);
 
-/// "static constexpr int kPage = ..", "place(p, entry, token)" and, for numbers that a predecessor may be writing,
-/// "place_early": the place of a token in the pool, below 0 where it has none. Members of an operand's functor.
+/// Members of an operand's functor: "static constexpr int kPage = ..", "place(p, entry, token)" and, for page numbers
+/// that a predecessor may still be writing, "place_early". They give a token's position in the pool, below 0 if it has
+/// none.
 std::string page_source(const PagedHeads& heads, Params& params);
-/// The operand's whole functor: "struct K { .. }", whose rows are those of [batch, heads, tokens].
+/// The operand's whole functor, "struct K { .. }", whose rows are those of [batch, heads, tokens].
 std::string paged_source(const std::string& name, const PagedHeads& heads, const Shape& shape, Params& params);
 
 }  // namespace tenon::cuda

@@ -1,4 +1,4 @@
-// Attention over few keys, which stay in shared memory while a head's queries go by: wgmma, boxes of heads.
+// Attention over few keys, which stay in shared memory while a head's queries stream by: wgmma, boxes of heads.
 #include "tenon/backend/cuda/attention/attention_kernel.h"
 
 namespace tenon::cuda {

@@ -1,4 +1,4 @@
-// Attention in f32: plain arithmetic, any operands, which it computes where it reads them.
+// Attention in f32: plain arithmetic, any operands, computed where they are read.
 #include "tenon/backend/cuda/attention/attention_kernel.h"
 
 namespace tenon::cuda {

@@ -1,4 +1,4 @@
-// Attention with wgmma, boxes of heads of up to 256 columns; keys may be counted, or lie in pages.
+// Attention with wgmma and boxes of heads of up to 256 columns; the key count may be in memory, and keys may be paged.
 #include "tenon/backend/cuda/attention/attention_kernel.h"
 
 namespace tenon::cuda {

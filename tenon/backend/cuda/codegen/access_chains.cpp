@@ -1,4 +1,4 @@
-// Chains of views that are not affine: coordinates are followed down the chain as text, a statement or two a view.
+// Chains of views that are not affine: coordinates are followed down the chain as text, one or two statements per view.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -12,15 +12,15 @@ namespace {
 
 bool is_memory(const Expr& leaf) { return !leaf.is<nodes::Iota>() && !leaf.is<nodes::Constant>(); }
 
-// What is known of an index for the elements of a fragment: it is the same for all of them or grows by one with each,
-// and for the first it is a multiple of `multiple` (0: it is 0).
+// What is known about an index over the elements of a fragment: it is constant or grows by one per element, and its
+// first value is a multiple of `multiple` (0: it is 0).
 struct InFragment {
   bool grows = false;
   int64_t multiple = 1;
 };
 
-// Whether `run` elements of the last axis, from a multiple of `run` on, lie side by side and aligned in one leaf, or
-// are all outside.
+// Whether `run` elements of the last axis, starting at a multiple of `run`, are contiguous and aligned in one leaf, or
+// all outside.
 class SideBySide final : public SymbolicAlgebra<InFragment> {
  public:
   explicit SideBySide(int run) : run_(run) {}
@@ -142,7 +142,7 @@ std::string AccessSource::store_chain(const std::string& src, int run) {
   return "UNROLL for (int k = 0; k < " + std::to_string(run) + "; ++k) { " + one(src + ".v[k]", "(col + k)") + " }";
 }
 
-// Indices are text: sums, whose terms are names, numbers and products.
+// Indices are text: sums of names, numbers and products.
 class AccessSource::Chain final : public SymbolicAlgebra<std::string> {
  public:
   Chain(AccessSource& access, std::string outside, Leaf leaf)
@@ -206,14 +206,14 @@ class AccessSource::Chain final : public SymbolicAlgebra<std::string> {
     }
     end_ = end;
   }
-  // For a number that is out of range the nearest is read: a load behind a branch would wait for the one before it.
+  // An out-of-range index is clamped: a load behind a branch would wait for the previous load.
   Index look_up(int operand, const Indices& c, int64_t extent) override {
     check_inside();
     const Expr& numbers = view_->in[static_cast<size_t>(operand)];
     if (extent > 0 && numbers.shape().numel() == 1 && numbers->family() == Family::Leaf && is_memory(numbers) &&
         !params_.in_shared(numbers))
       return look_up_once(numbers, extent);
-    const std::string n = access_.fresh(), type = type_source(numbers.dtype());  // not cut before it is compared
+    const std::string n = access_.fresh(), type = type_source(numbers.dtype());  // not truncated before it is compared
     const auto load = [&](const Expr& l, const std::string& at) {
       return n + " = " + (l.is<nodes::Iota>() ? at : params_.pointer(l, false) + "[" + at + "]") + ";";
     };
@@ -242,20 +242,21 @@ class AccessSource::Chain final : public SymbolicAlgebra<std::string> {
   }
 
  private:
-  // A number that all elements of the launch go by is read with the row's state.
+  // An index that is the same for all elements of the launch is read with the row state.
   Index look_up_once(const Expr& number, int64_t extent) {
     const std::string near = access_.look_up_once(number, extent);
     end_ = " if (!r." + near + "_there) { " + not_there() + " }" + end_;
     return hold("r." + near);
   }
-  // What follows is for elements inside only.
+  // What follows only runs for elements inside.
   void check_inside() {
     if (inside_.empty()) return;
     code_ += "if (" + std::exchange(inside_, {}) + ") { ";
     end_ = " } else { " + outside_ + " }" + end_;
   }
 
-  // What stands where a looked-up place does not exist: NaN for a load's zero, so that the check of a result finds it.
+  // The value for a looked-up place that does not exist: NaN instead of a load's zero, so that checks of a result find
+  // it.
   std::string not_there() const {
     const std::string zero = "0.0f";
     std::string out = outside_;
@@ -286,7 +287,7 @@ class AccessSource::Chain final : public SymbolicAlgebra<std::string> {
   std::string code_, outside_;
   Leaf leaf_;
   const Node* view_ = nullptr;
-  std::string inside_, end_;  // of view_: what must hold; what ends the statements begun
+  std::string inside_, end_;  // for view_: pending conditions; text that closes the open statements
   bool nothing_ = false;      // there is no place to read
 };
 

@@ -90,7 +90,7 @@ std::string AccessSource::row_members() const {
   return out;
 }
 
-// The address that mixed-radix index `index` moves to, as statements that leave it in `to`.
+// The address for the mixed-radix index `index`, as statements that leave it in `to`.
 static std::string digit_code(const std::string& index, const std::string& start, const std::vector<std::string>& steps,
                               const std::vector<std::string>& divisors, const std::string& to) {
   if (steps.size() == 1) return to + " = " + plus(start, times("(" + index + ")", steps[0])) + ";";
@@ -158,8 +158,8 @@ bool AccessSource::vector(const PieceSource& t, int run) const {
   return steps_fit(p.rows, p.rows.size()) && steps_fit(p.cols, p.cols.size() - 1);
 }
 
-// Where the elements of a fragment lie, counted from its first column's, if every fragment is the same rearrangement of
-// `run` elements that lie side by side and aligned; empty if not.
+// Positions of a fragment's elements relative to its first column's, if every fragment is the same permutation of `run`
+// contiguous, aligned elements; else empty.
 std::vector<int64_t> AccessSource::exchanged(const PieceSource& t, int run) const {
   const AffinePiece& p = t.piece;
   if (!p.leaf || t.pointer.empty() || p.col_begin % run || run == 1) return {};
@@ -359,7 +359,7 @@ std::string AccessSource::operand(const std::string& name, int run) const {
     const std::string n = std::to_string(i), row = t.row_begin.empty() ? "row" : "row - " + t.row_begin;
     const bool last = i + 1 == pieces_.size();
     const std::string start = digit_code(row, t.offset, t.row_steps, t.row_divisors, "start");
-    if (cut_by_rows()) {  // one pointer, chosen with the row
+    if (cut_by_rows()) {  // one pointer, selected along with the row
       if (i == 0) members += "    const T* x;\n";
       code += std::string(i ? "    else " : "    ") + (last ? "" : "if (row < " + t.row_end + ") ") + "{ int start; " +
               start + " r.x = " + t.pointer + " + start; }\n";

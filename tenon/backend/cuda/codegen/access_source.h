@@ -1,5 +1,5 @@
-// Text that finds the elements of a chain of views in a kernel. A kernel sees its domain as rows by columns and handles
-// `run` columns at a time (a fragment); what depends on the row alone is computed once a row.
+// Kernel text that addresses the elements of a chain of views. A kernel sees its domain as rows by columns and handles
+// `run` columns at a time (a fragment); what depends only on the row is computed once per row.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace tenon::cuda {
 
-/// A domain seen as a matrix: the axes before `split` make the row number.
+/// A domain as a matrix: the axes before `split` form the row number.
 struct MatrixDomain {
   Shape shape;
   int split = 0;
@@ -20,17 +20,17 @@ struct MatrixDomain {
   int64_t cols() const;
 };
 
-/// Bytes that the address of every leaf's first element is a multiple of.
+/// Alignment of every leaf's first element, in bytes.
 inline constexpr int64_t kLeafAlignment = 16;
 
-/// Elements of axes [begin, end).
+/// Number of elements in axes [begin, end).
 int64_t product(const Shape& s, int begin, int end);
-/// Text of a sum, without a "0".
+/// Text of a sum, omitting a "0".
 std::string plus(const std::string& a, const std::string& b);
 
 class AccessSource {
  public:
-  /// `name`: prefix of what stands in the row's state. `written`: the chain is a place to store to.
+  /// `name`: prefix for members of the row state. `written`: the chain is a destination for stores.
   AccessSource(std::string name, const Expr& view, const MatrixDomain& domain, bool written, Params& params);
 
   /// True if a fragment of `run` columns never straddles two pieces.
@@ -38,39 +38,39 @@ class AccessSource {
   /// True if every row holds one value.
   bool uniform() const { return uniform_; }
   DType dtype() const { return view_.dtype(); }
-  /// True if a row reads what its neighbour does: a cache near by has it.
+  /// True if neighbouring rows read the same elements, which are then in a nearby cache.
   bool repeats() const;
-  /// True if all rows read the same.
+  /// True if all rows read the same elements.
   bool same_in_rows() const;
-  /// Tensors that a fragment may lie in: more than one where some are joined.
+  /// Number of tensors in which a fragment may lie: more than one if tensors are joined.
   int pieces() const { return std::max(1, static_cast<int>(pieces_.size())); }
 
-  /// Members of the row's state, "int a0;", and the statements that fill `r` from `row`.
+  /// Members of the row state, "int a0;", and the statements that fill `r` from `row`.
   std::string row_members() const;
   std::string row_code() const;
-  /// True if fragments of `run` columns can wait in registers as they lie in memory, in half the place of floats.
+  /// True if registers can hold fragments of `run` columns in their memory format, at half the size of floats.
   bool halves(int run) const;
-  /// From now on fragments are loaded past the first-level cache; false if some would not be.
+  /// From now on, loads of fragments bypass L1; false if some cannot.
   bool load_past_l1(int run);
-  /// From now on load_stored says only where its fragments come from, as device/rows.h's Later.
+  /// From now on, load_stored only gives the addresses of its fragments, as device/rows.h's Later.
   void load_later() { loader_ = "later"; }
-  /// Statements that fill `dst`, a Frag<dtype(), run>, where halves(run).
+  /// Statements that fill `dst`, a Frag<dtype(), run>; requires halves(run).
   std::string load_halves(const std::string& dst, int run) const;
-  /// The same of fragments that are found by a number in memory or lie in another order than their columns, which
-  /// `in_order` brings them to: a Frag<float, run> of what load_stored left in `stored`.
+  /// The same for fragments found through an index in memory, or stored in another order than their columns. `in_order`
+  /// reorders them: it gives a Frag<float, run> from what load_stored put into `stored`.
   bool stored_halves(int run) const;
   std::string load_stored(const std::string& dst, int run);
   std::string in_order(const std::string& stored, int run) const;
-  /// True if load_stored loads the same fragments as it does for `other`.
+  /// True if load_stored loads the same fragments as for `other`.
   bool same_stored(const AccessSource& other, int run) const;
-  /// Statements that fill `dst` (a float where uniform, else Frag<float, run>) at row state `r` and column `col`.
+  /// Statements that fill `dst` (a float if uniform, else a Frag<float, run>) at row state `r` and column `col`.
   std::string load(const std::string& dst, int run);
-  /// Statements that store fragment `src` (or float `src` for row results).
+  /// Statements that store fragment `src` (or the float `src` for row results).
   std::string store(const std::string& src, int run);
-  /// True if any `run` elements from a column that is a multiple of it lie side by side and aligned, in rows that
-  /// `operand` can describe.
+  /// True if any `run` elements from a multiple of `run` columns on are contiguous and aligned, in rows that `operand`
+  /// can describe.
   bool contiguous(int run) const;
-  /// The functor of an operand that is read in place: per row pointers, then an address for each column.
+  /// The functor of an operand that is read in place: pointers per row, then an address per column.
   std::string operand(const std::string& name, int run) const;
 
  private:
@@ -87,7 +87,7 @@ class AccessSource {
   std::vector<int64_t> exchanged(const PieceSource& t, int run) const;
   bool cut_by_rows() const;
   bool cut_by_columns() const;
-  bool divides() const;  // some columns are not side by side
+  bool divides() const;  // some columns are not contiguous
   std::string load_vector(size_t i, int run) const;
   std::string load_piece(size_t i, const std::string& dst, int run) const;
   std::string store_piece(size_t i, const std::string& src, int run) const;
@@ -101,8 +101,8 @@ class AccessSource {
   class Chain;
   std::string mapped(const std::string& row, const std::string& col, const std::string& outside, const Leaf& leaf);
   std::string dim(int64_t n);
-  /// The member of the row's state that holds what `number` names of `extent` places, or the nearest; `_there` behind
-  /// it says which.
+  /// The member of the row state with the index that `number` holds, clamped to `extent`; the member with `_there`
+  /// appended says whether it was in range.
   std::string look_up_once(const Expr& number, int64_t extent);
   std::string fresh() { return name_ + "_" + std::to_string(locals_++); }
 
@@ -110,7 +110,7 @@ class AccessSource {
   Expr view_;
   MatrixDomain domain_;
   bool written_ = false, uniform_ = false, affine_ = false;
-  const char* loader_ = "load";  // of device/, a vector of elements
+  const char* loader_ = "load";  // of device/, loads a vector of elements
   Params& params_;
   std::vector<PieceSource> pieces_;
   int locals_ = 0;

@@ -10,7 +10,7 @@
 namespace tenon::cuda {
 namespace {
 
-// Lets that share a loop: of one domain, at one distance from what other launches wrote.
+// Lets that share a loop: same domain, and the same depth in the chain of lets.
 struct Batch {
   int level;
   bool reduces;
@@ -38,16 +38,16 @@ std::vector<Batch> batches_of(std::span<const ProgramOutput> lets) {
   return out;
 }
 
-// Lanes and fragments a lane for a row, or no lanes: a few lanes where each row gives one value.
+// Lanes per row and fragments per lane, or no lanes if it does not fit; only a few lanes if each row gives one value.
 struct LetTeam {
   int lanes = 0, fragments = 1;
 };
 
-// `pieces`: tensors that a fragment is loaded from. A thread of 64 registers holds four fragments of one or two.
+// `pieces`: tensors from which a fragment is loaded. A thread with 64 registers holds four fragments of one or two.
 LetTeam let_team(const Batch& batch, int64_t fragments, int pieces) {
   const bool one_value = std::all_of(batch.lets.begin(), batch.lets.end(),
                                      [&](const ProgramOutput& o) { return o.value.shape() != batch.domain; });
-  for (int lanes : {8, 16})  // as rows of their own are (kernel_call.cpp): heads' norms add up alike
+  for (int lanes : {8, 16})  // as for separate rows (kernel_call.cpp), so that head norms sum in the same order
     if (one_value && lanes >= fragments) return {lanes, 1};
   for (int lanes : {8, 32})
     for (int each : {1, 2, 4})
@@ -60,7 +60,7 @@ LetTeam let_team(const Batch& batch, int64_t fragments, int pieces) {
 
 std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads) {
   constexpr int64_t kMostElements = 65536;
-  constexpr int kMostOfSum = 8, kMostColumns = 2;  // of a fragment: without sums, more threads at work and less text
+  constexpr int kMostOfSum = 8, kMostColumns = 2;  // columns of a fragment; fewer without sums: more threads, less text
   const std::string t = std::to_string(threads);
   LetsSource text;
   std::string members, first, run;
@@ -79,7 +79,7 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
     if (!program.reduces()) {
       const std::string over = rows + ", " + params.divisor("row_fragments", matrix.cols() / program.run()),
                         loads = "let_loads<" + functor + ">(p, " + over + ")", lower = "let" + functor.substr(3);
-      // What reads nothing that stands in front of it is loaded first.
+      // Loads that depend on no earlier let are issued first.
       const bool apart = program.loads_early() && (batch.level == 0 || params.in_shared(batch.lets.front().place));
       if (apart) {
         members += "    " + functor + "::Loads " + lower + ";\n";

@@ -1,5 +1,5 @@
-// Text that computes a launch's lets in one block (device/lets.h): those that can run side by side do, and lets of one
-// shape share a loop.
+// Kernel text that computes a launch's lets in one block (device/lets.h): independent lets run side by side, and lets
+// of the same shape share a loop.
 #pragma once
 #include <optional>
 
@@ -8,20 +8,20 @@
 namespace tenon::cuda {
 
 struct LetsSource {
-  std::string functors;  ///< ending with "struct Lets { .. };", which map.h wants; its run(..) ends with a barrier
+  std::string functors;  ///< ends with "struct Lets { .. };", as map.h expects; its run(..) ends with a barrier
   std::string includes;
-  std::vector<ProgramOutput> loaded_first;  ///< the lets that Lets::first(..) loads for
+  std::vector<ProgramOutput> loaded_first;  ///< the lets whose loads Lets::first(..) issues
 };
 
-/// Text for a block of `threads`. Nothing if a let is too large for one block. `lets`: in an order in which each reads
-/// only ones before it; their places are leaves.
+/// Text for a block of `threads`. Empty if a let is too large for one block. `lets`: ordered so that each reads only
+/// earlier ones; their places are leaves.
 std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads);
 
-/// Small weights that `values` read move to shared memory: "struct Constants { .. };" for device/plain.h, to be asked
-/// for before other text is made of these params, or nothing.
+/// Moves small weights that `values` read to shared memory: "struct Constants { .. };" for device/plain.h, or empty.
+/// Call it before generating other text with these params.
 std::string constants_source(std::span<const ProgramOutput> values, Params& params, int threads);
 
-/// The lets that `values` read, through others too, in their order.
+/// The lets that `values` read, directly or through others, in their order.
 std::vector<ProgramOutput> lets_read_by(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets);
 
 }  // namespace tenon::cuda

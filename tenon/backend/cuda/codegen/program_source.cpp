@@ -15,7 +15,7 @@ constexpr int64_t kShortRow = 128;
 
 bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
 
-// What is stored as a type is rounded to it by the store.
+// A value stored as a type is rounded to it by the store.
 Expr stored_value(const ProgramOutput& o) {
   return o.place && is_rounding(o.value) && o.value->attrs.dtype == o.dtype ? o.value->in[0] : o.value;
 }
@@ -68,7 +68,7 @@ ProgramSource::Kind ProgramSource::kind(const Expr& e) const {
   return view ? Kind::Load : Kind::Computed;
 }
 
-// Number of reductions that must be known before `e` is.
+// Number of dependent reductions that must be finished before `e`.
 int ProgramSource::level(const Expr& e) {
   if (const auto it = levels_.find(e.get()); it != levels_.end()) return it->second;
   int most = 0;
@@ -155,7 +155,7 @@ ProgramSource::Value ProgramSource::compute(const Expr& e) {
     case Kind::Accumulator:
       return {"acc[" + std::to_string(acc_lane(e)) + "]", false, DType::F32};
     case Kind::Literal: {
-      // Of equal numbers one, so that the compiler sees what is computed twice.
+      // Equal literals share one name, so that the compiler sees common subexpressions.
       std::string& name = literals_[literal_of(e)->attrs.nums[0]];
       if (name.empty()) {
         name = fresh();
@@ -233,7 +233,7 @@ bool ProgramSource::in_shared(const Expr& view) const {
   return std::any_of(below.begin(), below.end(), [this](const Expr& e) { return params_.in_shared(e); });
 }
 
-// A node's body over named operands: `call` is left with nodes::Lerp::eval<float>(a, b, c), element by element.
+// Applies a node's body to named operands: `call` becomes nodes::Lerp::eval<float>(a, b, c), element by element.
 void ProgramSource::body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element) {
   call = struct_name(e) + "::eval<float>(";
   bool first = true;
@@ -261,14 +261,14 @@ ProgramSource::Value ProgramSource::pointwise(const Expr& e) {
   return out;
 }
 
-// What an earlier stage, or this one, has left in registers.
+// A value that this or an earlier stage left in registers.
 ProgramSource::Value ProgramSource::kept(const Expr& e) {
   Value out{fresh(), false, e->attrs.dtype};
   loop_ += "        const Frag<float, kRun> " + out.name + " = to_floats(" + kept_.at(e.get()) + "[f]);\n";
   return out;
 }
 
-// True if `divisor` is at least a literal part of the largest magnitude in `x`'s row: what quantising divides by.
+// True if `divisor` is at least a literal fraction of the largest magnitude in `x`'s row, as in quantization.
 static bool by_largest(const Expr& x, const Expr& divisor) {
   const auto exact = [](Expr e) {
     while (is_rounding(e) && e->attrs.dtype == DType::F32) e = e->in[0];
@@ -283,7 +283,7 @@ static bool by_largest(const Expr& x, const Expr& divisor) {
   return n >= 1 && n < 1e6 && std::any_of(d->in[0]->in.begin(), d->in[0]->in.end(), largest);
 }
 
-// The name of a fragment of quotients by one divisor.
+// The name of a fragment of quotients that share a divisor.
 std::string ProgramSource::quotient(const Expr& e) {
   const Value dividend = value(e->in[0]), divisor = value(e->in[1]);
   std::string& by = quotients_[e->in[1].get()];
@@ -334,14 +334,14 @@ AccessSource& ProgramSource::place_of(const ProgramOutput& o) {
   return places_[number];
 }
 
-// What output `o` stores, emitted before: a float where its place has one element a row, else a fragment.
+// What output `o` stores, already emitted: a float if its place has one element per row, else a fragment.
 std::string ProgramSource::result(const ProgramOutput& o) {
   const Value v = value(o.value);
   if (place_of(o).uniform()) return v.uniform ? v.name : v.name + ".v[0]";
   return v.uniform ? "splat<kRun>(" + v.name + ")" : v.name;
 }
 
-// Statements that store output `o`, whose value is emitted before them.
+// Statements that store output `o`, whose value has already been emitted.
 std::string ProgramSource::stored(const ProgramOutput& o) { return place_of(o).store(result(o), run_); }
 
 // The end of a functor that returns its value.
@@ -350,7 +350,7 @@ std::string ProgramSource::returned(const ProgramOutput& o) {
   return v.uniform ? "splat<kRun>(" + v.name + ")" : v.name;
 }
 
-// Computing and storing, apart. An output without a place is what is counted.
+// Computing and storing as separate functions. An output without a place is what statistics count.
 std::string ProgramSource::in_two(const std::string& at, const std::string& accumulators, const std::string& row) {
   std::string members, fill, stores;
   for (size_t i = 0; i < outputs_.size(); ++i) {

@@ -1,5 +1,5 @@
-// Text of the maths of a launch: a flat tape, one line a node, as the functor that a skeleton of device/ is specialised
-// with. Without row reductions it computes one fragment; with them, a whole row held by a team of threads.
+// Kernel text of a launch's maths: a flat tape, one line per node, as the functor with which a template in device/ is
+// instantiated. Without row reductions it computes one fragment; with them, a whole row held by a team of threads.
 #pragma once
 #include <deque>
 #include <map>
@@ -11,8 +11,8 @@
 
 namespace tenon::cuda {
 
-/// A result and where it goes; without a place it is returned to the caller (behind others that have one: in the last
-/// argument `counted`).
+/// A result and its destination. Without a place it is returned to the caller (next to others that have one: in the
+/// last argument, `counted`).
 struct ProgramOutput {
   Expr value, place;
   DType dtype = DType::F32;
@@ -20,44 +20,44 @@ struct ProgramOutput {
 
 class ProgramSource {
  public:
-  /// `most`: columns of a fragment at most. Throws Error(Internal) for what is not in form.
+  /// `most`: largest number of columns per fragment. Throws Error(Internal) for a launch not in form.
   ProgramSource(std::span<const ProgramOutput> outputs, const MatrixDomain& domain, Params& params, int most);
 
   int run() const { return run_; }
   bool reduces() const { return reduces_; }
-  /// Places that a fragment is loaded from: tensors, each of those that are joined.
+  /// Number of tensors from which a fragment may be loaded; joined tensors count separately.
   int pieces() const;
   /// Headers of the node bodies in use, as include lines.
   std::string includes() const;
-  /// The functor: `eval(p, row, col)`, in two parts too where it only stores, as device/map.h wants it; with
-  /// accumulators `compute(p, row, col, acc)`, which gives a `Computed`, and `store(p, row, col, computed)`; with
-  /// reductions `loads<R>(p, row, cols, team, l)` and `run<R>(p, row, cols, team, l)`.
+  /// The functor: `eval(p, row, col)`, also split in two if it only stores, as device/map.h expects; with accumulators
+  /// `compute(p, row, col, acc)`, which returns a `Computed`, and `store(p, row, col, computed)`; with reductions
+  /// `loads<R>(p, row, cols, team, l)` and `run<R>(p, row, cols, team, l)`.
   std::string functor(const std::string& name, int lanes = 0);
-  /// With accumulators: what is read beside them has a function of its own too, `loads(p, row, col)`, whose result
-  /// `compute` takes behind them. Called before the functor is made.
+  /// With accumulators: other operands are loaded by a separate function, `loads(p, row, col)`, whose result `compute`
+  /// takes as its last argument. Call it before the functor is made.
   void load_apart() { loads_apart_ = true; }
-  /// What `loads` of a map reads is read past the first-level cache: it may run in front of a kernel's wait. Called
-  /// before the functor is made; afterwards loads_early() says whether all of it is.
+  /// Loads of a map's `loads` bypass L1, so that they may run before the kernel's wait. Call it before the functor is
+  /// made; afterwards loads_early() says whether that holds for all of them.
   void load_early() { early_ = true; }
   bool loads_early() const { return early_; }
-  /// True if a program with reductions has too few registers for all that its rows read, and leaves floats in a cache.
+  /// True if a program with reductions lacks registers for all that its rows read, and rereads floats from a cache.
   bool loads_late() const;
-  /// Of such a program: floats that every row reads.
+  /// For such a program: number of f32 operands that every row reads.
   int columns() const;
-  /// These lie in shared memory from byte `at` of each thread's own on, put there once a block by
-  /// `columns<R>(p, cols, team)`. Called before the functor is made.
+  /// Puts these into shared memory, each thread's own part from byte `at` on, where `columns<R>(p, cols, team)` stores
+  /// them once per block. Call it before the functor is made.
   void keep_columns(const std::string& at) { columns_at_ = at; }
-  /// Tensors of a row that are loaded before its first reduction, where each of their fragments is 16 bytes of memory;
-  /// else 0.
+  /// Number of a row's tensors that are loaded before its first reduction, if each of their fragments is 16 bytes of
+  /// memory; else 0.
   int tensors_ahead() const;
-  /// These lie in shared memory from byte `at` on, in one of several such places, of each of `threads` its own: `loads`
-  /// only begins to bring them. Called before the functor is made.
+  /// Puts these into shared memory from byte `at` on, in one of several buffers, with a separate part for each of
+  /// `threads`: `loads` only starts the copies. Call it before the functor is made.
   void keep_rows(const std::string& at, int threads);
-  /// Registers for what stays in them, from one reduction to the next or from the start, of a fragment of a row.
+  /// Registers per fragment of a row that stay live from the start, or from one reduction to the next.
   int held() const;
-  /// Passes over a row: one more than reductions that wait for each other.
+  /// Passes over a row: one more than the number of dependent reductions.
   int stages() const { return stages_; }
-  /// Rows of a map whose loads are under way together, once the functor is made.
+  /// Rows of a map whose loads are in flight together; valid once the functor is made.
   int at_once() const { return at_once_; }
   /// Nodes that became lines.
   int length() const { return lines_; }
@@ -107,46 +107,46 @@ class ProgramSource {
   MatrixDomain domain_;
   Params& params_;
   int run_ = 1, made_ = 0, lines_ = 0, stages_ = 1, at_once_ = 1;
-  int beside_ = 0;       // fragments that are loaded where they are used
-  bool joined_ = false;  // whether a tensor that is loaded apart is made of several
-  int burden_ = 0;  // of what is loaded apart, on registers: tensors, those of floats and each of joined ones once more
+  int beside_ = 0;       // fragments that are loaded at their use
+  bool joined_ = false;  // whether a separately loaded operand is several joined tensors
+  int burden_ = 0;       // register pressure of separate loads: one per tensor, joined ones apart; two if f32
   bool reduces_ = false;
   std::deque<std::pair<const Node*, AccessSource>> accesses_;  // of loads, in a fixed order: equal launches, equal text
-  std::vector<AccessSource> places_;                           // by output; not of those without a place
+  std::vector<AccessSource> places_;                           // one per output that has a place
   std::unordered_map<const Node*, int> levels_;
   std::unordered_map<const Node*, bool> uniforms_;
   std::vector<Expr> reductions_;
   struct Held {
     Expr view;
     std::string name;
-    bool halves;  // as in memory
-    bool again;   // another's, in another order
+    bool halves;  // in memory format
+    bool again;   // another's fragment, reordered
     bool late;    // loaded by each stage that reads it
-    bool column;  // and the same for all rows
+    bool column;  // late, and the same for all rows
   };
-  std::vector<Held> arrays_;  // loads that are under way before the first reduction
-  // Values rounded to 16 bits that a later stage than their first reads, and their names: they are not computed again.
+  std::vector<Held> arrays_;  // loads issued before the first reduction
+  // Values rounded to 16 bits that are read by a later stage than the first, with their names: not recomputed.
   std::map<const Node*, std::string> kept_;
-  std::set<const Node*> known_;                             // of those: what an earlier stage has left
+  std::set<const Node*> known_;                             // the subset that an earlier stage has computed
   std::unordered_map<const Node*, std::string> quotients_;  // by divisor
   std::unordered_map<const Node*, Value> outer_, inner_;
   std::map<double, std::string> literals_;
   std::string columns_at_, rows_at_;
-  int threads_ = 0;           // of a block whose rows lie in shared memory
-  bool loads_apart_ = false;  // loads have a function of their own
+  int threads_ = 0;           // threads of a block whose rows are in shared memory
+  bool loads_apart_ = false;  // loads have a separate function
   bool early_ = false;
   std::string before_, loop_, members_, loads_;
   std::set<std::string> headers_;
 };
 
-/// The struct with a node's body, in tenon::nodes, and the header that has it.
+/// The struct with a node's body, in tenon::nodes, and its header.
 struct NodeBody {
   const char* name;
   const char* header;
 };
 const NodeBody& node_body(const NodeType* type);
 
-/// The domain as a matrix: rows of the last axis, or longer ones where `joins` and rows are short.
+/// The domain as a matrix: rows along the last axis, or longer ones if `joins` and rows are short.
 MatrixDomain matrix_domain(const Shape& shape, bool joins);
 
 }  // namespace tenon::cuda

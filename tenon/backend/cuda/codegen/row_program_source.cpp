@@ -1,4 +1,4 @@
-// The part of a program that reduces rows: what of a row is loaded when, what its stages leave for each other.
+// The part of a program that reduces rows: when a row's operands are loaded, and what stages keep for later ones.
 #include <algorithm>
 #include <array>
 
@@ -7,8 +7,8 @@
 
 namespace tenon::cuda {
 
-// Loads that more than one stage needs stay in registers; what only later ones need is loaded with them, so that memory
-// is waited for once.
+// Loads that more than one stage needs stay in registers; those that only later stages need are issued with them, so
+// that memory latency is paid once.
 void ProgramSource::find_arrays() {
   std::map<const Node*, std::set<int>> needed;
   std::vector<Expr> order;
@@ -38,7 +38,8 @@ void ProgramSource::find_arrays() {
     else
       arrays_.push_back({e, fresh(), access(e).stored_halves(run_), false, false, false});
   }
-  // Floats that the row in front has read too lie in a cache near by: where registers are scarce, they wait there.
+  // f32 operands that the previous row also read are in a nearby cache: if registers are scarce, they are reread from
+  // there.
   constexpr int kMostHeld = 16;
   if (held() <= kMostHeld) return;
   for (Held& h : arrays_) {
@@ -47,14 +48,14 @@ void ProgramSource::find_arrays() {
   }
 }
 
-// The stage that stores an output: as soon as it is known, behind the first reduction, where all is loaded.
+// The stage that stores an output: as soon as it is known, but after the first reduction, when everything is loaded.
 int ProgramSource::stored_in(const ProgramOutput& o) {
   return o.value.shape() == domain_.shape ? std::max(level(o.value), 1) : stages_ - 1;
 }
 
-// What is rounded to 16 bits takes half the place of a float, as what it is computed from does at best: it is kept from
-// the first stage that computes it, where that depends on more than weights. Of what a stage reads, the last such
-// values.
+// A value rounded to 16 bits takes half the registers of a float, no more than its own operands: it is kept from the
+// first stage that computes it, if it depends on more than weights. Of the values that a stage reads, the last such
+// ones are kept.
 void ProgramSource::find_kept() {
   std::map<const Node*, int> first;
   const auto roots = [this](int stage) {
@@ -104,7 +105,7 @@ std::string over_row(const std::string& statements) {
 }  // namespace
 
 int ProgramSource::held() const {
-  int registers = 0, late = 0;  // of those who are loaded late, one at a time
+  int registers = 0, late = 0;  // of late-loaded operands, one at a time
   for (const Held& h : arrays_) {
     if (h.late) late = run_;
     if (!h.again && !h.late) registers += h.halves ? run_ / 2 : run_;
@@ -170,7 +171,7 @@ std::string ProgramSource::first_loads() {
          (loads.empty() ? "" : over_row(loads)) + "  }\n";
 }
 
-// What a row's stages find: values that one leaves for the next, and what there is of the row but once.
+// Declarations for a row's stages: values kept for later stages, and values that exist once per row.
 std::string ProgramSource::row_values() {
   std::string arrays;
   before_.clear();
@@ -183,7 +184,7 @@ std::string ProgramSource::row_values() {
   return arrays + before_;
 }
 
-// One loop over the row: what the reductions of this stage need, or the stores.
+// One loop over the row: operands of this stage's reductions, or the stores.
 std::string ProgramSource::stage(int number) {
   inner_.clear();
   before_.clear();

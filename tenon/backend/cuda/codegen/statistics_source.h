@@ -1,5 +1,5 @@
-// Text of what is made of moments (device/moments.h): the reductions of a value over the inner axes that a launch
-// wants.
+// Kernel text that computes statistics from moments (device/moments.h): the reductions of a value over the inner axes
+// that a launch wants.
 #pragma once
 #include <span>
 
@@ -7,14 +7,14 @@
 
 namespace tenon::cuda {
 
-/// A reduction with reduce_of_moments, and the leaf f32 [samples, channels] that it goes to.
+/// A reduction with reduce_of_moments, and its destination, an f32 leaf [samples, channels].
 struct Statistic {
   const NodeType* kind;
   Expr place;
 };
 
-/// "DEV static void <name>(const Params& p, int64_t at, const Moments& m) {..}": stores element `at` of each. Adds the
-/// include lines it needs to `headers`.
+/// "DEV static void <name>(const Params& p, int64_t at, const Moments& m) {..}": stores element `at` of each statistic.
+/// Adds the include lines it needs to `headers`.
 std::string statistics_source(const std::string& name, std::span<const Statistic> wanted, Params& params,
                               std::string& headers);
 

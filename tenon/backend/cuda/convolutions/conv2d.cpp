@@ -57,7 +57,7 @@ class Conv2dKernel : public ProductKernel {
   }
 
  private:
-  // True if the input is another one at twice its size, which the wgmma core reads as it is.
+  // True if the input is another image at twice its size, which the wgmma core reads at its original size.
   bool doubles() const {
     const Expr &x = form_.holes[0], &w = form_.holes[1];
     const std::vector<int64_t> same = {1, 1, 1, 1, 1};  // stride, and padding on four sides
@@ -70,8 +70,8 @@ class Conv2dKernel : public ProductKernel {
            lanes() == 1 && form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, unit_));
   }
 
-  // The four filters of 2 x 2 taps, sums of those taps that meet the same pixel: of an even row the last two, of an odd
-  // one the first two. Summed in f32, rounded once.
+  // The four 2 x 2 filters: taps that meet the same pixel are summed, the last two for an even row, the first two for
+  // an odd one. Summed in f32, rounded once.
   void keep_phases(int64_t channels) {
     const Expr& hole = form_.holes[1];
     const Expr w = without_rounding(hole, unit_);
@@ -121,7 +121,7 @@ class Conv2dKernel : public ProductKernel {
   }
 
   ProductSizes plain_sizes(int box_rows) const override { return box_rows ? in_boxes(box_rows) : sizes_; }
-  // Partial sums a sample where the boxes of a tile keep samples apart.
+  // Partial sums per sample, if a tile's boxes do not mix samples.
   CountTiles boxes_to_count(const Shape& seen, const CountedRows& rows) const {
     const device::ConvSizes c = in_boxes(rows.tile);
     const int64_t phases = int64_t{c.phases} * c.phases;
@@ -129,7 +129,7 @@ class Conv2dKernel : public ProductKernel {
     if ((rows.warp > 16 || device().facts().batch_invariant()) && c.box_images > 1) return {};
     return {slots_of_boxes(c) * phases, 0, boxes_are_whole(c, rows.tile)};
   }
-  // f32 has one core.
+  // f32 has only one core.
   int batch_to_choose_for() const {
     return tensor_cores() ? checked_int(device().facts().samples_to_choose_for(sizes_.batch)) : sizes_.batch;
   }
@@ -180,8 +180,8 @@ class Conv2dKernel : public ProductKernel {
   }
 
   device::ConvSizes sizes_;
-  std::optional<ConvRoute> conv_route_;  // where a library could do it
-  std::optional<DnnPlan> plan_;          // by which it does
+  std::optional<ConvRoute> conv_route_;  // if a library could do the launch
+  std::optional<DnnPlan> plan_;          // the library's plan, if it does
   int64_t workspace_at_ = 0;
 };
 

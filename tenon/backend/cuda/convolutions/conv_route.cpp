@@ -8,14 +8,14 @@
 namespace tenon::cuda {
 namespace {
 
-// Where a dense operand begins, in whole 16 bytes.
+// Start of a dense operand, aligned to 16 bytes.
 std::optional<LibraryOperand> dense_operand(const Expr& view) {
   const auto matrix = strided_matrices(view, 1);
   if (!matrix || matrix->strides.row != view.shape()[-1]) return std::nullopt;
   return matrix->operand();
 }
 
-// The library's own epilogue: a bias of the operands' type, or nothing, stored densely.
+// Whether the library's own epilogue suffices: a bias of the operands' type, or nothing, stored densely.
 bool takes_epilogue(const Form& form, ConvRoute& route) {
   const DType type = route.problem.type;
   const auto epilogue = native_epilogue(form, type, 1);

@@ -1,5 +1,5 @@
-// A launch of conv2d as a library's convolution. Where the library has no such epilogue it leaves products rounded to
-// f16, and a pass over them computes the launch's results. (Rounded to bf16 they would show in a picture.)
+// A conv2d launch handed to a library. If the library lacks the launch's epilogue, it stores products rounded to f16,
+// and a pass over them computes the results. (Rounding them to bf16 would be visible in a picture.)
 #pragma once
 #include <optional>
 #include <string>
@@ -14,12 +14,12 @@ namespace tenon::cuda {
 struct ConvRoute {
   DnnConv problem;
   std::vector<LibraryOperand> operands;
-  std::string epilogue;             ///< for a table's key: "plain", "bias", or "pass"
-  Expr products;                    ///< with a pass: the leaf between the two, wants memory
-  std::vector<ProgramOutput> pass;  ///< what it computes
+  std::string epilogue;             ///< for the key into the table: "plain", "bias", or "pass"
+  Expr products;                    ///< with a pass: the leaf between the two, which needs memory
+  std::vector<ProgramOutput> pass;  ///< what the pass computes
 
-  /// `sizes`: all of the problem but its bias; `x`, `w`: dense, as the kernel reads them. Nothing for launches that
-  /// count statistics, which would have to be read back, and of several lanes.
+  /// `sizes`: the whole problem except its bias; `x`, `w`: dense, as the kernel reads them. Empty for launches with
+  /// statistics, which would have to read the results back, and for those with several lanes.
   static std::optional<ConvRoute> of(const Form& form, const DnnConv& sizes, const Expr& x, const Expr& w);
 };
 

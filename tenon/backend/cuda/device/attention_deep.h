@@ -1,17 +1,17 @@
 // Streaming-softmax attention with wgmma for heads too deep for attention_wgmma.h: AttentionSizes, scale > 0.
 //
 //   one warp: boxes of q, once, then of k and v --TMA--> shared memory: a tile of keys and a tile of values, in stages
-//     of 128 columns that are filled again as soon as their products are done
+//     of 128 columns that are refilled as soon as their products are done
 //   two warpgroups, 64 queries each:
 //     scores of tile i --wgmma, stage by stage--> registers --softmax--> weights, rounded to T    while the tensor
 //     cores still do sums += weights * values of tile i - 1, weights from registers
 //
-// A block has kValueColumns columns of the result; another computes the same scores for others. Keys are cut into
-// sizes.split.splits runs of tiles, one a block: sums of 128 queries and their softmax so far meet in the workspace,
-// joined in the order of keys.
+// A block has kValueColumns columns of the result; another block recomputes the same scores for other columns.
+// Split-KV: keys are divided into sizes.split.splits ranges of tiles, one per block; sums of 128 queries and their
+// softmax state are combined in the workspace, in the order of keys.
 //
 // grid.x = tiles of queries * parts of the columns * splits, grid.y = heads, grid.z = batch; Tile::kThreads,
-// Tile::kSharedBytes. Params, Q, K, V and Epilogue as in attention_wgmma.h; NaNs too.
+// Tile::kSharedBytes. Params, Q, K, V, Epilogue and NaNs as in attention_wgmma.h.
 #pragma once
 #include "tenon/backend/cuda/device/attention_wgmma.h"
 
@@ -26,23 +26,23 @@ struct AttentionDeepTile {
   static constexpr int kStageColumns = 128, kKeyStages = kDepth / kStageColumns;
   static constexpr int kValueStages = 2, kValueColumns = kValueStages * kStageColumns;
   static constexpr int kStages = kKeyStages + kValueStages;  ///< keys first
-  // What MmaSums and mma_store want to know, of the columns of one stage.
+  // What MmaSums and mma_store need, for the columns of one stage.
   static constexpr int kWarpM = 16, kWarpN = kStageColumns, kSlabColumns = 64;
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
 
   static constexpr int kKeyBlock = kKeys * 128, kQueryBlock = 64 * 128;  ///< of 64 columns
   static constexpr int kStageBytes = 2 * kKeyBlock;
-  /// A warpgroup's queries, and later its slabs.
+  /// A warpgroup's queries, later its slabs.
   static constexpr int kGroupBytes = 2 * kKeyStages * kQueryBlock;
   static constexpr int kGroupsAt = kStages * kStageBytes, kBarriersAt = kGroupsAt + kGroups * kGroupBytes;
   static constexpr int kCameAt = kBarriersAt + 16 * kStages + 8 * kKeyStages, kSharedBytes = kCameAt + 8;
   static_assert(kDepth % kStageColumns == 0 && kKeys % 16 == 0 && kGroupBytes >= 4 * kSlabBytes);
 };
 
-/// What a block does: its place, its tiles of keys, and who meets.
+/// A block's part of the problem: its place, its tiles of keys, and the blocks to combine with.
 template <class Tile>
 struct DeepPlace : AttentionPlace<Tile> {
-  int split, tile;  ///< tile: of the grid's, whose splits meet
+  int split, tile;  ///< tile: number in the grid; its splits are combined
   StepRange keys;
 
   DEV explicit DeepPlace(const AttentionSizes& s, int block = block_x())
@@ -52,7 +52,7 @@ struct DeepPlace : AttentionPlace<Tile> {
         keys(this->key_tiles, s.split.splits, split) {}
 };
 
-/// A stage's place and barriers; the queries' barriers, one for 128 columns.
+/// A stage's buffer and mbarriers, and the queries' mbarriers, one per 128 columns.
 template <class Tile>
 struct DeepStages {
   uint32_t shared = shared_address(shared_memory());
@@ -62,7 +62,7 @@ struct DeepStages {
   DEV uint32_t queries_full(int stage) const { return full(Tile::kStages) + 8 * stage; }
 };
 
-/// The copying thread. Keys run a tile ahead of values.
+/// The producer thread. Keys are a tile ahead of values.
 template <class Tile, class Q, class K, class V, class Params>
 DEV void deep_produce(const Params& p) {
   const DeepPlace<Tile> at(p.sizes);
@@ -92,7 +92,7 @@ DEV void deep_produce(const Params& p) {
   }
 }
 
-/// A warpgroup's sums and what leads to them.
+/// A warpgroup's sums, and the state that leads to them.
 template <class Tile, class T>
 struct DeepGroup {
   MmaSums<Tile> sums[Tile::kValueStages] = {};
@@ -103,7 +103,7 @@ struct DeepGroup {
   DEV explicit DeepGroup(float scale) : softmax(scale) {}
 
   DEV void release(int stage) const { leave(stages.empty(stage)); }
-  /// Starts scores = q k^T; all stages but the last are released. `tile`: of the block's.
+  /// Starts scores = q k^T, and releases all stages but the last. `tile`: of the block's.
   DEV void multiply(AttentionScores<Tile>& scores, int tile) const {
     const uint32_t queries = stages.shared + Tile::kGroupsAt + warp_uniform() / 4 * Tile::kGroupBytes;
     UNROLL for (int stage = 0; stage < Tile::kKeyStages; ++stage) {
@@ -111,7 +111,7 @@ struct DeepGroup {
       mbarrier_wait(stages.full(stage), tile & 1);
       const uint64_t a = wgmma_rows(queries + 2 * stage * Tile::kQueryBlock), b = wgmma_rows(stages.rows(stage));
       wgmma_fence();
-      // 16 bytes are 1 in a descriptor.
+      // A descriptor counts in units of 16 bytes.
       UNROLL for (int step = 0; step < Tile::kStageColumns / 16; ++step)
           attention_products(T{}, scores.v[0], a + step / 4 * (Tile::kQueryBlock / 16) + step % 4 * 2,
                              b + step / 4 * (Tile::kKeyBlock / 16) + step % 4 * 2, stage + step > 0);
@@ -121,7 +121,7 @@ struct DeepGroup {
       release(stage - 1);
     }
   }
-  /// Starts sums += weights * values of a tile of the block, a group of products a stage.
+  /// Starts sums += weights * values for a tile of the block, one group of products per stage.
   DEV void add_values(int tile) {
     UNROLL for (int stage = 0; stage < Tile::kValueStages; ++stage) {
       mbarrier_wait(stages.full(Tile::kKeyStages + stage), tile & 1);
@@ -159,7 +159,7 @@ struct DeepGroup {
       add_values(tile - 1);
       wgmma_wait<Tile::kValueStages>();
       weigh(s, at, scores, tile);
-      // The parity waits for all weights: or the assembler would move the wait for the products in front of them.
+      // The parity depends on all weights: otherwise the assembler would move the wait for the products before them.
       if (tile + 1 < at.keys.count) mbarrier_wait(stages.full(0), ((tile + 1) & 1) ^ softmax.negative());
       settle_values();
       UNROLL for (int stage = 0; stage < Tile::kValueStages; ++stage) {
@@ -173,7 +173,7 @@ struct DeepGroup {
   }
 };
 
-/// Gives a part's sums and softmax to the last block of its tile; false in all others.
+/// Combines split-KV: gives all sums and softmax state to the last block of the tile to arrive. False in the others.
 template <class Tile, class T>
 DEV bool deep_meet(const SplitK& split, const DeepPlace<Tile>& at, DeepGroup<Tile, T>& group, uint32_t* came) {
   using Piece = Frag<float, 4>;
@@ -217,18 +217,18 @@ DEV bool deep_meet(const SplitK& split, const DeepPlace<Tile>& at, DeepGroup<Til
   return true;
 }
 
-/// What the two computing warpgroups do.
+/// The two consumer warpgroups.
 template <class Tile, class T, class Epilogue, class Params>
 DEV void deep_consume(const Params& p) {
   const AttentionSizes& s = p.sizes;
   DeepGroup<Tile, T> group(s.scale);
   if (const DeepPlace<Tile> mine(s); mine.keys.count > 0) group.attend(s, mine);
-  const DeepPlace<Tile> at(s, anew(block_x()));  // registers are scarce until here
+  const DeepPlace<Tile> at(s, anew(block_x()));  // recomputed: registers are scarce until here
   unsigned char* shared = shared_memory();
   uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages + 8 * Tile::kKeyStages);
   if (s.split.splits > 1 && !deep_meet(s.split, at, group, came)) return;
   const int index = warp_uniform() / 4;
-  sync_named(8 + index, 128);  // all of the warpgroup are done with its queries: slabs
+  sync_named(8 + index, 128);  // the whole warpgroup is done with its queries: slabs reuse their memory
   const WarpPlace place{
       warp() * 16, 0,
       reinterpret_cast<float*>(shared + Tile::kGroupsAt + index * Tile::kGroupBytes + warp() % 4 * Tile::kSlabBytes)};
@@ -255,7 +255,7 @@ DEV void attention_deep(const Params& p) {
   sync_block();
   griddep_wait();
   griddep_launch();
-  // 384 threads have 168 registers each: those who copy need few.
+  // With 384 threads there are 168 registers each; the producer needs few.
   if (warp_uniform() >= Tile::kSumWarps) {
     registers_decrease<24>();
     if (thread_index() == Tile::kSumThreads) deep_produce<Tile, Q, K, V>(p);

@@ -1,25 +1,26 @@
-// Gradients of attention with wgmma, from scores that are computed again: AttentionSizes, scale > 0,
-// p = e^(scale q k^T - lse), ds = p (g v^T - delta).
+// Gradients of attention with wgmma, from recomputed scores: AttentionSizes, scale > 0, p = e^(scale q k^T - lse), ds =
+// p (g v^T - delta).
 //
 //   of queries           dq = scale ds k                    held: q and g       stream: k and v
 //   of keys and values   dk = scale ds^T q, dv = p^T g      held: k and v       stream: q and g
 //
-// One kernel in either role. A warpgroup has 64 rows: its two held operands stay in shared memory, tiles of kKeys rows
-// of the two others stream by.
+// One kernel for both roles. A warpgroup has 64 rows: its two held operands stay in shared memory, while tiles of kKeys
+// rows of the other two stream by.
 //
 //   one warp: boxes --TMA--> shared memory: blocks of 64 columns, swizzled; kStages tiles deep
-//   another, of keys: lse and delta of the tile's queries --> shared memory
+//   another, for keys: lse and delta of the tile's queries --> shared memory
 //   kGroups warpgroups: first held * first streamed, second held * second streamed --wgmma--> registers: scores and
 //     the gradient of their weights --> p and ds, rounded to T --wgmma, from registers--> sums --slabs--> the epilogue
 //
-// Weights are computed while the second product runs, and what follows from them while other warpgroups' products do.
-// Sums of keys are over the queries of all heads that share them, in order: results do not depend on who is first.
+// Weights are computed while the second product runs, and ds while other warpgroups' products run. Sums for keys are
+// over the queries of all heads that share them, in order: results do not depend on which block is first.
 //
-// grid.x = tiles of 64 * kGroups rows, grid.y = heads (of keys where rows are keys), grid.z = batch; Tile::kThreads,
+// grid.x = tiles of 64 * kGroups rows, grid.y = heads (of keys if rows are keys), grid.z = batch; Tile::kThreads,
 // Tile::kSharedBytes. Params has a member `sizes`; Q, K, V, G are tensors [batch][head][token][column] as in
-// attention_wgmma.h, in boxes of 64 rows if they are held, else of kKeys. Sums: lse(p, row) and delta(p, row) of row
-// (batch * heads + head) * queries + query. Epilogue (one lane) gets the rows of the held operands, row (batch * heads
-// + head) * rows + token: dq, or dk and behind its `depth` columns dv. Keys as there: those behind have gradients of 0.
+// attention_wgmma.h, in boxes of 64 rows if held, else of kKeys. Sums: lse(p, row) and delta(p, row) of row (batch *
+// heads + head) * queries + query. Epilogue (one lane) gets the rows of the held operands, row (batch * heads + head) *
+// rows + token: dq, or dk followed by dv after its `depth` columns. Keys as in attention_wgmma.h: keys beyond their
+// number have gradients of 0.
 #pragma once
 #include "tenon/backend/cuda/device/attention_wgmma.h"
 
@@ -37,7 +38,7 @@ struct AttentionGradientTile {
   static constexpr int kRegisters = kMostRegisters < 240 ? kMostRegisters : 240;
   static constexpr bool kMovesRegisters = kEqualRegisters < kRegisters;
   static constexpr int kCopyRegisters = kEqualRegisters * (kGroups + 1) - kGroups * kRegisters;
-  // What MmaSums and mma_store want to know.
+  // What MmaSums and mma_store need.
   static constexpr int kWarpM = 16, kWarpN = kValueColumns;
   static constexpr int kSlabColumns = kValueColumns % 80 == 0 ? 80 : kValueColumns % 64 == 0 ? 64 : kWarpN;
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
@@ -55,19 +56,19 @@ struct AttentionGradientTile {
   static_assert(kDepth % 16 == 0 && kKeys % 32 == 0 && kValueColumns <= 64 * kColumnBlocks && kGroups <= 4);
 };
 
-/// Which part a block has, and what streams by it.
+/// A block's part of the problem, and what streams past it.
 template <class Tile>
 struct GradientPlace {
   int batch, head, row, groups;  ///< head: of the rows; groups: warpgroups that have rows
   int rows;                      ///< of the head
-  int first_head, heads;         ///< of what streams by
+  int first_head, heads;         ///< of the streamed operands
   int first, tiles;              ///< tiles of each of these heads
 
-  /// `all`: the sizes with all keys; `s`: with those that there are.
+  /// `all`: sizes with the capacity for keys; `s`: with the actual number.
   DEV GradientPlace(const AttentionSizes& all, const AttentionSizes& s) : batch(block_z()), head(block_y()) {
     const int share = s.heads / s.kv_heads, ahead = s.keys - s.queries;
     rows = Tile::kOfKeys ? all.keys : s.queries;
-    // Under a causal mask the last queries and the first keys have most to do: they start first.
+    // Under a causal mask the last queries and the first keys have the most work: they start first.
     row = (Tile::kOfKeys ? block_x() : grid_x() - 1 - block_x()) * Tile::kRows;
     const int left = (rows - row + 63) / 64;
     groups = left < Tile::kGroups ? left : Tile::kGroups;
@@ -83,7 +84,7 @@ struct GradientPlace {
   }
 };
 
-/// The place of a tile and its barriers.
+/// The buffers and mbarriers of a tile.
 template <class Tile>
 struct GradientStage {
   uint32_t shared = shared_address(shared_memory());
@@ -101,14 +102,14 @@ struct GradientStage {
   }
 };
 
-/// A row's lse as the exponent of 2 that its weights are divided by; a row that is not there, or sees nothing, has
-/// weights of 0.
+/// A row's lse as an exponent of 2, by which its weights are divided; infinity, for weights of 0, if the row sees
+/// nothing.
 DEV float exponent_of(float lse) {
   const float infinity = bits_to_float(0x7f800000u);
   return lse == -infinity ? infinity : lse * 1.4426950408889634f;
 }
 
-/// The copying thread.
+/// The producer thread.
 template <class Tile, class Held0, class Held1, class Stream0, class Stream1, class Params>
 DEV void gradient_produce(const Params& p, const GradientPlace<Tile>& at) {
   GradientStage<Tile> to;
@@ -131,7 +132,7 @@ DEV void gradient_produce(const Params& p, const GradientPlace<Tile>& at) {
   }
 }
 
-/// A warp that brings lse and delta of the queries that stream by.
+/// The warp that loads lse and delta of the streamed queries.
 template <class Tile, class Sums, class Params>
 DEV void gradient_sums(const Params& p, const GradientPlace<Tile>& at) {
   const AttentionSizes& s = p.sizes;
@@ -170,14 +171,14 @@ DEV void add_streamed(MmaSums<Tile>& sums, const AttentionWeights<Tile>& weights
   wgmma_commit();
 }
 
-/// Hides scores of queries that do not see their key. `row`, `token`: the first of the warpgroup's rows and of the
-/// streamed tile.
+/// Masks scores of queries that do not see their key. `row`, `token`: first row of the warpgroup and of the streamed
+/// tile.
 template <class Tile>
 DEV void hide_unseen(const AttentionSizes& s, AttentionScores<Tile>& scores, int row, int token) {
   const int ahead = s.keys - s.queries;
   UNROLL for (int half = 0; half < 2; ++half) {
     const int mine = row + warp() % 4 * 16 + lane() / 4 + 8 * half, column = token + lane() % 4 * 2;
-    // Streamed rows from `from` up to `to` see this one, or are seen.
+    // Streamed rows in [from, to) see this row, or are seen by it.
     const int from = Tile::kOfKeys && s.causal ? mine - ahead - column : 0;
     const int all = Tile::kOfKeys ? s.queries : s.keys;
     int to = !Tile::kOfKeys && s.causal && mine + ahead + 1 < all ? mine + ahead + 1 : all;
@@ -188,16 +189,16 @@ DEV void hide_unseen(const AttentionSizes& s, AttentionScores<Tile>& scores, int
             scores.v[0][j][2 * half + e] = scores.minus_infinity();
   }
 }
-/// Whether there are such.
+/// Whether there are scores to mask.
 template <class Tile>
 DEV bool some_unseen(const AttentionSizes& s, int row, int token) {
   const int ahead = s.keys - s.queries;
-  // Queries that are not there have weights of 0.
+  // Missing queries have weights of 0.
   if (Tile::kOfKeys) return row + 64 > s.keys || (s.causal && row + 63 > token + ahead);
   return token + Tile::kKeys > s.keys || (s.causal && token + Tile::kKeys - 1 > row + ahead);
 }
 
-/// lse and delta beside each score: of the lane's two rows, or of the columns of the tile.
+/// lse and delta for each score: of the lane's two rows, or of the tile's columns.
 template <class Tile>
 struct RowSums {
   float exponent[2] = {}, delta[2] = {};
@@ -214,7 +215,7 @@ struct RowSums {
   }
 };
 
-/// scores --> weights.
+/// Turns scores into weights.
 template <class Tile>
 DEV void weigh(AttentionScores<Tile>& scores, const RowSums<Tile>& rows, const float* columns, float scale) {
   UNROLL for (int j = 0; j < scores.kColumns; ++j) {
@@ -226,8 +227,8 @@ DEV void weigh(AttentionScores<Tile>& scores, const RowSums<Tile>& rows, const f
     }
   }
 }
-/// The gradient of weights --> that of scores, but for their scale.
-/// kSome: where weights are 0, so is what follows from them, whatever the rows hold that are not there.
+/// Turns the gradient of weights into that of scores, without their scale. kSome: zero where weights are 0, whatever
+/// the missing rows contain.
 template <bool kSome, class Tile>
 DEV void to_scores(AttentionScores<Tile>& gradient, const AttentionScores<Tile>& weights, const RowSums<Tile>& rows,
                    const float* columns) {
@@ -242,7 +243,7 @@ DEV void to_scores(AttentionScores<Tile>& gradient, const AttentionScores<Tile>&
   }
 }
 
-/// All that streams by, for one warpgroup's rows. first: sums of ds; second, of keys: of p.
+/// All streamed tiles, for one warpgroup's rows. first: sums of ds; second, for keys: of p.
 template <class Tile, class T, class Sums, class Keys, class Params>
 DEV void gradient_consume(const Params& p, const AttentionSizes& s, const GradientPlace<Tile>& at, MmaSums<Tile>& first,
                           MmaSums<Tile>& second) {
@@ -282,8 +283,8 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
     rounded.round(T{}, gradient);
     wgmma_fence();
     add_streamed<Tile, T>(first, rounded, here.tile(0));
-    // The other warpgroups' products run meanwhile. With this one under way around the loop, the assembler would
-    // serialise all of them.
+    // The other warpgroups' products run meanwhile. If these were still in flight at the loop's back edge, the
+    // assembler would serialize all of them.
     wgmma_wait<0>();
     wgmma_settle(first.v[0]);
     if constexpr (Tile::kOfKeys) wgmma_settle(second.v[0]);
@@ -328,7 +329,7 @@ DEV void attention_gradient(const Params& p) {
   if constexpr (Tile::kMovesRegisters) registers_increase<Tile::kRegisters>();
   MmaSums<Tile> first = {}, second = {};
   gradient_consume<Tile, typename Q::T, Sums, Keys>(p, s, at, first, second);
-  sync_named(8 + group, 128);  // all of the warpgroup are done with its rows: slabs
+  sync_named(8 + group, 128);  // the whole warpgroup is done with its rows: slabs reuse their memory
   const WarpPlace place{warp() * 16, 0,
                         reinterpret_cast<float*>(shared_memory() + Tile::kGroupsAt + group * Tile::kGroupBytes +
                                                  warp() % 4 * Tile::kSlabBytes)};

@@ -1,36 +1,36 @@
-// Attention of a few queries for each head of keys: a token's, or a few, over a cache. All rows that share keys, a
-// group's heads with their queries, are one fragment. A warp has a piece of 16 keys, a block a chunk of 128 of them,
-// and the blocks of a run, of up to 1024 keys, are a cluster, or meet in memory:
+// Attention of few queries per head of keys (a token's, or a few) over a cache. All rows that share keys, a group's
+// heads times their queries, are one fragment. A warp has a piece of 16 keys, a block a chunk of 128; the blocks of a
+// run, of up to 1024 keys, form a cluster or combine through memory:
 //
-//   a warp, its 16 keys: values --cp.async--> shared     scores = q k^T with mma, fragments straight from memory
+//   a warp, its 16 keys: values --cp.async--> shared     scores = q k^T with mma, fragments loaded from global memory
 //     highest scores of all warps --shared--> the chunk's tops --> weights, rounded to T --shared-->
-//   a warp, some columns: weights times values of the chunk with mma, step after step of 16 keys
-//   sums of chunks --> other blocks' shared memory (a cluster), each of which ends some columns, or where there are no
-//   clusters the workspace: the last block of a run joins them     runs, where there are several --the workspace-->
-//   the last block of a head, or of those that end the same columns
+//   a warp, some columns: weights times values of the chunk with mma, in steps of 16 keys
+//   sums of chunks --> other blocks' shared memory (a cluster), each of which finishes some columns; without clusters
+//     the workspace, where the last block of a run combines them
+//   several runs (split-KV) --the workspace--> the last block of a head, or of those that finish the same columns
 //
-// Sums grow in one order, that of attention_wgmma.h's kOrder: steps of 16 columns and of 16 keys one after the other,
-// chunks in the order of a run's, runs in theirs; weights are exponentials that do not depend on the top but by a power
-// of two (weight_in_order). So a row's result is the same alone and among others, for any capacity of the cache, and to
-// the bit that of whole texts.
+// Sums have one order, that of attention_wgmma.h's kOrder: steps of 16 columns and of 16 keys in sequence, chunks in
+// order within a run, then runs in order; weights depend on the top only by a power of two (weight_in_order). So a
+// row's result is the same alone and among others, for any capacity of the cache, and bit-identical to that of whole
+// texts.
 //
-// Keys and values may lie in pages (InPages) of whole pieces: where a warp's piece is is looked up beside the number of
-// keys, so that nothing waits for it.
+// Keys and values may be paged (InPages), with pages of whole pieces: the position of a warp's piece is looked up
+// together with the number of keys, so that nothing waits for it.
 //
-// Rows of the cache that the launch itself makes (Fresh) are computed by the warp in whose piece they come to lie,
-// which stores them too: nobody else reads them in this launch.
+// Cache rows that the launch itself adds (Fresh) are computed and stored by the warp whose piece they belong to: no
+// other warp reads them in this launch.
 //
-// grid.x = Tile::kBlocks for each run of the capacity, of which those without keys leave at once, grid.y = heads of
-// keys, grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q computes its values,
-// Q::eval(p, row, column), up to 4 a call, K and V are operands with kRun = 8. The kernel behind may start before this
-// one has waited (LaunchShape::starts_next).
+// grid.x = Tile::kBlocks for each run of the capacity (runs without keys exit at once), grid.y = heads of keys, grid.z
+// = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q computes its values, Q::eval(p, row,
+// column), up to 4 per call; K and V are operands with kRun = 8. The next kernel may start before this one has waited
+// (LaunchShape::starts_next).
 #pragma once
 #include "tenon/backend/cuda/device/attention_meeting.h"
 #include "tenon/backend/cuda/device/attention_tile.h"
 
 namespace tenon::device {
 
-/// The row of key `key`, which in pages lies at `place`.
+/// The row of key `key`, which is at `place` if paged.
 template <class Operand, class Tile, class Params>
 DEV auto grouped_row(const Params& p, const GroupedPlace<Tile>& at, int place, int key) {
   if constexpr (InPages<Operand>)
@@ -39,7 +39,7 @@ DEV auto grouped_row(const Params& p, const GroupedPlace<Tile>& at, int place, i
     return Operand::row(p, at.kv_row + key);
 }
 
-/// In front of the wait: what this launch read when it ran last comes to the second-level cache.
+/// Before the wait: prefetches into L2 what this launch read in its previous run.
 template <class Tile, class K, class V, class Params>
 DEV void grouped_prefetch(const Params& p) {
   const AttentionSizes& s = p.sizes;
@@ -60,12 +60,12 @@ DEV void grouped_prefetch(const Params& p) {
   }
 }
 
-/// The launch writes no rows of its own.
+/// The launch adds no rows to the caches.
 struct NoFresh {
   static constexpr bool kGiven = false;
 };
-/// Rows of the launch's own among the keys of a head: Fresh has count(p) of them, row j in place(p, j) of the cache's
-/// first axis. A lane knows the place of one of the first 32.
+/// Rows that the launch adds to the keys of a head: Fresh has count(p) of them, row j at place(p, j) of the cache's
+/// first axis. Each lane holds the place of one of the first 32.
 template <class Tile, class Fresh>
 struct FreshRows {
   int count = 0, place = -1;
@@ -73,8 +73,8 @@ struct FreshRows {
   DEV explicit FreshRows(const Params& p) : count(Fresh::count(p)) {
     if (lane() < count) place = Fresh::place(p, lane());
   }
-  /// Calls make(row, key) in all lanes of the warp for each row that comes to lie in the piece of keys from `first` on,
-  /// which is at `piece`.
+  /// Calls make(row, key) in all lanes of the warp for each added row in the piece of keys that starts at key
+  /// `first_key` and at place `piece`.
   template <class Params, class Make>
   DEV void for_each(const Params& p, const GroupedPlace<Tile>& at, int piece, int first_key, const Make& make) const {
     NO_UNROLL for (int first = 0; first < count; first += 32) {
@@ -101,18 +101,18 @@ struct FreshRowsOf<Tile, Fresh, false> {
   using Type = NoRows;
 };
 
-/// A warp's keys: from `first` on, those that there are before `end`; where the first lies in the first axis of the
-/// cache, below 0 where its page has no place; bits of those that are the launch's own.
+/// A warp's keys: from `first` up to `end`; the first one's place in the cache's first axis, below 0 if its page does
+/// not exist; a bit mask of the keys that the launch adds.
 struct GroupedPiece {
   int first, end, place;
   uint32_t fresh = 0;
 
-  /// Whether key `number` lies in memory.
+  /// Whether key `number` is in memory.
   DEV bool holds(int number) const { return first + number < end && !(fresh >> number & 1); }
   DEV int key(int number) const { return first + number < end ? first + number : 0; }
 };
 
-/// kCount columns of a row that Program computes, rounded to T.
+/// Computes kCount columns of a row with Program, rounded to T.
 template <class T, class Program, int kCount, class Params>
 DEV void evaluate(const Params& p, int row, int column, uint32_t (&words)[kCount / 2]) {
   static_assert(kCount % Program::kRun == 0);
@@ -125,7 +125,7 @@ DEV void evaluate(const Params& p, int row, int column, uint32_t (&words)[kCount
     }
   }
 }
-/// A lane's columns of each 16 that one product adds: 4 (lane % 4) on, of queries and keys alike.
+/// A lane's columns of each 16 in a product: four from 4 (lane % 4) on, for queries and keys alike.
 DEV int column_of_group(int group) { return 16 * group + lane() % 4 * 4; }
 
 /// Fragments of a piece of keys, 8 at a time: [8 keys][16 columns][words].
@@ -146,7 +146,7 @@ struct GroupedKeys {
   }
 };
 
-/// A chunk of values in shared memory, [key][column], a warp's piece of which it brings itself.
+/// A chunk of values in shared memory, [key][column]; each warp copies its own piece.
 template <class Tile, class V>
 struct GroupedValues {
   using Rows = SwizzledRows<Tile::kDepth / 8>;
@@ -164,14 +164,14 @@ struct GroupedValues {
     }
     cp_async_commit();
   }
-  /// Of keys 32 * pair on, the right operands of two steps for columns 8 * tile on.
+  /// The right operands of two steps: keys from 32 * pair on, columns from 8 * tile on.
   DEV static void load(uint32_t (&words)[4], int pair, int tile) {
     ldmatrix_x4_trans(words, shared_address(shared_memory()) + Rows::at(32 * pair + lane(), tile));
   }
 };
 
-/// Key `key`, of the warp's piece, is row `fresh` of the launch's own: to the cache, and to fragments and shared
-/// memory. All lanes compute, so that nothing branches between what is read for the key and for the value.
+/// Computes key `key` of the warp's piece, which is added row `fresh`, and its value: stores them to the cache and to
+/// fragments and shared memory. All lanes compute, so that no branch separates the loads for key and value.
 template <class Tile, class K, class V, class Fresh, class Params>
 DEV void grouped_make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const GroupedPiece& piece,
                       int key, int fresh, GroupedKeys<Tile, K>& keys) {
@@ -217,7 +217,7 @@ struct GroupedQueries {
   }
 };
 
-/// A warp's scores, then weights: [8 keys][fragment]. What a row does not see is minus infinity.
+/// A warp's scores, then weights: [8 keys][fragment]. Keys that a row does not see are minus infinity.
 template <class Tile>
 struct GroupedScores {
   float v[Tile::kFragments][4];
@@ -242,7 +242,7 @@ struct GroupedScores {
       }
     }
   }
-  /// Leaves the highest of each row for the block's other warps.
+  /// Stores each row's maximum for the block's other warps.
   DEV void leave_highest() const {
     UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
       float highest = no_score();
@@ -252,7 +252,7 @@ struct GroupedScores {
       if (lane() % 4 == 0) shared[Tile::kHighestAt + warp() * Tile::kRows + 8 * h + lane() / 4] = highest;
     }
   }
-  /// Turns them into weights relative to the chunk's tops, and leaves them, rounded, and their sums of each lane.
+  /// Turns scores into weights relative to the chunk's tops, and stores them, rounded, with each lane's sums.
   template <class T>
   DEV void weigh(T, float scale) {
     UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
@@ -275,7 +275,7 @@ struct GroupedScores {
   }
 };
 
-/// The chunk's sums of weights, and weights times its values, to where the run's blocks meet. `pieces`: that have keys.
+/// Passes the chunk's sums of weights, and of weights times values, on to be combined. `pieces`: those that have keys.
 template <class Tile, class V, class Meeting>
 DEV void grouped_values(const GroupedPlace<Tile>& at, const Meeting& meeting, const float* shared, int pieces) {
   using T = typename V::T;
@@ -327,7 +327,7 @@ DEV void attention_grouped(const Params& p) {
   float* shared = reinterpret_cast<float*>(shared_memory());
   griddep_launch();
   grouped_prefetch<Tile, K, V>(p);
-  if constexpr (Tile::kBlocks > 1 && !Tile::kMeetsInMemory) sync_cluster();  // all blocks are there to be written to
+  if constexpr (Tile::kBlocks > 1 && !Tile::kMeetsInMemory) sync_cluster();  // all blocks run and can be written to
   griddep_wait();
   const typename FreshRowsOf<Tile, Fresh>::Type fresh(p);
   GroupedPiece piece;
@@ -349,7 +349,7 @@ DEV void attention_grouped(const Params& p) {
     keys.load(p, at, piece);
     GroupedValues<Tile, V>::copy(p, at, piece);
   }
-  // Rows that nobody sees are stored too.
+  // Added rows that no query sees are stored too.
   if constexpr (Fresh::kGiven) {
     if (piece.fresh)
       fresh.for_each(p, at, piece.place, piece.first,

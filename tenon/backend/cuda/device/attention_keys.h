@@ -1,5 +1,4 @@
-// What attention may be asked for besides: how many keys there are, as a number in memory, and the logarithms of the
-// sums that its softmax divides by.
+// Optional inputs and outputs of attention: the number of keys, read from memory, and the log-sum-exps of the softmax.
 #pragma once
 #include "tenon/backend/cuda/device/core_sizes.h"
 #include "tenon/backend/cuda/device/vocabulary.h"
@@ -10,19 +9,19 @@ namespace tenon::device {
 struct AllKeys {
   static constexpr bool kGiven = false;
 };
-/// These logarithms are not wanted.
+/// Log-sum-exps are not wanted.
 struct NoLse {
   static constexpr bool kWanted = false;
 };
-/// Keys or values whose tokens lie in pages (attention/paged_heads.h): place(p, entry, token) looks up where one is in
-/// the pool, and row_at(p, place, head) is its row there.
+/// Paged keys or values (attention/paged_heads.h): place(p, entry, token) looks up a token's position in the pool, and
+/// row_at(p, place, head) is its row there.
 template <class Operand>
 concept InPages = requires {
   Operand::kPage;
 };
 
-/// The sizes as a block of batch entry `batch` sees them: with the keys that there are, where Keys has them in memory.
-/// Nothing is read before the predecessor's end.
+/// The sizes for blocks of batch entry `batch`: with the actual number of keys if Keys reads it from memory, which
+/// happens only after the predecessor's end.
 template <class Keys, class Params>
 DEV AttentionSizes sizes_of_entry(const Params& p, int batch) {
   AttentionSizes s = p.sizes;

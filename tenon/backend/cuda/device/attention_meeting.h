@@ -1,27 +1,27 @@
-// Where attention_grouped.h's parts meet: what a block, a run and a head of keys are, and how the chunks of blocks are
-// joined to runs, and runs to the result, each relative to the highest top, in the order of their keys.
+// How attention_grouped.h's parts are combined: what a block, a run and a head of keys are; chunks of blocks become
+// runs, and runs the result, each relative to the highest top, in the order of their keys.
 #pragma once
 #include "tenon/backend/cuda/device/attention_keys.h"
 #include "tenon/backend/cuda/device/elements.h"
 
 namespace tenon::device {
 
-/// Heads of kDepth_ columns (a power of two, 16 to 128), up to kRows_ (8 or 16) rows a head of keys, whose kBlocks_
-/// blocks of a chunk of keys each are one cluster, or meet in memory.
+/// Heads of kDepth_ columns (a power of two, 16 to 128), up to kRows_ (8 or 16) rows per head of keys, and kBlocks_
+/// blocks per run with a chunk of keys each, which form a cluster or combine through memory.
 template <int kDepth_, int kRows_, int kBlocks_, bool kCluster_>
 struct GroupedTile {
   static constexpr int kDepth = kDepth_, kRows = kRows_, kHalves = kRows / 8, kBlocks = kBlocks_;
   static constexpr bool kMeetsInMemory = kBlocks > 1 && !kCluster_;
-  static constexpr int kKeys = 16, kFragments = kKeys / 8, kWarps = 8, kThreads = 32 * kWarps;  ///< keys: of a warp
-  static constexpr int kChunk = kWarps * kKeys, kRunKeys = kBlocks * kChunk;  ///< keys of a block, of a run
+  static constexpr int kKeys = 16, kFragments = kKeys / 8, kWarps = 8, kThreads = 32 * kWarps;  ///< keys: per warp
+  static constexpr int kChunk = kWarps * kKeys, kRunKeys = kBlocks * kChunk;  ///< keys per block, per run
   static constexpr int kResident =
-      kDepth > 64 || kRows > 8 || kMeetsInMemory ? 2 : 3;            ///< blocks that registers are kept for
+      kDepth > 64 || kRows > 8 || kMeetsInMemory ? 2 : 3;            ///< blocks per multiprocessor, to bound registers
   static constexpr int kGroups = kDepth / 16;                        ///< of 16 columns
-  static constexpr int kUnit = 32, kUnits = kRows * kDepth / kUnit;  ///< of the result: a block has every kBlocks-th
+  static constexpr int kUnit = 32, kUnits = kRows * kDepth / kUnit;  ///< of the result: a block owns every kBlocks-th
   static constexpr int kOwned = (kUnits + kBlocks - 1) / kBlocks, kUnitsOfRow = kDepth > kUnit ? kDepth / kUnit : 1;
-  static constexpr int kClasses = 4;  ///< lanes that a row's sum of weights is shared by
-  // Shared memory, in words: the chunk's values; weights, lines apart so that rows meet no bank; highest scores and
-  // sums of weights by warp; tops; of each block of a cluster what it found for this one, its tops and totals; a word.
+  static constexpr int kClasses = 4;  ///< lanes among which a row's sum of weights is split
+  // Shared memory, in words: the chunk's values; weights, in lines padded against bank conflicts; highest scores and
+  // sums of weights per warp; tops; for each block of a cluster its sums for this one, its tops and totals; a word.
   static constexpr int kWeightsAt = kChunk * kDepth / 2, kLine = (kChunk + 8) / 2;
   static constexpr int kHighestAt = kWeightsAt + kRows * kLine, kPiecesAt = kHighestAt + kWarps * kRows;
   static constexpr int kTopsAt = kPiecesAt + kWarps * kRows * kClasses, kFoundAt = kTopsAt + kRows;
@@ -29,23 +29,23 @@ struct GroupedTile {
   static constexpr int kTotalsFoundAt = kTopsFoundAt + (kMeetsInMemory ? 0 : kBlocks * kRows);
   static constexpr int kCameAt = kTotalsFoundAt + (kMeetsInMemory ? 0 : kBlocks * kRows * kClasses);
   static constexpr int kSharedBytes = 4 * (kCameAt + 4);
-  /// What a block leaves in the workspace: sums, tops, totals.
+  /// What a block stores in the workspace: sums, tops, totals.
   static constexpr int kLeft = kRows * (kDepth + 1 + kClasses);
-  /// What a run leaves of each call of the epilogue: sums, top, totals; at most so many floats.
+  /// Most floats that a run stores, for each epilogue call: sums, top, totals.
   static constexpr int kRunLeft = (2 + kClasses) * kRows * kDepth;
   static_assert(kDepth >= 16 && kDepth <= 128 && (kDepth & (kDepth - 1)) == 0 && kBlocks <= 16);
 };
 
 DEV float no_score() { return bits_to_float(0xff800000u); }
 
-/// Which part of the problem a block and its warps have.
+/// The part of the problem of a block and its warps.
 template <class Tile>
 struct GroupedPlace {
-  int rows, q_row, kv_row;  ///< of the group; row 0 of each
+  int rows, q_row, kv_row;  ///< rows of the group; row 0 of q and of k and v
   int capacity;
   int head;              ///< of keys, over the batch
-  int block, run, runs;  ///< in its run; runs: those that have keys, or one
-  int blocks;            ///< of the run: those that have keys
+  int block, run, runs;  ///< block in its run; runs: those with keys, at least one
+  int blocks;            ///< of the run: those with keys
 
   DEV explicit GroupedPlace(const AttentionSizes& s)
       : rows(s.heads / s.kv_heads * s.queries),
@@ -59,7 +59,7 @@ struct GroupedPlace {
         blocks(s.keys - run * Tile::kRunKeys >= Tile::kRunKeys
                    ? Tile::kBlocks
                    : (s.keys - run * Tile::kRunKeys + Tile::kChunk - 1) / Tile::kChunk) {}
-  /// Keys that row r sees.
+  /// Number of keys that row r sees.
   DEV static int sees(const AttentionSizes& s, int r) {
     return s.causal ? r % s.queries + 1 + s.keys - s.queries : s.keys;
   }
@@ -67,8 +67,8 @@ struct GroupedPlace {
   DEV int first_key() const { return block_x() * Tile::kChunk + warp() * Tile::kKeys; }
 };
 
-/// Counters: blocks that have come, of each run where they meet in memory; runs that have come, of each head and block
-/// that ends something; keys of each head, the last time.
+/// Counters: blocks arrived, per run if they combine through memory; runs arrived, per head and block that finishes
+/// columns; keys of each head in the previous run.
 template <class Tile>
 struct GroupedCounters {
   unsigned *of_runs, *of_heads, *keys;
@@ -80,8 +80,8 @@ struct GroupedCounters {
   }
 };
 
-/// A row's part of the result: sums relative to `top`, a power of two, and sums of weights of every fourth pair of
-/// keys.
+/// A row's part of the result: sums relative to `top`, an exponent of 2, and the sums of weights over every fourth pair
+/// of keys.
 template <int kRun>
 struct GroupedPart {
   float top = no_score(), totals[4] = {}, sums[kRun] = {};
@@ -90,8 +90,8 @@ struct GroupedPart {
   DEV float total() const { return (totals[0] + totals[1]) + (totals[2] + totals[3]); }
 };
 
-/// Where the parts of a head's blocks meet: in the shared memory of a cluster's blocks (or of one block), each of which
-/// gets the units that it ends, [block][unit][column], and all tops and totals, [block][row].
+/// Combines through the shared memory of a cluster's blocks (or of one block). Each block receives the units that it
+/// finishes, [block][unit][column], and all tops and totals, [block][row].
 template <class Tile>
 struct GroupedCluster {
   static constexpr int kBlocks = Tile::kBlocks, kOwned = Tile::kOwned;
@@ -110,12 +110,12 @@ struct GroupedCluster {
   DEV const float* totals(int block, int row) const {
     return shared + Tile::kTotalsFoundAt + (block * Tile::kRows + row) * Tile::kClasses;
   }
-  /// A sum of the rows to the block that ends it.
+  /// Sends a sum to the block that finishes it.
   DEV void put(int row, int column, float sum) const {
     const int i = row * Tile::kDepth + column, unit = i / Tile::kUnit;
     give(sums(block, unit) + i % Tile::kUnit, sum, unit % kBlocks);
   }
-  /// A row's top or one of its totals to the block that ends unit `unit` of the row.
+  /// Sends a row's top, or one of its totals, to the block that finishes unit `unit` of the row.
   DEV void put_top(int row, int unit, float top) const {
     give(shared + Tile::kTopsFoundAt + block * Tile::kRows + row, top, ends(row, unit));
   }
@@ -129,7 +129,7 @@ struct GroupedCluster {
     else
       *const_cast<float*>(to) = value;
   }
-  /// True where this block ends something.
+  /// True if this block finishes anything.
   DEV bool meet() const {
     if constexpr (kBlocks > 1)
       sync_cluster();
@@ -138,8 +138,8 @@ struct GroupedCluster {
     return true;
   }
 };
-/// Counts who comes to a place in memory, behind what all threads of the block have stored there. True in the last of
-/// `all`, which finds what the others stored.
+/// Counts arrivals in memory, after all threads of the block have stored their part. True in the last of `all`, which
+/// then sees what the others stored.
 template <class Tile>
 DEV bool grouped_last(unsigned* counter, int all, float* shared) {
   fence_device();
@@ -152,11 +152,11 @@ DEV bool grouped_last(unsigned* counter, int all, float* shared) {
   fence_device();
   return true;
 }
-/// The same in memory: the last block of a run ends all of it.
+/// The same through memory: the last block of a run finishes all of it.
 template <class Tile>
 struct GroupedMemory {
   unsigned* counter;
-  float *left, *shared;  ///< [block][sums, tops, totals]
+  float *left, *shared;  ///< left: [block][sums, tops, totals]
   int block;
 
   DEV GroupedMemory(const AttentionSizes& s, const GroupedPlace<Tile>& at, float* shared)
@@ -190,7 +190,7 @@ struct GroupedMeeting<Tile, true> {
   using Type = GroupedMemory<Tile>;
 };
 
-/// Divides, and gives some columns of a row to the epilogue.
+/// Divides, and passes some columns of a row to the epilogue.
 template <class Epilogue, class Lse, class Params>
 DEV void grouped_store(const Params& p, int row, int column, const GroupedPart<Epilogue::kRun>& part) {
   const float total = part.total();
@@ -203,7 +203,7 @@ DEV void grouped_store(const Params& p, int row, int column, const GroupedPart<E
   Epilogue::store(p, row, column, Epilogue::compute(p, row, column, acc));
 }
 
-/// The calls of the epilogue that a block makes: call i is that of `index`, counted over the rows.
+/// The epilogue calls of a block: call i is number `index`, counted over all rows.
 template <class Tile, class Meeting, int kRun>
 struct GroupedCalls {
   static constexpr int kOfUnit = Tile::kUnit / kRun;
@@ -217,15 +217,15 @@ struct GroupedCalls {
   DEV int index(int i) const { return unit(i) * Tile::kUnit + inside(i); }
 };
 
-/// The run's part of what the block ends: to the epilogue, or where there are several runs to the workspace, where the
-/// last block joins them, a warp each call: lanes bring runs, which are added one after the other.
+/// Finishes the block's part of the run: passes it to the epilogue or, with several runs, to the workspace, where the
+/// last block combines them with a warp per call: lanes load runs, which are added one after another.
 template <class Tile, class Epilogue, class Lse, class Params, class Meeting>
 DEV void grouped_end(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const Meeting& meeting,
                      float* shared) {
   constexpr int kRun = Epilogue::kRun, kClasses = Tile::kClasses, kRecord = kRun + 1 + kClasses;
   const GroupedCalls<Tile, Meeting, kRun> calls(at, meeting);
   const int all_runs = grid_x() / Tile::kBlocks;
-  // Behind what blocks leave: [head][run][call of the rows][sums, top, totals].
+  // After what blocks store: [head][run][epilogue call][sums, top, totals].
   float* const left =
       s.split.workspace +
       (Tile::kMeetsInMemory ? static_cast<int64_t>(grid_y()) * grid_z() * all_runs * Tile::kBlocks * Tile::kLeft : 0) +

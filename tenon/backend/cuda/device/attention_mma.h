@@ -1,22 +1,23 @@
-// Streaming-softmax attention with mma, y = softmax(scale q k^T) v head by head: AttentionSizes, scale > 0.
+// Streaming-softmax attention with mma, y = softmax(scale q k^T) v for each head: AttentionSizes, scale > 0.
 //
-//   q     global --cp.async--> shared --ldmatrix--> registers, once (where they do not fit, again for each tile)
+//   q     global --cp.async--> shared --ldmatrix--> registers, once (if they do not fit, again for each tile)
 //   k, v  global --cp.async, kStages tiles of kKeys rows deep--> shared --ldmatrix, v transposed--> registers
-//   scores --the mask, the softmax so far--> weights, rounded to T --> sums --shared--> the epilogue
+//   scores --mask, streaming softmax--> weights, rounded to T --mma--> sums --shared--> the epilogue
 //
 // Scores and weights never leave their warp's registers. Heads deeper than kMostShallow hold neither their queries nor
-// a tile of keys at once: a block computes kValueColumns columns of the result, and k and v stream through shared
-// memory in blocks of 64 columns. Other blocks compute the same scores for the other columns.
+// a whole tile of keys: a block computes kValueColumns columns of the result, and k and v stream through shared memory
+// in blocks of 64 columns. Other blocks recompute the same scores for the other columns.
 //
 // grid.x = tiles of queries * parts of the value columns, grid.y = heads, grid.z = batch; Tile::kThreads,
-// Tile::kSharedBytes. Params has a member `sizes`; Q, K, V are operands of one element type with kRun = 8 and one row a
-// token and head; Epilogue (one lane) gets the rows of Q. A NaN reaches the results of all queries that see it, and in
-// v, under a causal mask, of others of the same tile: what they do not see counts 0 times.
+// Tile::kSharedBytes. Params has a member `sizes`; Q, K, V are operands of one element type with kRun = 8 and one row
+// per token and head; Epilogue (one lane) gets the rows of Q. A NaN reaches the results of all queries that see it;
+// under a causal mask, a NaN in v also reaches other queries of the same tile, because keys they do not see are
+// multiplied by 0.
 #pragma once
 #include "tenon/backend/cuda/device/attention_tile.h"
 
 namespace tenon::device {
-/// Whole tiles of keys and values, all columns at once.
+/// Heads that are not deep: whole tiles of keys and values, all columns at once.
 template <class Tile, class Q, class K, class V, class Params>
 DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums,
                 StreamingSoftmax<Tile>& softmax) {
@@ -36,7 +37,7 @@ DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<T
       values.move(p, at.kv_row, tile * Tile::kKeys, at.seen);
       values.copy(at.column, s.depth, shared + stage + Tile::kKeyBytes);
     }
-    cp_async_commit();  // an empty group at the end: the count of groups is the count of tiles
+    cp_async_commit();  // possibly empty, so that groups and tiles count alike
   };
   UNROLL for (int i = 0; i < Tile::kStages - 1; ++i) copy(i, i * Tile::kStageBytes);
   cp_async_wait<Tile::kStages - 1>();
@@ -51,7 +52,7 @@ DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<T
   OrderedSums<Tile> ordered;
   NO_UNROLL for (int tile = 0; tile < at.key_tiles; ++tile) {
     cp_async_wait<Tile::kStages - 2>();
-    sync_block();  // this tile is complete, and all are done with the stage that is written next
+    sync_block();  // this tile is complete, and all have read the stage written next
     copy(tile + Tile::kStages - 1, write);
     advance(write);
     MmaScores<Tile> scores;
@@ -69,13 +70,13 @@ DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<T
   ordered.finish(sums, softmax, at.key_tiles);
 }
 
-/// The blocks of 64 columns of k and v in the order in which a deep head takes them: a tile's keys, then its values.
+/// The blocks of 64 columns of k and v in the order in which a deep head uses them: a tile's keys, then its values.
 template <class Tile, class K, class V>
 struct DeepStream {
   static constexpr int kChunks = Tile::kBlock / 8;
   RowTiles<Tile, K, Tile::kKeys, kChunks> keys;
   RowTiles<Tile, V, Tile::kKeys, kChunks> values;
-  int key_blocks, value_blocks;  ///< of a tile
+  int key_blocks, value_blocks;  ///< per tile
   int tile = 0, block = 0;
   uint32_t stage = 0;
 
@@ -114,7 +115,7 @@ DEV void attend_deep(const Params& p, const AttentionSizes& s, const AttentionPl
   queries.move(p, at.q_row, at.query, s.queries);
   NO_UNROLL for (int block = 0; block < stream.key_blocks; ++block)
       queries.copy(block * Tile::kBlock, s.depth, shared + Tile::kQueryAt + block * kQueryBlock);
-  UNROLL for (int i = 0; i < Tile::kStages - 1; ++i) stream.copy(p, at, shared);  // the first group has the queries too
+  UNROLL for (int i = 0; i < Tile::kStages - 1; ++i) stream.copy(p, at, shared);  // the first group has the queries
 
   uint32_t read = (Tile::kStages - 1) * Tile::kStageBytes;
   auto next_block = [&] {
@@ -145,8 +146,7 @@ DEV void attend_deep(const Params& p, const AttentionSizes& s, const AttentionPl
   }
 }
 
-/// Keys: count(p, batch) of a batch entry, where that is not in the sizes. Lse: store(p, row, value), where they are
-/// wanted.
+/// Keys: count(p, batch) of a batch entry, if it is not in the sizes. Lse: store(p, row, value), if wanted.
 template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
 DEV void attention_mma(const Params& p) {
   static_assert(Q::kRun == 8 && K::kRun == 8 && V::kRun == 8 && Epilogue::kLanes == 1);

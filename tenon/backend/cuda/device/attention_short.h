@@ -1,19 +1,19 @@
-// Attention of few keys with wgmma, y = softmax(scale q k^T) v head by head: all keys and values of a head stay in
-// shared memory while its queries go by.
+// Attention over few keys with wgmma, y = softmax(scale q k^T) v for each head: all keys and values of a head stay in
+// shared memory while its queries stream by.
 //
-//   one warp: keys, values and tiles of 64 queries of one head after the other --TMA--> shared memory
-//   kGroups warpgroups, a tile each in turns, part by part of the keys:
+//   one warp: keys, values and tiles of 64 queries, head after head --TMA--> shared memory
+//   kGroups warpgroups, taking tiles in turn, part by part of the keys:
 //     scores of part i --wgmma--> registers --softmax--> weights, rounded to T    while the tensor cores still do
 //     sums += weights * values of part i - 1
 //   and sums --shuffles--> the epilogue, while the first scores of the next tile are computed
 //
-// A block walks over heads, and the next one's keys and values come while a head is computed. What one warpgroup
-// computes overlaps what the others wait for.
+// Blocks are persistent over heads, and prefetch the next head's keys and values while computing one. One warpgroup's
+// computation overlaps the others' waits.
 //
-// grid.x blocks take every grid.x-th head of the batch; grid.y: parts that a head's tiles of queries are dealt to, at
-// most as many as there are tiles. Operands and the epilogue are attention_wgmma.h's; boxes of k and v hold half of
-// kKeys tokens. kKeys - 32 < keys <= kKeys, and there is no causal mask. A NaN reaches the results of all queries that
-// see it.
+// grid.x blocks take every grid.x-th head of the batch; grid.y: parts among which a head's tiles of queries are
+// divided, at most as many as tiles. Operands and the epilogue are as in attention_wgmma.h; boxes of k and v hold half
+// of kKeys tokens. kKeys - 32 < keys <= kKeys, and there is no causal mask. A NaN reaches the results of all queries
+// that see it.
 #pragma once
 #include "tenon/backend/cuda/device/attention_wgmma.h"
 
@@ -25,8 +25,8 @@ struct SomeKeys {
   static constexpr int kKeys = kKeys_, kPolynomial = 0, kWarpM = 16;
 };
 
-/// kDepth_, kValueColumns_: as AttentionWgmmaTile has them. kKeys_: all keys, in two parts or three. kStages_: heads
-/// whose keys and values have places; kSlots_: tiles of queries of a warpgroup that have.
+/// kDepth_, kValueColumns_: as in AttentionWgmmaTile. kKeys_: all keys, in two or three parts. kStages_: buffers for
+/// keys and values of a head; kSlots_: buffers per warpgroup for tiles of queries.
 template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, int kSlots_>
 struct AttentionShortTile {
   static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kGroups = kGroups_, kKeys = kKeys_;
@@ -37,12 +37,12 @@ struct AttentionShortTile {
   using Part = SomeKeys<kPartKeys>;
   using Last = SomeKeys<kLastKeys>;
   static constexpr int kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
-  /// Registers of a thread at first, and of those who compute; those who copy keep 24.
+  /// Registers per thread at first, and for consumers; the producer warpgroup keeps 24.
   static constexpr int kEqualRegisters = 512 / (kGroups + 1) / 8 * 8;
   static constexpr int kMostRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
   static constexpr int kRegisters = kMostRegisters < 240 ? kMostRegisters : 240;
-  static constexpr bool kHeld = false;  ///< the queries stay where they lie
-  // What MmaSums and mma_store want to know.
+  static constexpr bool kHeld = false;  ///< the queries stay in shared memory
+  // What MmaSums and mma_store need.
   static constexpr int kWarpM = 16, kWarpN = kValueColumns;
   static constexpr bool kRuns = true;
   static constexpr int kMostRuns = 8;
@@ -58,7 +58,7 @@ struct AttentionShortTile {
   static_assert(kDepth % 16 == 0 && kPartKeys % 16 == 0 && kLastKeys >= 32 && kValueColumns <= 64 * kColumnBlocks);
 };
 
-/// The place of tile `number` of this block's tiles of queries.
+/// The buffer of tile `number` of this block's tiles of queries.
 template <class Tile>
 struct ShortSlot {
   int slot, phase;
@@ -73,7 +73,7 @@ struct ShortSlot {
   DEV uint32_t empty() const { return full() + 8; }
 };
 
-/// A block's heads, and the tiles of their queries that are this block's.
+/// A block's heads, and the tiles of their queries that this block takes.
 template <class Tile>
 struct ShortHeads {
   const AttentionSizes& s;
@@ -93,7 +93,7 @@ struct ShortHeads {
   }
 };
 
-/// The copying thread.
+/// The producer thread.
 template <class Tile, class Q, class K, class V, class Params>
 DEV void short_produce(const Params& p) {
   const AttentionSizes& s = p.sizes;
@@ -119,10 +119,10 @@ DEV void short_produce(const Params& p) {
   }
 }
 
-/// A warpgroup's tiles one after the other.
+/// A warpgroup's tiles, one after another.
 template <class Tile>
 struct ShortTiles : ShortHeads<Tile> {
-  int tile = warp_uniform() / 4;  ///< of the head's
+  int tile = warp_uniform() / 4;  ///< within the head's
   DEV explicit ShortTiles(const AttentionSizes& sizes) : ShortHeads<Tile>(sizes) { pass(); }
   DEV bool last() const { return tile + Tile::kGroups >= this->tiles; }  ///< of the head
   DEV int query() const { return 64 * (this->first + tile); }
@@ -141,7 +141,7 @@ struct ShortTiles : ShortHeads<Tile> {
     tile -= this->tiles;
     ShortHeads<Tile>::advance();
   }
-  /// Heads of which the warpgroup has nothing: all others may be done with them.
+  /// Releases heads in which this warpgroup has no tile: the other warpgroups may already be done with them.
   DEV void pass() {
     if constexpr (Tile::kGroups > 1) {
       while (this->there() && tile >= this->tiles) {
@@ -159,8 +159,8 @@ struct ShortTiles : ShortHeads<Tile> {
 template <class Tile>
 struct ShortSoftmax {
   float top[2], keep[2], total[1][2];  ///< of a lane's two rows
-  float scale;                         ///< of scores that are exponents of 2
-  int rows;                            ///< of the warp's 16, that there are
+  float scale;                         ///< for scores as exponents of 2
+  int rows;                            ///< valid rows of the warp's 16
 
   DEV void begin(const ShortTiles<Tile>& at) {
     scale = at.s.scale * 1.4426950408889634f;
@@ -170,7 +170,7 @@ struct ShortSoftmax {
       top[half] = AttentionScores<typename Tile::Part>::minus_infinity();
     }
   }
-  /// Scores to weights. Rows that there are not keep their scores: nobody sees what becomes of them.
+  /// Turns scores into weights. Missing rows keep their scores: their results are never stored.
   template <class Keys>
   DEV void weigh(AttentionScores<Keys>& scores) {
     UNROLL for (int half = 0; half < 2; ++half) {
@@ -182,7 +182,7 @@ struct ShortSoftmax {
   }
 };
 
-/// A tile's results. `start` begins its scores with the first part of the keys, `finish` does the rest.
+/// A tile's results. `start` starts its scores over the first part of the keys; `finish` does the rest.
 template <class Tile, class T>
 struct ShortProducts {
   AttentionScores<typename Tile::Part> scores;
@@ -226,7 +226,7 @@ struct ShortProducts {
   }
 
  private:
-  /// The scores of a part, beside the products of the weights before it.
+  /// The scores of a part, overlapping the products of the previous part's weights.
   template <class Keys>
   DEV void next(const ShortTiles<Tile>& at, int part, AttentionScores<Keys>& to) {
     wgmma_fence();
@@ -242,7 +242,7 @@ struct ShortProducts {
   }
 };
 
-/// Gives a warp's results, `rows` of 16, to the epilogue; `row`: what that calls the first of the tile.
+/// Passes a warp's results, `rows` of 16, to the epilogue; `row`: the epilogue's number of the tile's first row.
 template <class Tile, class Epilogue, class Params>
 DEV void short_store(const Params& p, MmaSums<Tile>& sums, int row, int rows) {
   const WarpPlace place{warp() % 4 * 16, 0,
@@ -250,7 +250,7 @@ DEV void short_store(const Params& p, MmaSums<Tile>& sums, int row, int rows) {
   const int depth = p.sizes.depth, end = row + place.row + rows;
   if constexpr (in_runs<Tile, 1>()) put_in_runs(sums);
   if (rows >= 16 && depth == Tile::kValueColumns) {
-    // Without a branch for each store, whose addresses would be computed one after the other.
+    // Avoids a branch per store, which would serialize the address computations.
     auto row_of = [&](int i) {
       assume(row + i >= 0);
       return row + i;
@@ -274,7 +274,7 @@ DEV void short_consume(const Params& p) {
     products.finish(at);
     const int row = at.index * p.sizes.queries + at.query();
     at.advance();
-    // Behind the last tile: scores that nobody wants, of what lies there.
+    // After the last tile this computes unused scores from leftover data.
     if (at.there()) at.ready();
     products.start(at);
     divide_sums(products.sums, products.softmax.total);

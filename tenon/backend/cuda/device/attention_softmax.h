@@ -1,32 +1,32 @@
-// What both attention cores share: which part of the problem a block has, scores and weights as fragments of a warp,
-// and the streaming softmax between the two products. A Tile has kQueries, kKeys, kValueColumns, kWarpM and kWarpN (a
-// warp has all columns of its rows), and kPolynomial: of 8 exponentials, how many the multipliers compute.
+// What the attention cores share: a block's part of the problem, scores and weights as fragments of a warp, and the
+// streaming softmax between the two products. A Tile has kQueries, kKeys, kValueColumns, kWarpM and kWarpN (a warp has
+// all columns of its rows), and kPolynomial: how many of 8 exponentials are computed by FMAs.
 #pragma once
 #include "tenon/backend/cuda/device/attention_keys.h"
 #include "tenon/backend/cuda/device/mma_results.h"
 
 namespace tenon::device {
 
-/// Which part of the problem a block has.
+/// A block's part of the problem.
 template <class Tile>
 struct AttentionPlace {
-  int query, column = 0;  ///< the first of the tile
+  int query, column = 0;  ///< first of the tile
   int q_row, kv_row;      ///< row 0 of the head
-  int seen;               ///< keys that some query of the tile sees
-  int seen_by_first;      ///< keys that the tile's first query sees, and so all of them
+  int seen;               ///< keys visible to any query of the tile
+  int seen_by_first;      ///< keys visible to the tile's first query, and so to all
   int key_tiles;
 
   DEV explicit AttentionPlace(const AttentionSizes& s) : AttentionPlace(s, block_x(), grid_x()) {}
-  /// Of block `index` of `count` blocks of a head.
+  /// The part of block `index` of a head's `count` blocks.
   DEV AttentionPlace(const AttentionSizes& s, int index, int count) {
     const int parts = (s.depth + Tile::kValueColumns - 1) / Tile::kValueColumns;
     const int tile = index / parts, tiles = count / parts;
     column = index % parts * Tile::kValueColumns;
-    // The last queries see most keys under a causal mask: they start first.
+    // Under a causal mask the last queries see the most keys: they start first.
     look(s, block_z(), block_y(), (tiles - 1 - tile) * Tile::kQueries, Tile::kQueries);
   }
   AttentionPlace() = default;
-  /// From `first` on, `queries` of a head.
+  /// `queries` queries of a head, starting at `first`.
   DEV void look(const AttentionSizes& s, int batch, int head, int first, int queries) {
     query = first;
     q_row = (batch * s.heads + head) * s.queries;
@@ -38,13 +38,13 @@ struct AttentionPlace {
   }
 };
 
-/// A warp's scores: [16 queries][8 keys] fragments as mma and wgmma leave them.
+/// A warp's scores: [16 queries][8 keys] fragments in the layout of mma and wgmma.
 template <class Tile>
 struct AttentionScores {
   static constexpr int kRows = Tile::kWarpM / 16, kColumns = Tile::kKeys / 8;
   float v[kRows][kColumns][4];
 
-  /// Hides what a query does not see of the tile of keys from `key` on, in fragments from kFrom on.
+  /// Masks what a query does not see in the tile of keys that starts at `key`, in fragments from kFrom on.
   template <int kFrom = 0>
   DEV void mask(const AttentionSizes& s, int query, int key) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
@@ -62,7 +62,7 @@ struct AttentionScores {
 DEV uint32_t pack(BF16, float low, float high) { return floats_to_bf16(low, high); }
 DEV uint32_t pack(F16, float low, float high) { return floats_to_f16(low, high); }
 
-/// The second product's left fragments.
+/// The left operand's fragments of the second product.
 template <class Tile>
 struct AttentionWeights {
   uint32_t f[Tile::kKeys / 16][Tile::kWarpM / 16][4];
@@ -77,11 +77,11 @@ struct AttentionWeights {
   }
 };
 
-/// 2^x for x <= 0 (or a little above) on the multipliers instead of the special function unit, relative error 2^-13.7:
-/// 2^n from the exponent's bits, n the nearest integer, times a cubic (least largest relative error) for the rest. Zero
-/// from -126.5 down.
+/// 2^x for x <= 0 (or slightly above) by FMAs instead of the special function unit, relative error 2^-13.7: 2^n from
+/// the exponent bits, n the nearest integer, times a cubic (minimax relative error) for the rest. Zero for x of -126.5
+/// and below.
 DEV float exp2_polynomial(float x) {
-  constexpr float kRounds = 12582912.0f + 127.0f;  // 1.5 * 2^23: its sum with x ends in n + 127
+  constexpr float kRounds = 12582912.0f + 127.0f;  // 1.5 * 2^23: the sum with x ends in the bits of n + 127
   x = max_or_nan(x, -127.0f);
   const float n = x + kRounds, rest = x - (n - kRounds);
   float y = fused_multiply_add(rest, 0.05517167f, 0.24261113f);
@@ -90,7 +90,7 @@ DEV float exp2_polynomial(float x) {
   return y * bits_to_float(float_to_bits(n) << 23);
 }
 
-/// The highest of `next` and a lane's scores of row `half` of fragment row i. The maximum passes NaNs by, their weights
+/// The maximum of `next` and a lane's scores of row `half` of fragment row i. The maximum ignores NaNs; their weights
 /// do not.
 template <class Tile>
 DEV float highest_score(const AttentionScores<Tile>& s, int i, int half, float next) {
@@ -98,26 +98,26 @@ DEV float highest_score(const AttentionScores<Tile>& s, int i, int half, float n
       max_number(next, max_number(s.v[i][j][2 * half], s.v[i][j][2 * half + 1]));
   return next;
 }
-/// Of the four lanes that hold a row.
+/// The maximum over the four lanes that hold a row.
 DEV float highest_of_row(float next) {
   next = max_number(next, shuffle_xor(next, 1));
   return max_number(next, shuffle_xor(next, 2));
 }
 
-/// Weights in one order of all kernels: 2^(score * scale - top), whose exponent is rounded to a multiple of 2^-16, so
-/// that relative to another top, a whole number, all bits but the exponent stay. shift_in_order: of a top.
-constexpr float kInOrderShift = 192.0f;  // sums of -64 and more to it are in [128, 256)
+/// Weights with an order: 2^(score * scale - top), with the exponent rounded to a multiple of 2^-16, so that relative
+/// to another (integer) top only the exponent bits change. shift_in_order: the shift for a top.
+constexpr float kInOrderShift = 192.0f;  // sums of it and values from -64 up are in [128, 256)
 DEV float shift_in_order(float top) { return kInOrderShift - (top == bits_to_float(0xff800000u) ? 0.0f : top); }
 DEV float weight_in_order(float score, float scale, float shift) {
   return exp2_approximate(fused_multiply_add(score, scale, shift) - kInOrderShift);
 }
 
-/// How far below the highest score a top in one order is: weights of F16 are up to 2^14, or small ones would be rounded
-/// to fewer bits, and to others relative to another top.
+/// How far below the highest score the top lies with an order: F16 weights go up to 2^14, otherwise small ones would be
+/// rounded to fewer bits, and differently for another top.
 DEV float lowered_in_order(BF16) { return 0; }
 DEV float lowered_in_order(F16) { return 14; }
 
-/// Tile::kOrder of a tile whose sums grow in one order (OrderedSums), else 0.
+/// Tile::kOrder of a tile that sums in the common order (OrderedSums), else 0.
 template <class Tile>
 DEV constexpr int order_of() {
   if constexpr (requires { Tile::kOrder; })
@@ -126,7 +126,7 @@ DEV constexpr int order_of() {
     return 0;
 }
 
-/// Turns these scores into weights relative to `origin`, 2^(score * scale - origin); returns `sum` and theirs.
+/// Turns these scores into weights relative to `origin`, 2^(score * scale - origin); returns `sum` plus the weights.
 template <class Tile>
 DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, float origin, float sum) {
   if constexpr (order_of<Tile>() > 0) {
@@ -149,11 +149,11 @@ DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, f
   return sum;
 }
 
-/// One row of the softmax of the keys so far: turns these scores into weights relative to the new top, and adds this
-/// lane's to `total`. `top` is the highest score as an exponent of 2, rounded up to a whole number: weights relative to
-/// another top differ by a power of two then, and round to the same numbers whatever tile or kernel computes them.
-/// `lowered`: how far below it lies yet. `keep`: what the new top leaves of the sums before. A row that has seen
-/// nothing yet keeps zeros.
+/// One row of the streaming softmax: turns these scores into weights relative to the new top, and adds this lane's
+/// weights to `total`. `top` is the highest score as an exponent of 2, rounded up to an integer: weights relative to
+/// different tops then differ by a power of two, and round identically in every tile and kernel. `lowered`: how far
+/// below that the top is set. `keep`: the factor for earlier sums under the new top. A row that has seen nothing yet
+/// keeps zeros.
 template <class Tile>
 DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, float& top, float& keep, float& total,
                    float lowered = 0) {
@@ -178,13 +178,13 @@ DEV void divide_sums(MmaSums<Tile>& sums, const float (&total)[Tile::kWarpM / 16
   }
 }
 
-/// The softmax of the keys so far: of each row its top (weigh_row) and this lane's part of the sum of weights.
+/// The state of the streaming softmax: for each row its top (weigh_row) and this lane's part of the sum of weights.
 template <class Tile>
 struct StreamingSoftmax {
   static constexpr int kRows = Tile::kWarpM / 16;
   float top[kRows][2], total[kRows][2];
-  float keep[kRows][2];  ///< what the last weights leave of the sums before them
-  float scale;           ///< of scores that are exponents of 2
+  float keep[kRows][2];  ///< the factor that the last weights imply for earlier sums
+  float scale;           ///< for scores as exponents of 2
 
   DEV explicit StreamingSoftmax(float natural_scale) : scale(natural_scale * 1.4426950408889634f) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) top[i][half] =
@@ -192,19 +192,19 @@ struct StreamingSoftmax {
                                                                                        total[i][half] = 0.0f;
   }
 
-  /// What weights relative to `top` count relative to a top `next`, no lower.
+  /// The factor that rescales weights relative to `top` to a top `next`, which is not lower.
   DEV float kept(float top, float next) const {
     return exp2_approximate(top - (next == AttentionScores<Tile>::minus_infinity() ? 0.0f : next));
   }
 
-  /// Turns scores into weights relative to the new tops; `rescale` brings what was summed before to them.
+  /// Turns scores into weights relative to the new tops; `rescale` then adjusts earlier sums to them.
   DEV void weigh(AttentionScores<Tile>& s, float lowered = 0) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half)
         weigh_row(s, i, half, scale, top[i][half], keep[i][half], total[i][half], lowered);
   }
 
   DEV void rescale(auto&... sums) const {
-    bool moved = false;  // tops that stay are the rule
+    bool moved = false;  // usually no top moves
     UNROLL for (int i = 0; i < kRows; ++i) moved = moved || keep[i][0] != 1.0f || keep[i][1] != 1.0f;
     if (ballot(moved) == 0) return;
     const auto one = [&](MmaSums<Tile>& x) {
@@ -214,7 +214,7 @@ struct StreamingSoftmax {
     (one(sums), ...);
   }
 
-  /// Zero, but known only when all weights so far are.
+  /// Always zero, but depends on all weights so far.
   DEV int negative() const {
     bool below = false;
     UNROLL for (int i = 0; i < kRows; ++i) below = below || total[i][0] < 0.0f || total[i][1] < 0.0f;
@@ -224,23 +224,23 @@ struct StreamingSoftmax {
   DEV void divide(MmaSums<Tile>& sums) const { divide_sums(sums, total); }
 };
 
-/// Sums in one order, that of attention_grouped.h, whatever the tiles: of weights by pieces of 16 keys, and of weights
-/// times values step by step, those of a chunk of 128 keys from zero; chunks are added to the sums of a run of 1024
-/// keys, runs to those of all. A Tile has kOrder, 2 if there may be several runs, whose sums lie in shared memory: few
+/// Sums in the order of attention_grouped.h, whatever the tiles: weights in pieces of 16 keys; weights times values
+/// step by step within a chunk of 128 keys, starting from zero; chunks are added to the sums of a run of 1024 keys, and
+/// runs to the total. A Tile has kOrder, 2 if there may be several runs, whose sums are in shared memory since few
 /// texts have them.
 template <class Tile, int kOrder = order_of<Tile>()>
 struct OrderedSums {
   static constexpr int kRows = Tile::kWarpM / 16, kChunkTiles = 128 / Tile::kKeys, kRunTiles = 1024 / Tile::kKeys;
   MmaSums<Tile> run = {};
   float run_total[kRows][2] = {}, all_total[kRows][2] = {};
-  float runs_top[kRows][2];  ///< of the sums of runs
-  float* runs;               ///< this thread's first, others Tile::kSumThreads floats apart
+  float runs_top[kRows][2];  ///< of the runs' sums
+  float* runs;               ///< this thread's first; the rest follow Tile::kSumThreads floats apart
 
   DEV OrderedSums() : runs(reinterpret_cast<float*>(shared_memory() + Tile::kRunsAt) + thread_index()) {}
-  /// Whether tile `tile` begins a chunk: its product is the first.
+  /// Whether tile `tile` begins a chunk, so that its product starts new sums.
   DEV static bool begins(int tile) { return kChunkTiles == 1 || tile % kChunkTiles == 0; }
 
-  /// softmax.weigh(scores), of tile `tile`.
+  /// softmax.weigh(scores) for tile `tile`.
   template <class T>
   DEV void weigh(T, AttentionScores<Tile>& scores, StreamingSoftmax<Tile>& softmax, int tile) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
@@ -257,8 +257,7 @@ struct OrderedSums {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < run.kColumns; ++j)
         UNROLL for (int e = 0; e < 4; ++e) run.v[i][j][e] += chunk.v[i][j][e];
   }
-  /// softmax.rescale(chunk), behind the product of the tile in front of `tile`. Where a chunk ends `chunk` is free
-  /// then.
+  /// softmax.rescale(chunk), after the product of the tile before `tile`. At the end of a chunk this frees `chunk`.
   DEV void rescale(MmaSums<Tile>& chunk, const StreamingSoftmax<Tile>& softmax, int tile) {
     if (begins(tile)) add(chunk);
     if constexpr (kChunkTiles == 1)
@@ -275,7 +274,7 @@ struct OrderedSums {
       run.v[i][j][e] = 0;
     }
   }
-  /// Of `tiles` tiles: all sums of weighted values to `sums`, those of weights to the softmax.
+  /// After `tiles` tiles: moves all sums of weighted values to `sums`, and those of weights to the softmax.
   DEV void finish(MmaSums<Tile>& sums, StreamingSoftmax<Tile>& softmax, int tiles) {
     add(sums);
     join_runs(softmax, tiles > kRunTiles);
@@ -285,7 +284,7 @@ struct OrderedSums {
   }
 
  private:
-  /// The runs before, where there are some, and this one, relative to the softmax's top.
+  /// Adds earlier runs, if any, to this one, relative to the softmax's top.
   DEV void join_runs(const StreamingSoftmax<Tile>& softmax, bool some) {
     if (kOrder < 2 || !some) return;
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
@@ -303,7 +302,7 @@ struct OrderedSums<Tile, 0> {
   DEV void finish(MmaSums<Tile>&, StreamingSoftmax<Tile>&, int) {}
 };
 
-/// Gives a warp's logarithms of sums to Lse, each by one of the four lanes that hold a row.
+/// Passes a warp's log-sum-exps to Lse, each by one of the four lanes that hold a row.
 template <class Tile, class Lse, class Params>
 DEV void store_lse(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at,
                    const StreamingSoftmax<Tile>& softmax) {

@@ -1,5 +1,5 @@
-// The parts of attention_mma.h: its tile, how rows of q, k and v come to shared memory and from there to fragments, and
-// the two products.
+// The parts of attention_mma.h: its tile, the copies of rows of q, k and v to shared memory and from there to
+// fragments, and the two products.
 #pragma once
 #include "tenon/backend/cuda/device/attention_softmax.h"
 #include "tenon/backend/cuda/device/mma_tile.h"
@@ -7,26 +7,26 @@
 namespace tenon::device {
 
 /// kQueries_ x kKeys_ scores at a time, kWarps_ warps with kQueries_ / kWarps_ queries each. kDepth_: the depth rounded
-/// up to 16 (deep heads: 64). kValueColumns_: columns of the result a block, all of them unless the head is deep.
-/// kOrder_: as in attention_wgmma.h, for heads that are not deep.
+/// up to 16 (deep heads: 64). kValueColumns_: result columns per block, all of them unless the head is deep. kOrder_:
+/// as in attention_wgmma.h, for heads that are not deep.
 template <int kDepth_, int kValueColumns_, int kQueries_, int kKeys_, int kWarps_, int kStages_, int kOrder_ = 0>
 struct AttentionTile {
   static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kQueries = kQueries_, kKeys = kKeys_;
   static constexpr int kPolynomial = 0, kOrder = kOrder_, kSumThreads = 32 * kWarps_;
   static constexpr int kWarps = kWarps_, kStages = kStages_, kThreads = 32 * kWarps;
-  // What MmaSums and mma_store want to know: a warp has all columns of its rows.
+  // What MmaSums and mma_store need: a warp has all columns of its rows.
   static constexpr int kWarpM = kQueries / kWarps, kWarpN = kValueColumns;
   static constexpr int kSlabColumns = kValueColumns % 64 == 0 ? 64 : kValueColumns;
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
 
-  static constexpr int kMostShallow = 160, kBlock = 64;  ///< kBlock: columns of a deep head's block
+  static constexpr int kMostShallow = 160, kBlock = 64;  ///< kBlock: columns in a block of a deep head
   static constexpr bool kDeep = kDepth > kMostShallow;
-  /// Whether the queries' fragments stay in registers, beside scores and sums.
+  /// Whether the queries' fragments stay in registers, next to scores and sums.
   static constexpr bool kStay =
       !kDeep && kWarpM / 16 * (kDepth / 4 + (kOrder ? 2 : 1) * kValueColumns / 2 + kKeys / 2) <= 170;
   static constexpr int kQueryBytes = kQueries * kDepth * 2, kKeyBytes = kKeys * kDepth * 2;
   static constexpr int kStageBytes = kDeep ? kKeys * kBlock * 2 : kKeyBytes + kKeys * kValueColumns * 2;
-  /// Queries that stay in registers came through the stage that is filled last.
+  /// Queries that stay in registers are loaded through the stage that is filled last.
   static constexpr int kQueryAt = kStay ? (kStages - 1) * kStageBytes : kStages * kStageBytes;
   static constexpr int kPipelineBytes = kStages * kStageBytes, kSlabsBytes = kWarps * kSlabBytes;
   static constexpr int kWithQueries = kQueryAt + kQueryBytes > kPipelineBytes ? kQueryAt + kQueryBytes : kPipelineBytes;
@@ -38,15 +38,15 @@ struct AttentionTile {
   static_assert(kKeys % 16 == 0 && kKeys % kWarps == 0 && kKeys / kWarps <= 32 && kStages >= 2);
 };
 
-/// Rows of kChunks 16-byte chunks in shared memory. Eight rows' chunks of one number lie in different banks: an odd
-/// kChunks sees to that itself, else chunks change places within groups of kSpan.
+/// Rows of kChunks 16-byte chunks in shared memory. Equal-numbered chunks of eight rows are in different banks: with an
+/// odd kChunks they are anyway, otherwise chunks are swizzled within groups of kSpan.
 template <int kChunks>
 struct SwizzledRows {
   static constexpr int kBytes = kChunks * 16;
   static constexpr int kSpan = kChunks % 8 == 0 ? 8 : kChunks % 4 == 0 ? 4 : kChunks % 2 == 0 ? 2 : 1;
 
   DEV static uint32_t at(int row, int chunk) { return row * kBytes + (chunk ^ (row / (8 / kSpan) & (kSpan - 1))) * 16; }
-  /// The address of the chunk 2 * pairs behind chunk 0 or 1 of a row.
+  /// The address of the chunk 2 * pairs after chunk 0 or 1 of a row.
   DEV static uint32_t ahead(uint32_t address, int pairs) {
     return (address ^ 2 * pairs % kSpan * 16) + 2 * pairs / kSpan * kSpan * 16;
   }
@@ -65,8 +65,8 @@ DEV Row shuffle_row(const Row& row, int from) {
   return words.row;
 }
 
-/// Copies kRows rows of 8 * kChunks columns to shared memory. Each warp copies rows of its own, whose addresses each
-/// lane works out for one of them.
+/// Copies kRows rows of 8 * kChunks columns to shared memory. Each warp copies its own rows; each lane computes the
+/// address of one of them.
 template <class Tile, class Operand, int kRows, int kChunks>
 struct RowTiles {
   using Rows = SwizzledRows<kChunks>;
@@ -74,7 +74,7 @@ struct RowTiles {
   typename Operand::Row row;
   int left;  ///< rows from the warp's first on
 
-  /// From row `first` of `rows` of a head on, of which row 0 is the operand's row `head`.
+  /// Moves to row `first` of a head's `rows`; the head's row 0 is the operand's row `head`.
   template <class Params>
   DEV void move(const Params& p, int head, int first, int rows) {
     const int warp_first = first + warp() * kWarpRows, mine = warp_first + lane() % kWarpRows;
@@ -82,7 +82,7 @@ struct RowTiles {
     row = Operand::row(p, head + (mine < rows ? mine : rows - 1));
   }
 
-  /// Columns `column` on; zeros from `columns` on and where there is no row.
+  /// Copies from column `column` on; zeros from `columns` on and for missing rows.
   DEV void copy(int column, int columns, uint32_t shared) const {
     UNROLL for (int pass = 0; pass < kPasses; ++pass) {
       const int item = pass * 32 + lane(), r = item / kChunks, chunk = item % kChunks, c = column + chunk * 8;
@@ -110,7 +110,7 @@ struct QueryFragments {
   DEV void load_all() { UNROLL for (int step = 0; step < kHeld; ++step) load(step); }
 };
 
-/// Scores that ldmatrix and mma compute.
+/// Scores computed by ldmatrix and mma.
 template <class Tile>
 struct MmaScores : AttentionScores<Tile> {
   using AttentionScores<Tile>::kRows, AttentionScores<Tile>::kColumns, AttentionScores<Tile>::v;
@@ -144,7 +144,7 @@ struct MmaScores : AttentionScores<Tile> {
   }
 };
 
-/// Weights that mma multiplies by values.
+/// Weights as mma's operand in the product with values.
 template <class Tile>
 struct MmaWeights : AttentionWeights<Tile> {
   using AttentionWeights<Tile>::f;

@@ -1,4 +1,4 @@
-// Streaming-softmax attention with wgmma, y = softmax(scale q k^T) v head by head: AttentionSizes, scale > 0, heads of
+// Streaming-softmax attention with wgmma, y = softmax(scale q k^T) v for each head: AttentionSizes, scale > 0, heads of
 // at most kValueColumns columns.
 //
 //   one warp: boxes of q, k and v --TMA--> shared memory: blocks of 64 columns, swizzled; kStages tiles of keys deep
@@ -6,31 +6,31 @@
 //     scores of tile i --wgmma--> registers --softmax--> weights, rounded to T    while the tensor cores still do
 //     sums += weights * values of tile i - 1, weights from registers             --slabs--> the epilogue
 //
-// A tile with kOrder adds up in the order of attention_grouped.h (OrderedSums): equal bits for a text's rows and a
-// token's over a cache.
+// A tile with kOrder sums in the order of attention_grouped.h (OrderedSums): equal bits for a text's rows and for a
+// single token over a cache.
 //
-// Four barriers a stage: keys and values come, and are done with, apart. Under kTurns warpgroups start their products
-// one after the other, so that one's softmax runs beside another's products.
+// Four mbarriers per stage: keys and values arrive and are released separately. With kTurns, warpgroups take turns to
+// start products (ping-pong), so that one's softmax overlaps another's products.
 //
 // grid.x = tiles of queries of a head, each of up to kGroups times 64: any number that covers them. grid.y = heads,
 // grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q, K, V are tensors
-// [batch][head][token][column] in any strides:
+// [batch][head][token][column] with any strides:
 //   struct Q { using T = F16; DEV static const TensorMap& map(const Params& p) { return p.map0; } };
-// in boxes (attention_launch.h's head_box) of 64 columns by 64 tokens of q, kKeys of k and v, which may lie in pages
-// (InPages): boxes of the pool then. Epilogue (one lane) gets
-// the rows of Q, row (batch * heads + head) * queries + token. Keys (attention_keys.h) may count them by entry of the
-// batch: tiles beyond are not copied, and what the last holds behind them is no one's. Lse: as in attention_mma.h. A
-// NaN reaches the results of all queries that see it, and in v, under a causal mask, of others of the same tile: what
-// they do not see counts 0 times.
+// in boxes (attention_launch.h's head_box) of 64 columns by 64 tokens for q, kKeys for k and v. If k and v are paged
+// (InPages), the boxes are of the pool. Epilogue (one lane) gets the rows of Q, row (batch * heads + head) * queries +
+// token. Keys (attention_keys.h) may give their number per batch entry: tiles beyond it are not copied, and what the
+// last tile holds beyond it is ignored. Lse: as in attention_mma.h. A NaN reaches the results of all queries that see
+// it; under a causal mask, a NaN in v also reaches other queries of the same tile, because keys they do not see are
+// multiplied by 0.
 #pragma once
 #include "tenon/backend/cuda/device/attention_softmax.h"
 #include "tenon/backend/cuda/device/vocabulary_held.h"
 
 namespace tenon::device {
 
-/// 64 * kGroups_ queries x kKeys_ keys at a time. kDepth_: the depth rounded up to 16; kValueColumns_: to what there
-/// are products for (vocabulary_held.h). kStages_: 1 only for keys that fit one tile. kBlocks_: blocks that share a
-/// multiprocessor. kOrder_: 0, or in one order up to 1024 keys (1) or any number (2).
+/// 64 * kGroups_ queries x kKeys_ keys at a time. kDepth_: the depth rounded up to 16; kValueColumns_: rounded up to a
+/// supported product (vocabulary_held.h). kStages_: 1 only if all keys fit in one tile. kBlocks_: blocks per
+/// multiprocessor. kOrder_: 0, or the common order for up to 1024 keys (1) or any number (2).
 template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, int kBlocks_, int kPolynomial_,
           bool kTurns_, int kOrder_ = 0>
 struct AttentionWgmmaTile {
@@ -39,13 +39,13 @@ struct AttentionWgmmaTile {
   static constexpr int kOrder = kOrder_, kSumThreads = 128 * kGroups_;
   static constexpr bool kTurns = kTurns_ && kGroups > 1;
   static constexpr int kQueries = 64 * kGroups, kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
-  /// Registers of a thread at first, then of those who compute; those who copy leave them all but 24 to 32.
+  /// Registers per thread at first, then for consumers; the producer warpgroup gives up all but 24 to 32.
   static constexpr int kEqualRegisters = 512 / kBlocks / (kGroups + 1) / 8 * 8;
   static constexpr int kMostRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
   static constexpr int kRegisters = kMostRegisters < 240 ? kMostRegisters : 240;
   static constexpr bool kMovesRegisters = kEqualRegisters < kRegisters;
   static constexpr int kCopyRegisters = kEqualRegisters * (kGroups + 1) - kGroups * kRegisters;
-  // What MmaSums and mma_store want to know.
+  // What MmaSums and mma_store need.
   static constexpr int kWarpM = 16, kWarpN = kValueColumns;
   static constexpr int kSlabColumns = kValueColumns % 80 == 0 ? 80 : kValueColumns % 64 == 0 ? 64 : kWarpN;
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
@@ -53,20 +53,20 @@ struct AttentionWgmmaTile {
   static constexpr int kColumnBlocks = (kDepth + 63) / 64;  ///< of 64 columns, of q, k and v
   static constexpr int kKeyBlock = kKeys * 128, kQueryBlock = 64 * 128;
   static constexpr int kTileBytes = kColumnBlocks * kKeyBlock, kStageBytes = 2 * kTileBytes;  ///< keys; and values
-  /// A warpgroup's queries, and later its slabs.
+  /// A warpgroup's queries, later its slabs.
   static constexpr int kQueryBytes = kColumnBlocks * kQueryBlock;
   static constexpr int kGroupBytes = kQueryBytes > 4 * kSlabBytes ? kQueryBytes : (4 * kSlabBytes + 1023) / 1024 * 1024;
   static constexpr int kGroupsAt = kStages * kStageBytes, kRunsAt = kGroupsAt + kGroups * kGroupBytes;
   static constexpr int kBarriersAt = kRunsAt + (kOrder > 1 ? kSumThreads * kValueColumns / 2 * 4 : 0);
   static constexpr int kSharedBytes = kBarriersAt + 32 * kStages + 16;
-  /// Whether the queries' fragments stay in registers, beside scores, weights and sums.
+  /// Whether the queries' fragments stay in registers, next to scores, weights and sums.
   static constexpr bool kHeld = (3 * kKeys + (kOrder ? 4 : 2) * kValueColumns + kDepth) / 4 + 32 <= kRegisters;
   static_assert(kDepth % 16 == 0 && kKeys % 16 == 0 && kValueColumns <= 64 * kColumnBlocks && kGroups <= 4);
   static_assert(kOrder == 0 || (128 % kKeys == 0 && kPolynomial == 0));
 };
 
-/// Which part a block has. The 64s of a head's queries are dealt to its tiles as evenly as may be; tiles with more of
-/// them start first, so that the last multiprocessors to be done have little left.
+/// A block's part of the problem. The 64s of a head's queries are distributed over its tiles as evenly as possible;
+/// larger tiles start first, so that little work is left for the last multiprocessors.
 template <class Tile>
 struct GroupsPlace : AttentionPlace<Tile> {
   int batch, head, groups;  ///< groups: warpgroups that have queries
@@ -80,12 +80,12 @@ struct GroupsPlace : AttentionPlace<Tile> {
     batch = of / s.heads, head = of % s.heads;
     groups = few + (tile < larger);
     const int before = tile * few + (tile < larger ? tile : larger);
-    // The last queries see most keys under a causal mask: they start first.
+    // Under a causal mask the last queries see the most keys: they start first.
     this->look(s, batch, head, 64 * (all - before - groups), 64 * groups);
   }
 };
 
-/// The place of a tile of keys and values, and its barriers: keys and values come, and are done with, apart.
+/// The buffers and mbarriers of a tile of keys and values, which arrive and are released separately.
 template <class Tile>
 struct AttentionStage {
   uint32_t shared = shared_address(shared_memory());
@@ -101,7 +101,7 @@ struct AttentionStage {
     if (++stage == Tile::kStages) stage = 0, phase ^= 1;
   }
 };
-/// Makes all stages' barriers, for `warps` that are done with each; one thread does.
+/// Initializes all stages' mbarriers, for `warps` warps that release each; called by one thread.
 template <class Tile>
 DEV void init_stages(int warps) {
   for (AttentionStage<Tile> ring; ring.phase == 0; ring.advance()) {
@@ -111,12 +111,12 @@ DEV void init_stages(int warps) {
     mbarrier_init(ring.values_empty(), warps);
   }
 }
-/// Says that this warp is done with what comes behind the barrier.
+/// Tells the producer that this warp is done with the buffer.
 DEV void leave(uint32_t empty) {
   if (lane() == 0) mbarrier_arrive(empty);
 }
 
-/// Copies a box of a head's rows from `token` on, in blocks of 64 columns that lie `block_bytes` apart.
+/// Copies a box of a head's rows from `token` on, in blocks of 64 columns, `block_bytes` apart.
 template <class Tile>
 DEV void load_head_rows(uint32_t to, int block_bytes, const TensorMap& map, uint32_t full, int token, int head,
                         int batch) {
@@ -135,7 +135,7 @@ DEV void held_products(F16, auto& d, const uint32_t (&a)[4], uint64_t b, bool ad
   wgmma_held_f16<kColumns>(d, a, b, adds);
 }
 
-/// A warpgroup's queries for the first product: fragments in registers, or where they lie.
+/// A warpgroup's queries for the first product: fragments in registers, or their address in shared memory.
 template <class Tile>
 struct HeldQueries {
   uint32_t shared, f[Tile::kHeld ? Tile::kDepth / 16 : 1][4];
@@ -151,12 +151,12 @@ struct HeldQueries {
     }
   }
 
-  /// Starts scores = q k^T, for the tile's keys or some of them.
+  /// Starts scores = q k^T, for all or some of the tile's keys.
   template <class T, class Keys>
   DEV void multiply(AttentionScores<Keys>& scores, uint32_t keys) const {
     const uint64_t b = wgmma_rows(keys), a = wgmma_rows(shared);
     UNROLL for (int step = 0; step < Tile::kDepth / 16; ++step) {
-      // 16 bytes are 1 in a descriptor.
+      // A descriptor counts in units of 16 bytes.
       const uint64_t of_b = b + step / 4 * (Tile::kKeyBlock / 16) + step % 4 * 2;
       if constexpr (Tile::kHeld)
         held_products<false>(T{}, scores.v[0], f[step], of_b, step > 0);
@@ -167,7 +167,7 @@ struct HeldQueries {
   }
 };
 
-/// Starts sums += weights * values, for the tile's keys or some of them; sums = if it is the first product.
+/// Starts sums += weights * values, for all or some of the tile's keys; sums = if `first`.
 template <class Tile, class T, class Keys>
 DEV void add_values(MmaSums<Tile>& sums, const AttentionWeights<Keys>& weights, uint32_t values, bool first = false) {
   const uint64_t b = wgmma_columns(values, Tile::kKeyBlock);
@@ -176,8 +176,8 @@ DEV void add_values(MmaSums<Tile>& sums, const AttentionWeights<Keys>& weights, 
   wgmma_commit();
 }
 
-/// Where a tile of keys begins: the coordinates of its box. In pages, of whole tiles, it is looked up; one that has no
-/// place comes from the first page, and nobody sees it.
+/// Coordinates of the box of a tile of keys. With pages, which hold whole tiles, they are looked up; a tile without a
+/// page is read from the first one, and masked.
 struct TileFrom {
   int token, batch;
 };
@@ -192,7 +192,7 @@ DEV TileFrom tile_from(const Params& p, int batch, int tile) {
   }
 }
 
-/// The copying thread.
+/// The producer thread.
 template <class Tile, class Q, class K, class V, class Params>
 DEV void attention_produce(const Params& p, const GroupsPlace<Tile>& at) {
   const int kv_head = at.head / (p.sizes.heads / p.sizes.kv_heads);
@@ -213,8 +213,8 @@ DEV void attention_produce(const Params& p, const GroupsPlace<Tile>& at) {
   }
 }
 
-/// Zeroes rows from `there` on of a tile of values, of which only so many are: whatever lies behind would be counted 0
-/// times, and NaN times 0 is NaN. By a warpgroup, for its own products; another that does so too writes the same.
+/// Zeroes the rows from `there` on of a tile of values: whatever they contain would be multiplied by 0, and NaN times 0
+/// is NaN. Done by a warpgroup for its own products; others that do so write the same.
 template <class Tile>
 DEV void clear_values(uint32_t values, int there, int group) {
   if (there >= Tile::kKeys) return;
@@ -226,7 +226,7 @@ DEV void clear_values(uint32_t values, int there, int group) {
   sync_named(8 + group, 128);
 }
 
-/// The order in which warpgroups start products: each waits for the one before it.
+/// The order in which warpgroups start products (ping-pong): each waits for the one before it.
 template <class Tile>
 struct WarpgroupTurns {
   int group, groups;
@@ -237,7 +237,7 @@ struct WarpgroupTurns {
   DEV void wait() const {
     if (taken()) sync_named(1 + group, 256);
   }
-  /// Not after the last turn: nobody waits.
+  /// Not after the last turn, since no one waits then.
   DEV void pass(bool last) const {
     const bool end = group == groups - 1;
     if (taken() && !(last && end)) arrive_named(end ? 1 : 2 + group, 256);
@@ -288,7 +288,7 @@ DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at,
     keys.advance();
     hide(scores, tile);
     ordered.weigh(T{}, scores, softmax, tile);
-    // The parity waits for all weights: or the assembler would move the wait for the products in front of them.
+    // The parity depends on all weights: otherwise the assembler would move the wait for the products before them.
     if (tile + 1 < at.key_tiles) mbarrier_wait(keys.keys_full(), keys.phase ^ softmax.negative());
     wgmma_wait<0>();
     wgmma_settle(sums.v[0]);
@@ -337,7 +337,7 @@ DEV void attention_wgmma(const Params& p) {
   if constexpr (Lse::kWanted) store_lse<Tile, Lse>(p, s, at, softmax);
   softmax.divide(sums);
   const int group = warp_uniform() / 4;
-  sync_named(8 + group, 128);  // all of the warpgroup are done with its queries: slabs
+  sync_named(8 + group, 128);  // the whole warpgroup is done with its queries: slabs reuse their memory
   const WarpPlace place{warp() * 16, 0,
                         reinterpret_cast<float*>(shared_memory() + Tile::kGroupsAt + group * Tile::kGroupBytes +
                                                  warp() % 4 * Tile::kSlabBytes)};

@@ -1,29 +1,29 @@
-// The convolution of NHWC pixels with mma: ConvSizes, a product of the pixels under each output pixel's window, in the
-// order [kernel_h][kernel_w][channels], with the weights. The window is never written down: a row of A in shared memory
-// is copied tap by tap from wherever the tap falls, and is zero outside the image.
+// The convolution of NHWC pixels with mma (implicit GEMM): ConvSizes, a product of the pixels in each output pixel's
+// window, in the order [kernel_h][kernel_w][channels], with the weights. The window is never materialized: a row of A
+// in shared memory is copied tap by tap from the tap's position, and is zero outside the image.
 //
-// grid.x = tiles of m * tiles of n with m = batch * out_height * out_width and n = outputs, grid.y = splits. A's rows
-// are the input's pixels, (image * height + y) * width + x; B's the outputs, kernel_h * kernel_w * channels long; the
-// epilogue's the output's pixels. Height and width below 32768.
+// grid.x = tiles of m * tiles of n with m = batch * out_height * out_width and n = outputs, grid.y = splits. Rows of A
+// are the input's pixels, (image * height + y) * width + x; rows of B are the outputs, kernel_h * kernel_w * channels
+// long; the epilogue's rows are the output's pixels. Height and width must be below 32768.
 #pragma once
 #include "tenon/backend/cuda/device/mma_tile.h"
 
 namespace tenon::device {
 
-/// Copies the pixels under kRows windows, step of K by step of K. A thread has one chunk of the channels in every step
-/// and walks the taps with it.
+/// Copies the pixels of kRows windows, one step of K at a time. A thread has one chunk of the channels in every step
+/// and advances through the taps with it.
 template <class Tile, int kRows, class Operand>
 struct WindowLoader {
   using T = typename Operand::T;
   using Part = CopyPart<Tile, kRows, T>;
   static constexpr int kBytes = Operand::kRun * sizeof(T) < 16 ? Operand::kRun * sizeof(T) : 16;
-  int origin[Part::kPasses];  ///< the number of the window's first pixel, which may lie outside
-  int corner[Part::kPasses];  ///< y << 16 | x of that pixel, 16 bits with their sign
+  int origin[Part::kPasses];  ///< number of the window's first pixel, which may be outside
+  int corner[Part::kPasses];  ///< y << 16 | x of that pixel, as signed 16-bit numbers
   typename Operand::Row rows[Part::kPasses];
-  uint32_t inside = 0;  ///< bit i: this tap of window i lies in the image
+  uint32_t inside = 0;  ///< bit i: the current tap of window i is inside the image
   int channel, tap_y, tap_x;
 
-  /// Windows of output pixels first_pixel on, clamped to the `pixels` there are.
+  /// Windows of the output pixels from first_pixel on, clamped to the existing `pixels`.
   template <class Params>
   DEV WindowLoader(const Params& p, int step, int first_pixel, int pixels) {
     const ConvSizes& c = p.sizes;
@@ -43,7 +43,7 @@ struct WindowLoader {
     aim(p);
   }
 
-  /// Finds this tap's pixel in every window.
+  /// Finds the current tap's pixel in every window.
   template <class Params>
   DEV void aim(const Params& p) {
     const ConvSizes& c = p.sizes;
@@ -91,8 +91,8 @@ struct WindowLoader {
   }
 };
 
-/// A block's tile: its first result, and the sizes of the product. Found twice, before and after the sums: a few
-/// divisions are cheaper than registers all along.
+/// A block's tile: its first result, and the sizes of the product. Computed twice, before and after the sums: a few
+/// divisions cost less than holding registers throughout.
 template <class Tile, int kLanes>
 struct ConvTile {
   using Lanes = LaneColumns<Tile, kLanes>;

@@ -1,15 +1,15 @@
-// The convolution of NHWC pixels with wgmma: ConvSizes, a grid of at most one block a multiprocessor.
+// The convolution of NHWC pixels with wgmma (implicit GEMM): ConvSizes, persistent blocks.
 //
-// A tile's rows are a box of output pixels, box_width x box_height x box_images of them, kM at most. For each tap and
-// each 128 bytes of channels the copy engine brings the box of input pixels under that tap: the same box, shifted, zero
-// outside the image. That costs no address arithmetic and no registers, against boxes that do not fill tiles where
-// images are small or odd. Strides of 2 see the input as [image][y / 2][y % 2][x / 2][x % 2 * channels + channel], in
-// which the pixels under a tap are a box again. An input that is seen at twice its size (ConvSizes::phases) is read as
-// it is: the rows under the taps of an even output row are two of the input, those of an odd one too, and so for
-// columns. Other resizing views and strides are conv_mma's.
+// A tile's rows are a box of output pixels, box_width x box_height x box_images, at most kM. For each tap and each 128
+// bytes of channels TMA loads the box of input pixels under that tap: the same box, shifted, zero outside the image.
+// That costs no address arithmetic and no registers; the drawback is that boxes do not fill tiles if images are small
+// or have odd sizes. With stride 2 the input is viewed as [image][y / 2][y % 2][x / 2][x % 2 * channels + channel], in
+// which the pixels under a tap are a box again. An upsampled input (ConvSizes::phases) is read at its original size:
+// the taps of an output row, even or odd, cover two input rows, and likewise for columns. conv_mma handles other
+// resizing views and strides.
 //
-// grid.x = min(multiprocessors, boxes * tiles of n * splits); WgmmaTile::kThreads, kSharedBytes; tensor maps as
-// core_launch.h's pixels_box and taps_box have them; operands as gemm_wgmma.h says, A's column being the channel.
+// grid.x = min(kResident * multiprocessors, boxes * tiles of n * splits); WgmmaTile::kThreads, kSharedBytes; tensor
+// maps as in core_launch.h's pixels_box and taps_box; operands as in gemm_wgmma.h, where A's column is the channel.
 #pragma once
 #include "tenon/backend/cuda/device/wgmma_tile.h"
 
@@ -22,8 +22,8 @@ struct ConvProblem {
   using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
   const Params& p;
   int boxes_x, boxes_y, tiles_m;
-  int phase_tiles, tiles_n;  ///< of columns: of one phase, of all
-  int chunks;                ///< steps of a tap
+  int phase_tiles, tiles_n;  ///< along columns: of one phase, in all
+  int chunks;                ///< steps per tap
 
   DEV explicit ConvProblem(const Params& params) : p(params) {
     const ConvSizes& c = p.sizes;
@@ -37,8 +37,8 @@ struct ConvProblem {
 
   struct Item : WgmmaItem {
     int x, y, image;       ///< the box's first output pixel
-    int phase_x, phase_y;  ///< which of the pixels that a pixel becomes
-    int column;            ///< of the phase
+    int phase_x, phase_y;  ///< which of the output pixels of an input pixel
+    int column;            ///< within the phase
   };
   DEV int items() const { return tiles_m / Tile::kCluster * tiles_n * p.sizes.split.splits; }
   DEV Item item(int index) const {

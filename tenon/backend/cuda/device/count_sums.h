@@ -1,5 +1,5 @@
-// Joins the partial moments that a core's tiles left (mma_counts.h), in a fixed order: 32 lines of threads take every
-// 32nd slot, then the lines are joined.
+// Combines the partial moments stored by a core's tiles (mma_counts.h) in a fixed order: each of 32 lines of threads
+// takes every 32nd slot, then the lines are combined.
 #pragma once
 #include "tenon/backend/cuda/device/mma_counts.h"
 
@@ -16,14 +16,14 @@ DEV void count_sums(const Params& p) {
   const CountSumsSizes& s = p.sizes;
   const int column = block_x() * 32 + lane(), line = warp(), sample = block_y();
   const int slots = s.tile_rows == 0 ? s.slots : RowSamples{s.inner, 0, s.tile_rows, 0}.slots(sample);
-  if (slots == 1) return;  // stored whole
+  if (slots == 1) return;  // already stored by the core
   const float* rows = s.rows + sample * s.slots;
   const float* means = s.partials + static_cast<int64_t>(sample) * 2 * s.slots * s.columns + column;
   const float* m2 = means + static_cast<int64_t>(s.slots) * s.columns;
   MomentSums sums;
   if (column < s.columns) {
     NO_UNROLL for (int first = line; first < slots; first += kLines * kAtOnce) {
-      Moments x[kAtOnce];  // loads that do not wait for each other
+      Moments x[kAtOnce];  // independent loads
       UNROLL for (int j = 0; j < kAtOnce; ++j) {
         const int slot = first + j * kLines;
         const int64_t at = static_cast<int64_t>(slot) * s.columns;

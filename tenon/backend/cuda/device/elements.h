@@ -1,4 +1,4 @@
-// Element types as kernels see them, and fragments: N of them that move as one. Conversions round to nearest even and
+// Element types as kernels see them, and fragments: N elements moved together. Conversions round to nearest even and
 // agree bit for bit with tenon/core/dtype.h.
 #pragma once
 #include "tenon/backend/cuda/device/index.h"
@@ -16,7 +16,7 @@ struct E4M3 {
   uint8_t bits;
 };
 
-/// Numbers of every type that a tensor may hold; whole numbers and doubles by conversion.
+/// Numbers of every type that a tensor may hold; integers and doubles are converted.
 template <class T>
 DEV float to_float(T x) {
   return static_cast<float>(x);
@@ -25,7 +25,7 @@ DEV float to_float(BF16 x) { return bits_to_float(static_cast<uint32_t>(x.bits) 
 DEV float to_float(F16 x) { return f16_to_float(x.bits); }
 DEV float to_float(E4M3 x) { return e4m3_to_float(x.bits); }
 
-/// Whole numbers are cut towards zero.
+/// Integers are truncated towards zero.
 template <class T>
 DEV T from_float(float x) {
   return static_cast<T>(x);
@@ -43,7 +43,7 @@ DEV E4M3 from_float<E4M3>(float x) {
   return {float_to_e4m3(x)};
 }
 
-/// N elements side by side, aligned so that they move in one access of up to 16 bytes.
+/// N contiguous elements, aligned so that they move in accesses of up to 16 bytes.
 template <class T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Frag {
   T v[N];
@@ -53,7 +53,7 @@ template <class T, int N>
 DEV Frag<T, N> load(const T* p) {
   return *reinterpret_cast<const Frag<T, N>*>(p);
 }
-/// The same past the first-level cache, where older values may lie: in front of griddep_wait().
+/// The same, bypassing L1, which may hold stale values: for use before griddep_wait().
 template <class T, int N>
 DEV Frag<T, N> load_past_l1(const T* p) {
   Frag<T, N> x;
@@ -71,7 +71,7 @@ DEV Frag<float, N> to_floats(const Frag<T, N>& x) {
   UNROLL for (int i = 0; i < N; ++i) out.v[i] = to_float(x.v[i]);
   return out;
 }
-/// Two that lie side by side: the machine converts pairs.
+/// Two adjacent elements: the hardware converts pairs.
 DEV void from_two(BF16* to, float low, float high) {
   const uint32_t two = floats_to_bf16(low, high);
   to[0].bits = static_cast<uint16_t>(two), to[1].bits = static_cast<uint16_t>(two >> 16);
@@ -117,11 +117,11 @@ DEV Frag<float, N> round_to(const Frag<float, N>& x) {
   return to_floats(from_floats<T>(x));
 }
 
-/// Quotients by one divisor. The compiler's division is a branch an element, which the next one waits behind; this is
-/// its arithmetic without: two steps of Newton from a / b = a * (1 / b), rounded as a division is where |a| is at least
-/// 2^-100 and |a / b| 2^-126; below, it may be an ulp or two from that. For dividends of at most 11 binary digits,
-/// which all numbers of 16 bits have, one step does (tried for all of them and all divisors). `bounded`: |a / b| is
-/// less than 2^127 if b is between 2^-100 and 2^100.
+/// Quotients by one divisor. The compiler's division branches for each element, which serializes them; this is the same
+/// arithmetic without the branch: two Newton steps from a / b = a * (1 / b). It is correctly rounded if |a| is at least
+/// 2^-100 and |a / b| at least 2^-126; below that it may be off by an ulp or two. For dividends of at most 11
+/// significant bits, as all 16-bit numbers have, one step suffices (tested for all of them and all divisors).
+/// `bounded`: |a / b| is less than 2^127 if b is between 2^-100 and 2^100.
 class Quotients {
  public:
   DEV explicit Quotients(float divisor) : b_(divisor), inverse_(1.0f / divisor) {
@@ -143,9 +143,9 @@ class Quotients {
   template <int kSteps, bool bounded>
   DEV float in_steps(float a) const {
     const float first = a * inverse_;
-    float q = first;  // minus what is too much: so 0 keeps its sign, for positive divisors
+    float q = first;  // subtracts the excess, so that 0 keeps its sign for positive divisors
     UNROLL for (int i = 0; i < kSteps; ++i) q = fused_multiply_add(fused_multiply_add(q, b_, -a), -inverse_, q);
-    // A step would make NaN of infinity.
+    // A step would turn infinity into NaN.
     return bounded || (float_to_bits(first) & 0x7fffffffu) != 0x7f800000u ? q : first;
   }
   float b_, inverse_;

@@ -1,8 +1,7 @@
-// The matrix product with mma: GemmSizes, one tile a block, K cut into sizes.split.splits parts.
+// The matrix product with mma: GemmSizes, one tile per block, split-K into sizes.split.splits parts.
 //
 // grid.x = tiles of m * tiles of n, grid.y = splits, grid.z = batch; MmaTile::kThreads, MmaTile::kSharedBytes. Params
-// has a member `sizes`; A and B are operands and Epilogue takes the results, as described in mma_tile.h and the
-// codegen.
+// has a member `sizes`; A and B are operands and Epilogue takes the results, as described in mma_tile.h and codegen/.
 #pragma once
 #include "tenon/backend/cuda/device/mma_tile.h"
 

@@ -1,32 +1,32 @@
-// The matrix product of a few rows with mma: as long as it takes to read operand B once. The warps of a block share
-// K, a range or two side by side each (GemmSizes::range); each has its pieces of B on their way, in registers and
-// behind those in shared memory, before the kernel in front has ended, and their sums meet in shared memory in the
-// order of the warps. How K is shared depends on K alone: a row's result is the same alone and among others, and
-// wherever else sums are added in this order (gemm_wgmma.h).
+// The matrix product of few rows with mma: takes as long as reading operand B once. The warps of a block split K, with
+// one or two ranges each (GemmSizes::range). Each warp prefetches its pieces of B, first into registers, further ones
+// into shared memory, before the preceding kernel has ended; their sums are combined in shared memory in the order of
+// the warps. The split depends on K alone: a row's result is the same alone and among other rows, and in every kernel
+// that sums in this order (gemm_wgmma.h).
 //
-//   B [8 rows a group][32 of K] --8 bytes a lane and mma--> half of the 16-row operand of two mma of 16 columns each;
-//   A, likewise, is their operand of 8 columns
+//   B [8 rows per group][32 of K] --8 bytes per lane--> half of the 16-row operand of two mma with 16 of K each;
+//   A likewise --> their 8-column operand
 //
-// A may be
-// computed in front of the product, a row a warp, into shared memory behind that; where only a factor of each row is to
-// be computed from A, it is reduced beside the product, by the lanes that have it anyway, and the factor comes behind
-// the sums. What the epilogue reads is on its way while the product is computed. The kernel behind may start before
-// this one has waited (LaunchShape::starts_next): nothing but constants is read in front of the wait.
+// A may be computed before the product, a row per warp, into the shared memory after all warps' parts. If only a factor
+// per row has to be computed from A, the lanes that hold A reduce it alongside the product, and the factor is applied
+// to the sums.
+// The epilogue's operands are loaded while the product is computed. The next kernel may start before this one has
+// waited (LaunchShape::starts_next): only constants are read before the wait.
 //
-// grid.x = blocks of 32 columns of a lane / SkinnyTile::kColumns; SkinnyTile::kThreads, SkinnyShared::kBytes.
+// grid.x = columns of a lane, rounded up to 32, / SkinnyTile::kColumns; SkinnyTile::kThreads, SkinnyShared::kBytes.
 #pragma once
 #include "tenon/backend/cuda/device/mma_tile.h"
 #include "tenon/backend/cuda/device/rows.h"
 
 namespace tenon::device {
 
-/// Up to kRows_ (8 or 16) rows, kGroups_ times 8 columns of each lane, kWarps_ warps that share K, of which each has
-/// kHeld_ pieces of 32 on their way in registers and kSlots_ in shared memory (0: there are no more pieces). kWalks_: a
-/// block goes from tile to tile, with what it has computed in front.
+/// Up to kRows_ (8 or 16) rows, kGroups_ times 8 columns of each lane, kWarps_ warps that split K. Each warp has kHeld_
+/// pieces of 32 in flight in registers and kSlots_ in shared memory (0: there are no more pieces). kWalks_: persistent
+/// blocks, which keep what they computed before the first product.
 template <int kRows_, int kGroups_, int kWarps_, int kHeld_, int kSlots_, bool kWalks_ = false>
 struct SkinnyTile {
   static constexpr int kRows = kRows_, kHalves = kRows / 8, kGroups = kGroups_, kWarps = kWarps_;
-  static constexpr int kRanges = kSumRanges / kWarps;  ///< of a warp
+  static constexpr int kRanges = kSumRanges / kWarps;  ///< per warp
   static constexpr bool kWalks = kWalks_;
   static constexpr int kHeld = kHeld_, kSlots = kSlots_;
   static constexpr int kThreads = 32 * kWarps, kColumns = 8 * kGroups;
@@ -35,13 +35,14 @@ struct SkinnyTile {
   static_assert(kWarps == 16 || (kWarps == 8 && kHeld == 0), "a range a warp, or two");
 };
 
-/// Fragments of 32 of K: in lanes 4r + q, of row r, the words of four columns of the first 16, and of the others. Which
-/// four does not count, if both operands have them: those that an exchange of two lanes leaves (SkinnyChunk).
+/// Fragments of 32 of K: lane 4r + q holds, for row r, the words of four columns of the first 16 and of four of the
+/// other 16. Which four does not matter if both operands use the same: those that an exchange between two lanes gives
+/// (SkinnyChunk).
 struct SkinnyPiece {
   uint32_t words[4];
 
   DEV static int column() { return lane() % 2 * 8 + lane() / 2 % 2 * 4; }
-  /// From two places of shared memory, zeros from `end` on.
+  /// Loads from two places in shared memory; zeros from `end` on.
   template <class Operand, bool kNear>
   DEV void load(const typename Operand::Row& row, int piece, int end) {
     static_assert(kNear);
@@ -55,12 +56,11 @@ struct SkinnyPiece {
   }
   DEV const SkinnyPiece& piece() const { return *this; }
 };
-/// The same as columns 8q .. 8q + 7, which come from one place: half as many reads, each of which reaches as many
-/// lines.
+/// The same data loaded as columns 8q .. 8q + 7, from one place: half as many loads, each touching as many cache lines.
 struct SkinnyChunk {
   uint32_t words[4];
 
-  /// kNear: the operand is read again and may stay in the first-level cache.
+  /// kNear: the operand is reread and may be cached in L1.
   template <class Operand, bool kNear = false>
   DEV void load(const typename Operand::Row& row, int piece, int end) {
     const int at = piece + lane() % 4 * 8;
@@ -86,7 +86,7 @@ struct SkinnyChunk {
   }
 };
 
-/// What operand A comes in: shared memory has no lines.
+/// The format in which operand A is loaded: cache lines do not matter for shared memory.
 template <bool kShared>
 struct SkinnyLeft {
   using Type = SkinnyChunk;
@@ -100,8 +100,8 @@ struct SkinnyLeft<true> {
 struct NoFront {
   static constexpr bool kGiven = false;
 };
-/// Operand A is computed in front of the product, by every block for itself, and lies in its shared memory: whole rows,
-/// one a warp, by Program as device/rows.h has it, of up to R * kRun * 32 columns.
+/// Every block computes operand A before the product into its own shared memory: whole rows of up to R * kRun * 32
+/// columns, one per warp, with Program as in device/rows.h.
 template <class Program, int R>
 struct RowsInFront {
   static constexpr bool kGiven = true;
@@ -115,11 +115,11 @@ struct RowsInFront {
   }
 };
 
-/// Nothing is reduced beside the product.
+/// Nothing is reduced alongside the product.
 struct NoReduction {
   static constexpr bool kGiven = false;
 };
-/// Reduction T (device/rows.h) of what Part::compute makes of A's elements, of each row.
+/// Reduction T (device/rows.h), per row, of what Part::compute makes of A's elements.
 template <class Part_, class T_>
 struct ReducesBeside {
   static constexpr bool kGiven = true;
@@ -127,20 +127,21 @@ struct ReducesBeside {
   using T = T_;
 };
 
-/// Shared memory: each warp has pieces of B on their way in its part, [slot][tile][row][16 bytes], of which every other
-/// two rows have their halves exchanged, so that lanes meet no bank twice, and in the end its sums there, or where
-/// blocks walk beside it, [tile][half][column][row], the last four columns 8 floats further, so that 8 rows of pairs of
-/// columns meet no bank twice; behind all of them what each reduced, [warp][row].
+/// Shared memory. Each warp's part first holds its pieces of B in flight, [slot][tile][row][64 bytes], with the halves
+/// of every other pair of rows swapped to avoid bank conflicts. Its sums, [tile][half][column][row], replace them in
+/// the end, or lie next to them if blocks are persistent or warps have two ranges; the last four columns are shifted by
+/// 8 floats, so that 8 rows of pairs of columns have no bank conflicts. After all warps' parts come their reductions,
+/// [warp][row].
 template <class Tile, int kLanes>
 struct SkinnyShared {
   static constexpr int kTiles = kLanes * Tile::kGroups;
-  static constexpr int kTileSums = 72;  ///< floats of 8 rows
+  static constexpr int kTileSums = 72;  ///< floats for 8 rows
   static constexpr int kRing = Tile::kSlots * kTiles * 512, kSums = kTiles * Tile::kHalves * kTileSums * 4;
   static constexpr int kSumsAt = Tile::kWalks || Tile::kRanges > 1 ? kRing : 0;
   static constexpr int kWarpBytes = kRing > kSumsAt + kSums ? kRing : kSumsAt + kSums;
   static constexpr int kBytes = Tile::kWarps * kWarpBytes;
 
-  /// The lane's row of a piece, from `column` on.
+  /// This lane's row of a piece, from `column` on.
   DEV static uint32_t* slot(int slot, int tile, int column) {
     return reinterpret_cast<uint32_t*>(shared_memory() + warp() * kWarpBytes + (slot * kTiles + tile) * 512 +
                                        lane() / 4 * 64 + (column ^ lane() / 8 % 2 * 16) * 2);
@@ -153,7 +154,7 @@ struct SkinnyShared {
   DEV static float* reduced(int warp) {
     return reinterpret_cast<float*>(shared_memory() + kBytes) + warp * Tile::kRows;
   }
-  /// One result, added up in the order of the ranges, two at a time.
+  /// One result, summed in the order of the ranges, two at a time.
   DEV static float total(int tile, int row, int column) {
     const int at = place(row, column);
     float sum = 0;
@@ -166,7 +167,7 @@ struct SkinnyShared {
   }
 };
 
-/// What an epilogue reads beside the sums, where it says so.
+/// What an epilogue loads in advance, if it has separate loads.
 template <class Epilogue>
 struct LoadsOf {
   struct Type {};
@@ -177,7 +178,7 @@ struct LoadsOf<Epilogue> {
   using Type = typename Epilogue::Loads;
 };
 
-/// A lane's part of a reduction beside the product, and the whole of it.
+/// A lane's part of a reduction alongside the product, and the total.
 template <class Tile, class Shared, class Reduction>
 struct SkinnyReduction {
   DEV void add(const auto&, int, int, const auto&, auto) {}
@@ -187,7 +188,7 @@ template <class Tile, class Shared, class Part, class T>
 struct SkinnyReduction<Tile, Shared, ReducesBeside<Part, T>> {
   float sums[Tile::kHalves];
   DEV SkinnyReduction() { UNROLL for (float& x : sums) x = static_cast<float>(T::init); }
-  /// Columns of half `half`'s row in this lane, of the piece from `first` on.
+  /// Adds this lane's columns of the row in half `half`, from the piece that starts at `first`.
   template <class Element>
   DEV void add(const auto& p, int half, int first, const SkinnyChunk& piece, Element) {
     const int row = 8 * half + lane() / 4, column = first + lane() % 4 * 8;
@@ -200,7 +201,7 @@ struct SkinnyReduction<Tile, Shared, ReducesBeside<Part, T>> {
       UNROLL for (int i = 0; i < Part::kRun; ++i) sums[half] = step<T>(sums[half], values.v[i]);
     }
   }
-  /// Leaves the warp's in shared memory.
+  /// Stores the warp's result in shared memory.
   DEV void leave() const {
     UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
       const float all = combine_lanes<T, 4>(sums[h]);
@@ -214,8 +215,8 @@ struct SkinnyReduction<Tile, Shared, ReducesBeside<Part, T>> {
   }
 };
 
-/// The epilogue of two columns of a row, of those that thread after thread of the block has: rows side by side where
-/// there are many, so that their sums lie in different banks.
+/// The epilogue for an item, two columns of a row. Items are distributed over the block's threads; with 16 rows,
+/// adjacent items are in adjacent rows, so that their sums are in different banks.
 template <class Tile, class B, class Epilogue, class Reduction>
 struct SkinnyResults {
   using Shared = SkinnyShared<Tile, Epilogue::kLanes>;
@@ -224,7 +225,7 @@ struct SkinnyResults {
   static constexpr bool kLoadsApart = requires { typename Epilogue::Loads; };
   static constexpr bool kSideBySide = Tile::kRows > 8;
 
-  /// How many such items a block has.
+  /// Number of items of a block.
   DEV static int items(int rows) { return (kSideBySide ? Tile::kRows : rows) * Tile::kGroups * 4; }
   int group, row, pair, column, columns;
   typename LoadsOf<Epilogue>::Type loads[kCalls];
@@ -262,12 +263,12 @@ struct SkinnyResults {
   }
 };
 
-/// The sums of a warp's range: pairs of groups are the 16 rows of an operand.
+/// The sums of a warp's range: a pair of groups forms the 16 rows of an operand.
 template <class Tile, int kTiles>
 struct SkinnyProduct {
   static constexpr int kPairs = (kTiles + 1) / 2;
   float sums[kPairs][Tile::kHalves][4] = {};
-  bool second = false;  ///< the first range's lie in shared memory
+  bool second = false;  ///< the first range's sums are in shared memory
 
   template <class T>
   DEV void add(T, const SkinnyPiece (&right)[kTiles], const SkinnyPiece (&left)[Tile::kHalves]) {
@@ -280,7 +281,7 @@ struct SkinnyProduct {
       }
     }
   }
-  /// Leaves them in shared memory, added to those of the range before.
+  /// Stores the sums in shared memory, added to those of the previous range.
   template <class Shared>
   DEV void leave() {
     const int at = Shared::place(lane() % 4 * 2, lane() / 4);
@@ -294,20 +295,20 @@ struct SkinnyProduct {
   }
 };
 
-/// The block's part of B on its way to a warp: pieces i of kPiece columns of its ranges. Where blocks walk, the next
-/// tile's come behind a tile's, so that copies never stop.
+/// The block's part of B on its way to a warp: pieces i of kPiece columns of its ranges. With persistent blocks, the
+/// next tile's pieces follow immediately, so that copies never stop.
 template <class Tile, class B, int kLanes>
 struct SkinnyWeights {
   using Shared = SkinnyShared<Tile, kLanes>;
   static constexpr int kTiles = Shared::kTiles, kHeld = Tile::kHeld, kSlots = Tile::kSlots;
 
-  typename B::Row rows[kTiles];  ///< of the tile of columns from `first` on, which is being brought
+  typename B::Row rows[kTiles];  ///< of the tile being fetched, whose columns start at `first`
   SkinnyChunk held[kHeld > 0 ? kHeld : 1][kTiles];
-  int range, begin, end;  ///< the length of ranges; where the warp's first one begins; the end of K
+  int range, begin, end;  ///< length of a range; start of the warp's first range; end of K
   int slot = 0, first, columns;
-  int pieces, next = 0;  ///< of a tile, where blocks walk the same for every warp; there, the one to be brought
+  int pieces, next = 0;  ///< pieces: per tile, the same for all warps if persistent; next: then the next to fetch
 
-  /// Where a piece of the warp's range begins, or of its second one; `end` or more behind the last.
+  /// First column of a piece in the warp's range, or in its second one; `end` or more past the last piece.
   DEV int column(int piece) const {
     const int at = piece * Tile::kPiece, ranges = at < range ? 0 : at < Tile::kRanges * range ? 1 : kSumRanges;
     return begin + at + ranges * (kSumRanges / 2 - 1) * range;
@@ -317,7 +318,7 @@ struct SkinnyWeights {
       : range(p.sizes.range), begin(warp() * p.sizes.range), end(p.sizes.k), first(first), columns(columns) {
     constexpr int kStep = Tile::kPiece * kLeast;
     const int most = Tile::kRanges * range, second = begin + kSumRanges / 2 * range;
-    // Where blocks do not walk below one if the warp has no columns.
+    // Negative, unless blocks are persistent, if the warp has no columns.
     if constexpr (Tile::kWalks)
       pieces = (most + kStep - 1) / kStep * kLeast;
     else if (Tile::kRanges > 1 && second < end)
@@ -338,7 +339,7 @@ struct SkinnyWeights {
       rows[t] = B::row(p, t / Tile::kGroups * columns + (inside ? row : columns - 1));
     }
   }
-  /// Piece `piece`, or where blocks walk the next one, and then its tile's if that has no other.
+  /// Fetches piece `piece`, or with persistent blocks the next one, possibly of the next tile.
   template <class Params>
   DEV void fetch_next(const Params& p, int to, int piece) {
     fetch(to, Tile::kWalks ? next : piece);
@@ -348,7 +349,7 @@ struct SkinnyWeights {
     if (first < (columns + 31) / 32 * 32)
       find_rows(p);
     else
-      end = 0;  // there is no other tile
+      end = 0;  // there is no next tile
   }
   DEV void fetch(int to, int piece) {
     const int in_piece = lane() % 4 * 8, at = column(piece) + in_piece;
@@ -356,8 +357,8 @@ struct SkinnyWeights {
         cp_async16(shared_address(Shared::slot(to, t, in_piece)), B::at(rows[t], at < end ? at : 0), at < end ? 16 : 0);
     cp_async_commit();
   }
-  /// The next kTaken pieces in shared memory; where there are fewer, the others are zeros. refill, once they are used,
-  /// brings others there.
+  /// Takes the next kTaken pieces from shared memory; missing ones are zeros. Once they are used, refill fetches others
+  /// into their slots.
   static constexpr int kMost = kTiles > 4 || (kTiles > 2 && Tile::kHalves + Tile::kRanges > 2) ? 1
                                : kTiles > 2 || Tile::kRanges > 1                               ? 2
                                                                                                : 4,
@@ -365,7 +366,7 @@ struct SkinnyWeights {
   template <int kCount>
   DEV void take(SkinnyPiece (&right)[kCount][kTiles]) const {
     cp_async_wait<kSlots - kCount>();
-    sync_warp();  // other lanes' copies are there
+    sync_warp();  // other lanes' copies have arrived
     UNROLL for (int i = 0; i < kCount; ++i) UNROLL for (int t = 0; t < kTiles; ++t) UNROLL for (int h = 0; h < 2; ++h) {
       const auto words =
           device::load<uint32_t, 2>(Shared::slot((slot + i) % kSlots, t, 16 * h + SkinnyPiece::column()));
@@ -374,7 +375,7 @@ struct SkinnyWeights {
   }
   template <class Params>
   DEV void refill(const Params& p, int piece) {
-    sync_warp();  // others have read what is there
+    sync_warp();  // all lanes have read the slots
     UNROLL for (int i = 0; i < kTaken; ++i) {
       fetch_next(p, slot, piece + i + kSlots);
       slot = slot + 1 == kSlots ? 0 : slot + 1;
@@ -382,7 +383,7 @@ struct SkinnyWeights {
   }
 };
 
-/// Sums of a warp's pieces. kShared: A lies in shared memory, else some pieces of it are on their way at a time.
+/// Sums a warp's pieces. kShared: A is in shared memory; otherwise a few pieces of it are in flight at a time.
 template <class Tile, class A, bool kShared, class Weights, class Reduction, class Params>
 DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weights::kTiles>& product,
                      Reduction& reduction) {
@@ -410,7 +411,7 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   const auto add_taken = [&](const Left(*left)[kHalves], int piece) {
     if constexpr (kTaken > 0) {
       if (piece >= pieces) return;
-      if (Tile::kRanges > 1 && piece == second) {  // a multiple of two, as kTaken divides
+      if (Tile::kRanges > 1 && piece == second) {  // a multiple of two, so kTaken divides it
         product.template leave<typename Weights::Shared>();
         product = {.second = true};
       }
@@ -447,7 +448,7 @@ DEV void skinny_tile(const Params& p, SkinnyWeights<Tile, B, Epilogue::kLanes>& 
   skinny_sums<Tile, A, kShared>(p, weights, product, reduction);
   if constexpr (!Tile::kWalks) {
     cp_async_wait<0>();
-    sync_warp();  // nobody's copies come to lie over sums
+    sync_warp();  // no lane's pending copy may overwrite sums
   }
   product.template leave<Shared>();
   reduction.leave();
@@ -484,7 +485,7 @@ DEV void gemm_skinny(const Params& p) {
     if (first >= (columns + 31) / 32 * 32) return;
     results = {thread_index(), first, columns};
     results.load(p);
-    sync_block();  // nobody's sums come to lie over others that are still read
+    sync_block();  // the next sums must not overwrite sums that are still read
   }
 }
 

@@ -1,21 +1,22 @@
-// The matrix product with wgmma: GemmSizes, a grid of at most one block a multiprocessor.
+// The matrix product with wgmma: GemmSizes, persistent blocks.
 //
-// grid.x = min(multiprocessors, tiles of m * tiles of n * batch * splits); WgmmaTile::kThreads, kSharedBytes. Operands
-// are dense tensors [batch * rows][columns] that the copy engine reads (device.h's TensorBox, swizzle 128): A in boxes
-// of 128 bytes x kM rows, B of 128 bytes x kN / max(kLanes, kCluster) rows if it lies in runs, else x 32. An operand is
+// grid.x = min(kResident * multiprocessors, tiles of m * tiles of n * batch * splits); WgmmaTile::kThreads,
+// kSharedBytes. Operands are dense tensors [batch * rows][columns] that TMA reads (device.h's TensorBox, swizzle 128):
+// A in boxes of 128 bytes x kM rows, B of 128 bytes x kN / max(kLanes, kCluster) rows if stored in runs, else x 32. An
+// operand is
 //   struct A { using T = BF16; DEV static TmaSource source(const Params& p, int column) { return {p.a, column}; }
-//     static constexpr bool kConstant = false;   // true: there before the kernels before this one have ended
+//     static constexpr bool kConstant = false;   // true: valid before the preceding kernels have ended
 //     static constexpr bool kInRuns = false; };  // of B: mma_results.h
-// where the columns of one step (128 bytes) must come from one map. An operand of 16-bit elements with kColumns lies in
-// columns, [K][rows] of one batch: boxes are 64 of its columns, the product's rows, x 64 of K (32 where rows of memory
-// lie in runs), and source(p, row) says where a row of the product lies; 64 of them must come from one map. B has one
-// lane then and shares nothing in a cluster, and kN is a multiple of 64.
+// where the columns of one step (128 bytes) must come from one map. An operand of 16-bit elements with kColumns is
+// stored transposed, [K][rows] of one batch: boxes are 64 of its columns, the product's rows, x 64 of K (32 if the rows
+// in memory are in runs), and source(p, row) gives the position of a row of the product; 64 of them must come from one
+// map. B then has one lane and is not shared in a cluster, and kN is a multiple of 64.
 //
-// A narrow product may be added to the results, behind what they are multiplied by, before the epilogue:
-//   struct Branch { using A = .., B = ..;      // as above, of 16-bit elements; B lies in runs
+// A narrow product may be added to the results after they are scaled and before the epilogue:
+//   struct Branch { using A = .., B = ..;      // as above, of 16-bit elements; B is in runs
 //     DEV static int columns(const Params& p);  // of its K
 //     static constexpr bool kScales = true;
-//     using Scaled = ..; };                     // its compute(p, row, col, acc).counted is what acc becomes
+//     using Scaled = ..; };                     // its compute(p, row, col, acc).counted replaces acc
 #pragma once
 #include "tenon/backend/cuda/device/wgmma_tile.h"
 
@@ -23,12 +24,12 @@ namespace tenon::device {
 
 struct NoBranch {};
 
-/// The order in which stages of K are multiplied where sums are those of ranges (GemmSizes): a range's, those of the
-/// one that is added to it, and so on. Asked for every stage, by one thread: without divisions.
+/// The order in which stages of K are multiplied if sums are per range (GemmSizes): a range, then the range that is
+/// added to it, and so on. One thread evaluates it for every stage, so it avoids divisions.
 struct RangeOrder {
-  int range, half, whole;  ///< stages: of a range; of the first half of ranges; of the second's, those of whole ranges
-  int rest;                ///< of the second half's last range
-  float two_ranges;        ///< a part of two ranges that a stage is
+  int range, half, whole;  ///< in stages: a range; the first half of ranges; whole ranges of the second half
+  int rest;                ///< the second half's last range
+  float two_ranges;        ///< the fraction of two ranges that a stage is
 
   DEV RangeOrder(int range, int stages) : range(range), half(kSumRanges / 2 * range) {
     const int second = stages > half ? stages - half : 0;
@@ -36,7 +37,7 @@ struct RangeOrder {
     rest = second - whole;
     two_ranges = 1 / static_cast<float>(2 * range);
   }
-  /// The stage that comes in place `n`.
+  /// The stage at position `n`.
   DEV int stage(int n) const {
     const int behind = n - 2 * whole;
     if (behind < 0) {
@@ -73,7 +74,7 @@ struct GemmProblem {
     return {(p.sizes.k + kColumns - 1) / kColumns, item.parts, item.part};
   }
   DEV int range() const { return order.range; }
-  /// The first column of step `n`. In ranges, those whose sums are added come one behind the other.
+  /// The first column of step `n`. With ranges, two ranges whose sums are added follow each other.
   DEV int column_of(int n) const {
     if constexpr (Tile::kInRanges) return order.stage(n) * kColumns;
     return n * kColumns;
@@ -100,7 +101,7 @@ struct GemmProblem {
         [&](uint32_t dst, int row) { load_box_of_b<Tile, B::kInRuns>(dst, from.map, full, row, from.column); });
   }
 
-  /// Columns of the branch's K, which come in steps of kBranchColumns; both operands of a step.
+  /// Columns of the branch's K, copied in steps of kBranchColumns; load_branch copies both operands of a step.
   DEV int branch_columns() const { return Branch::columns(p); }
   DEV void load_branch(const WgmmaItem& item, int step, uint32_t a, uint32_t b, uint32_t full) const {
     const TmaSource from = Branch::A::source(p, step * kBranchColumns);

@@ -1,7 +1,7 @@
 // The groups skeleton: moments (moments.h) over the inner axis of [samples, inner, channels]. A block takes some of the
-// rows (a chunk) for a range of columns, each thread those of a few columns in some rows. A cluster that holds all
-// blocks of a range joins theirs in shared memory; else the last block of a range to arrive joins the chunks. Both in
-// order: the result is the same on every run.
+// rows (a chunk) for a range of columns; each thread takes a few columns in some rows. If a cluster holds all blocks of
+// a range, it combines them in shared memory; otherwise the last block of a range to arrive combines the chunks. Both
+// in a fixed order: the result is the same in every run.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/moments.h"
@@ -10,11 +10,11 @@
 namespace tenon::device {
 
 inline constexpr int kGroupsLines = kGroupsThreads / kGroupsFragments;
-inline constexpr int kGroupsAtOnce = 4;  // rows of a thread whose loads are under way together
+inline constexpr int kGroupsAtOnce = 4;  // rows per thread whose loads are in flight together
 
-/// How the rows are dealt: line `line` of block `block` along the inner axis has every one of `apart`.
+/// How rows are distributed: line `line` of block `block` along the inner axis takes every `apart`-th row.
 struct GroupsRows {
-  int apart, each, more;  ///< the first `more` lines of all have one more
+  int apart, each, more;  ///< the first `more` of all lines have one row more
   DEV GroupsRows(int inner, int blocks)
       : apart(blocks * kGroupsLines), each(inner / apart), more(inner - each * apart) {}
   DEV float of_line(int block, int line) const {
@@ -31,7 +31,7 @@ template <int kRun>
 struct GroupsMoments {
   float count = 0;
   Frag<float, kRun> mean = splat<kRun>(0.0f), m2 = splat<kRun>(0.0f);
-  /// Joins those of the first `rows` of x, which are taken as deviations from its first.
+  /// Adds the first `rows` of x, as deviations from the first one.
   DEV void add(const Frag<float, kRun> (&x)[kGroupsAtOnce], int rows) {
     const float n = static_cast<float>(rows), each = divide(1.0f, n);
     const MomentWeights w = MomentWeights::of(count, n);
@@ -51,7 +51,8 @@ struct GroupsMoments {
   }
 };
 
-/// What a thread finds in its rows. All blocks walk from the first row to the last together, a line of threads a row.
+/// A thread's moments over its rows. All blocks move from the first row to the last together, one row per line of
+/// threads.
 template <class Value, class Params>
 DEV GroupsMoments<Value::kRun> groups_of_rows(const Params& p, int line, int col) {
   const int inner = p.sizes.inner, row = block_z() * inner, apart = grid_x() * kGroupsLines;
@@ -59,7 +60,7 @@ DEV GroupsMoments<Value::kRun> groups_of_rows(const Params& p, int line, int col
   NO_UNROLL for (int i = block_x() * kGroupsLines + line; i < inner; i += kGroupsAtOnce * apart) {
     Frag<float, Value::kRun> x[kGroupsAtOnce];
     int rows = 0;
-    // A row that is not there is row i once more: a load behind a branch would wait for the one before it.
+    // A missing row repeats row i: a load behind a branch would wait for the previous load.
     UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) {
       const bool present = i + j * apart < inner;
       x[j] = Value::eval(p, row + (present ? i + j * apart : i), col);
@@ -70,8 +71,8 @@ DEV GroupsMoments<Value::kRun> groups_of_rows(const Params& p, int line, int col
   return moments;
 }
 
-/// Joins parts of each column, [kParts][count, mean, m2][kWidth] in shared memory: thread c of the first kWidth gets
-/// column c's, by store(c, moments).
+/// Combines parts of each column, [kParts][count, mean, m2][kWidth] in shared memory: thread c of the first kWidth gets
+/// column c's result through store(c, moments).
 template <int kParts, int kWidth, class Store>
 DEV void groups_join(const float* parts, const Store& store) {
   sync_block();
@@ -92,8 +93,9 @@ DEV void groups_put(float* parts, int part, int c, const Moments& moments) {
   at[2 * kWidth] = moments.m2;
 }
 
-/// Joins what the block's threads found, means and m2 in lines[2][kGroupsLines][kWidth]: all of them some lines, then
-/// the first kWidth of them what these found, in `parts`, which get one column each by store(c, moments).
+/// Combines the results of the block's threads, means and m2 in lines[2][kGroupsLines][kWidth]: first all threads
+/// combine some lines each into `parts`, then the first kWidth threads combine those, one column each, and call
+/// store(c, moments).
 template <int kWidth, class Store>
 DEV void groups_of_block(const GroupsRows& rows, const float* lines, float* parts, const Store& store) {
   constexpr int kParts = kGroupsThreads / kWidth;
@@ -108,7 +110,7 @@ DEV void groups_of_block(const GroupsRows& rows, const float* lines, float* part
   groups_join<kParts, kWidth>(parts, store);
 }
 
-/// Joins what a cluster's blocks left in of_blocks[kCluster][2][kWidth] of this block, the same way.
+/// Combines in the same way what a cluster's blocks stored in this block's of_blocks[kCluster][2][kWidth].
 template <int kCluster, int kWidth, class Store>
 DEV void groups_of_cluster(const GroupsRows& rows, const float* of_blocks, const Store& store) {
   for (int c = thread_index(); c < kWidth; c += kGroupsThreads) {
@@ -121,7 +123,7 @@ DEV void groups_of_cluster(const GroupsRows& rows, const float* of_blocks, const
   }
 }
 
-/// True in the last block of these columns to come; what the others wrote is there.
+/// True in the last block of these columns to arrive; the other blocks' writes are then visible.
 template <class Params>
 DEV bool groups_last(const Params& p, uint32_t* last) {
   fence_device();
@@ -137,8 +139,8 @@ DEV bool groups_last(const Params& p, uint32_t* last) {
   return true;
 }
 
-/// The last block of a range of columns joins the chunks: each thread some of them, for a few columns, which meet in
-/// `shared`. (Partial results are few: places fit 32 bits, which saves registers.)
+/// The last block of a range of columns combines the chunks: each thread some of them for a few columns, then across
+/// threads through `shared`. (There are few partial results: offsets fit in 32 bits, which saves registers.)
 template <int kRun, class Params, class Store>
 DEV void groups_finish(const Params& p, const GroupsRows& rows, float* shared, const Store& store) {
   constexpr int kVector = kRun < 2 ? kRun : 2, kWidth = kGroupsFragments * kRun, kVectors = kWidth / kVector,
@@ -168,13 +170,13 @@ DEV void groups_finish(const Params& p, const GroupsRows& rows, float* shared, c
   groups_join<kParts, kWidth>(shared, store);
 }
 
-/// Value: kRun; eval(p, row, col) yields kRun columns. Statistics: store(p, sample * channels + channel, moments).
-/// kCluster: blocks of a cluster where the device has them, else 1. Grid: x = blocks along inner, y = kGroupsFragments
+/// Value: kRun; eval(p, row, col) gives kRun columns. Statistics: store(p, sample * channels + channel, moments).
+/// kCluster: blocks per cluster if the device has clusters, else 1. Grid: x = blocks along inner, y = kGroupsFragments
 /// * kRun columns, z = samples.
 template <class Value, int kCluster, class Statistics, class Params>
 DEV void groups(const Params& p) {
   if constexpr (kCluster > 1)
-    if (p.sizes.in_cluster) sync_cluster();  // all blocks are there to be written to
+    if (p.sizes.in_cluster) sync_cluster();  // all blocks have started and can be written to
   griddep_wait();
   griddep_launch();
   constexpr int kRun = Value::kRun, kWidth = kGroupsFragments * kRun;

@@ -1,6 +1,6 @@
-// Arithmetic on indices. Division by a number that is known when a kernel is launched: a multiplication and a shift
-// (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994). Shared with the host, which
-// fills it (codegen/params.cpp).
+// Index arithmetic. Division by a number known at launch: a multiplication and a shift (Granlund and Montgomery,
+// "Division by invariant integers using multiplication", 1994). Shared with the host, which fills it
+// (codegen/params.cpp).
 #pragma once
 #if defined(TENON_DEVICE) || defined(TENON_DEVICE_ON_HOST)
 #include "tenon/backend/cuda/device/vocabulary.h"
@@ -22,7 +22,7 @@ DEV int operator/(int n, const Divisor& d) {
   return static_cast<int>((high + u) >> d.shift);
 }
 
-/// Source of position i of a nearest-neighbour resize: floor(i * from / to), in f32 as nodes::Resize has it.
+/// Source of position i in a nearest-neighbour resize: floor(i * from / to), in f32 like nodes::Resize.
 DEV int resized(int i, int from, float scale) {
   const int source = static_cast<int>(static_cast<float>(i) * scale);
   return source < from - 1 ? source : from - 1;

@@ -1,6 +1,6 @@
-// Several small programs one after the other in one block: what a launch computes before its own kernel (group
-// statistics turned into scale and shift). Each reads what the ones before it wrote, behind a barrier: sync_block().
-// They are a kernel of one block, or the beginning of every block of a map, which then finds them in shared memory.
+// Several small programs run one after another in one block: what a launch computes before its own kernel (group
+// statistics turned into scale and shift). Each reads what earlier ones wrote, separated by sync_block(). They form a
+// kernel of one block, or the start of every block of a map, which then reads them from shared memory.
 #pragma once
 #include "tenon/backend/cuda/device/rows.h"
 
@@ -8,7 +8,7 @@ namespace tenon::device {
 
 inline constexpr int kLetsThreads = 1024;
 
-/// What a thread loads for its first fragment of let_map, or for the last there is.
+/// Loads for a thread's first fragment in let_map; clamped to the last fragment.
 template <class Program, class Params>
 DEV typename Program::Loads let_loads(const Params& p, int rows, const Divisor& row_fragments) {
   const int width = static_cast<int>(row_fragments.divisor), last = rows * width - 1,
@@ -16,7 +16,7 @@ DEV typename Program::Loads let_loads(const Params& p, int rows, const Divisor& 
   return Program::loads(p, row, (i - row * width) * Program::kRun);
 }
 
-/// A program without reductions over rows * row_fragments fragments. `first`: let_loads.
+/// A program without reductions over rows * row_fragments fragments. `first`: from let_loads.
 template <class Program, int threads, class Params>
 DEV void let_map(const Params& p, int rows, const Divisor& row_fragments, const typename Program::Loads& first) {
   const int width = static_cast<int>(row_fragments.divisor);
@@ -28,7 +28,7 @@ DEV void let_map(const Params& p, int rows, const Divisor& row_fragments, const 
   }
 }
 
-/// A program that reduces rows, `lanes` lanes of a warp a row; with fewer than 32 it stores one value a row.
+/// A program that reduces rows, with `lanes` lanes of a warp per row; with fewer than 32 it stores one value per row.
 template <class Program, int R, int lanes, int threads, class Params>
 DEV void let_rows(const Params& p, int rows, int cols) {
   NO_UNROLL for (int first = warp() * (32 / lanes); first < rows; first += threads / lanes) {

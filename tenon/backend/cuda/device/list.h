@@ -1,6 +1,6 @@
-// The map skeleton over a list of tensors in one launch. The argument holds the list itself: a pointer for each vector
-// of each item, so nothing has to be copied to the device first and a recorded launch keeps all it needs. A block takes
-// one chunk of one item.
+// The map skeleton over a list of tensors in one launch. The argument holds the list itself, a pointer for each vector
+// of each item, so that nothing is copied to the device first and a recorded launch keeps all it needs. A block
+// processes one chunk of one item.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/list_sizes.h"
@@ -9,7 +9,7 @@ namespace tenon::device {
 
 inline constexpr int kListThreads = 256;
 
-/// Elements [begin, begin + count) of an item. `wide`: fragments may be moved as wholes.
+/// Elements [begin, begin + count) of an item. `wide`: whole fragments may be moved.
 struct ListChunk {
   int item;
   int64_t begin;
@@ -38,13 +38,13 @@ DEV ListChunk list_chunk(const Params& p) {
   return c;
 }
 
-/// Program, Single: kRun columns and one; eval(q, row, col) computes and stores them. Elements are counted from the
-/// chunk's first, to which the pointers of `q` point.
+/// Program, Single: for kRun columns and for one; eval(q, row, col) computes and stores them. Elements are counted from
+/// the start of the chunk, to which the pointers of `q` point.
 template <class Program, class Single, class Params>
 DEV void list_map(const Params& q, const ListChunk& c) {
   constexpr int kRun = Program::kRun;
   const int whole = c.wide ? c.count / kRun : 0;
-  constexpr int kAtOnce = Program::kAtOnce;  // fragments whose loads are under way together
+  constexpr int kAtOnce = Program::kAtOnce;  // fragments whose loads are in flight together
   int at = thread_index();
   for (; at + (kAtOnce - 1) * kListThreads < whole; at += kAtOnce * kListThreads) {
     typename Program::Loads loads[kAtOnce];
@@ -55,8 +55,8 @@ DEV void list_map(const Params& q, const ListChunk& c) {
   for (int i = whole * kRun + thread_index(); i < c.count; i += kListThreads) Single::eval(q, 0, i);
 }
 
-/// The same for programs that return what they compute: `found` becomes the smallest number of an item, counted from
-/// the list's end, of which an element is not 0.
+/// The same for programs that return their result: `found` becomes the largest `number` of an item with a nonzero
+/// element. Numbers decrease along the list, so that is the first such item.
 template <class Program, class Single, class Params>
 DEV void list_find(const Params& q, const ListChunk& c, uint32_t* found, uint32_t number) {
   constexpr int kRun = Program::kRun;

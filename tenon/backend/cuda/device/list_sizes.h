@@ -1,18 +1,18 @@
-// What stands in front of a list in a kernel's argument, and the list's items. Filled by the host, read by kernels:
-// plain layouts only.
+// The start of a kernel's argument that holds a list, and the list's items. Filled by the host, read by kernels: plain
+// layouts only.
 #pragma once
 #include "tenon/backend/cuda/device/index.h"
 
 namespace tenon::device {
 
 struct ListSizes {
-  int32_t items, chunk;  ///< items of the list, elements of a chunk
-  uint32_t* found;       ///< of launches that look for something: where they say so
-  uint32_t last;         ///< what they say of the list's first item; one less for each behind it
+  int32_t items, chunk;  ///< items in the list, elements per chunk
+  uint32_t* found;       ///< where launches that look for something report it
+  uint32_t last;         ///< the value reported for the list's first item; one less for each later item
   uint32_t padding;
 };
 
-/// V vectors of `count` elements, which begin at `first_chunk` of the launch.
+/// V vectors of `count` elements, whose first chunk is chunk `first_chunk` of the launch.
 template <int V>
 struct ListEntry {
   void* vectors[V];

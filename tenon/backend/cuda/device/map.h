@@ -1,6 +1,6 @@
-// The map skeleton: fragments of the domain, a warp's side by side, so that its loads and stores are whole lines
-// wherever the operands' rows are. A thread stays in its column and walks rows, several at once: their loads do not
-// wait for each other, and the next ones are on their way while results are computed.
+// The map skeleton. A warp's fragments are contiguous, so that loads and stores are full cache lines wherever operand
+// rows are. A thread stays in its columns and steps through rows, several at once: their loads are independent, and the
+// next ones are in flight while results are computed.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/plain.h"
@@ -8,7 +8,7 @@
 
 namespace tenon::device {
 
-/// Nothing in front of a map.
+/// No lets before a map.
 struct NoLets {
   struct First {};
   template <class Params>
@@ -19,17 +19,17 @@ struct NoLets {
   DEV static void run(const Params&, const First&) {}
 };
 
-/// Program: kRun; loads(p, row, col) of kRun columns from `col` on, and results(p, row, col, loads) that computes and
-/// stores them. Lets: small values for every block (lets.h); first(p) loads for them. at_once: rows of a thread whose
-/// loads are under way together. Where nobody who still runs writes what it loads (MapSizes::settled) it does not wait
-/// for the predecessor's end to load the first of them, and walks backwards: what the predecessor read last, sums of
-/// the same values, is in the second-level cache.
+/// Program: kRun; loads(p, row, col) loads for kRun columns from `col` on, and results(p, row, col, loads) computes and
+/// stores them. Lets: small values computed by every block (lets.h), whose first loads first(p) issues. at_once: rows
+/// per thread whose loads are in flight together. If no running kernel writes what the map loads (MapSizes::settled),
+/// it issues its first loads before the predecessor has ended, and processes rows backwards: what the predecessor read
+/// last, for sums of the same values, is still in L2.
 template <class Program, class Constants, class Lets, int threads, int at_once, class Params>
 DEV void map(const Params& p) {
   const MapSizes& s = p.sizes;
   const int i = block_x() * threads + thread_index(), first = i / s.row_fragments,
             col = (i - first * static_cast<int>(s.row_fragments.divisor)) * Program::kRun;
-  // A row that is not there is the last: a load behind a branch would wait for the one before it.
+  // A missing row is replaced by the last one: a load behind a branch would wait for the previous load.
   const auto at = [&](int row) {
     const int there = row < s.rows ? row : s.rows - 1;
     return s.settled ? s.rows - 1 - there : there;

@@ -1,14 +1,14 @@
-// Moments (moments.h) of what an epilogue stores, for each column over the rows of a sample, while it is stored:
+// Moments (moments.h) of what an epilogue stores, for each column over the rows of a sample, accumulated while storing:
 //
-//   a warp's rows --shuffles, a lane a column--> registers --slabs--> the tile's rows of each sample --> partial
+//   a warp's rows --shuffles, one column per lane--> registers --slabs--> the tile's rows of each sample --> partial
 //   moments
 //
-// Rows meet in pairs, these in pairs of pairs: at each step a mean moves by a part of the difference of two, whose
-// square goes to the deviations. The partial moments of a sample's tiles are joined by a kernel of their own
-// (count_sums.h): counters in memory and the fences before them would keep every tile waiting. The order of all
-// additions is fixed, so that the result is the same on every run. An epilogue that counts has kCounts = true, a member
-// `counted` of what it computed, and store_statistics(p, place, moments), place being sample * columns + column; kWhole
-// if 16 rows of a warp are always there together or not at all. The rows of a warp lie in one sample.
+// Rows are merged pairwise, in a tree: at each step a mean moves by a fraction of the difference of two, whose square
+// goes into the deviations. A separate kernel (count_sums.h) combines the partial moments of a sample's tiles: counters
+// in memory and the fences before them would stall every tile. The order of all additions is fixed, so that the result
+// is the same in every run. An epilogue that counts has kCounts = true, a member `counted` in what it computes, and
+// store_statistics(p, place, moments), where place is sample * columns + column; kWhole if a warp's 16 rows are always
+// all valid or all invalid. All rows of a warp belong to one sample.
 #pragma once
 #include "tenon/backend/cuda/device/core_sizes.h"
 #include "tenon/backend/cuda/device/elements.h"
@@ -21,7 +21,7 @@ concept Counting = requires {
   requires Epilogue::kCounts;
 };
 
-/// Rows from one 16-row fragment of a warp to its next: next to each other, or as the tile says.
+/// Row distance between consecutive 16-row fragments of a warp: 16, or as the tile says.
 template <class Tile>
 DEV constexpr int fragment_step() {
   if constexpr (requires { Tile::kFragmentStep; })
@@ -30,23 +30,23 @@ DEV constexpr int fragment_step() {
     return 16;
 }
 
-/// A warp's moments over its rows, a few columns a lane; nothing where the epilogue does not count.
+/// A warp's moments over its rows, a few columns per lane; empty if the epilogue does not count.
 template <class Tile, class Epilogue>
 struct WarpCounts {};
 
-/// Of results in runs: lane 4h + q ends up with column 8q + h of every 32.
+/// For results in runs: lane 4h + q ends up with column 8q + h of every 32.
 template <class Tile, Counting Epilogue>
 struct WarpCounts<Tile, Epilogue> {
   static constexpr bool kWhole = Epilogue::kWhole;
   static constexpr int kLane = Tile::kWarpN / Epilogue::kLanes, kBlocks = kLane / 32;
   static_assert((2 * kLane + 1) * 4 <= Tile::kSlabBytes, "a warp's moments fit its slab");
-  float rows = 0;  ///< of those that have ended
+  float rows = 0;  ///< finished rows
   float means[kBlocks] = {}, m2[kBlocks] = {};
   float run_means[8], run_m2[8];  ///< of this lane's 8 columns of a block, over its two rows
   MomentWeights of_halves, of_lanes[3], of_blocks;
   float there;
 
-  /// Begins 16 rows: row lane / 4 and the one 8 below it are there or not.
+  /// Begins 16 rows. `upper`, `lower`: whether row lane / 4 and the row 8 below it are valid.
   DEV void begin_rows(bool upper, bool lower) {
     if constexpr (kWhole) upper = lower = true;
     const float one = upper ? 1.0f : 0.0f, other = lower ? 1.0f : 0.0f;
@@ -61,8 +61,9 @@ struct WarpCounts<Tile, Epilogue> {
   }
   DEV void end_rows() { rows += there; }
 
-  /// Adds columns `first` on of this lane's run in its upper row, and then in its lower one. What lies outside may be
-  /// any number: of a column it is never stored, of a row it has no weight (and is 0, as NaN without weight is NaN).
+  /// Adds columns from `first` on of this lane's run: for the upper row first, then for the lower one. Values outside
+  /// may be anything: an invalid column is never stored; an invalid row has no weight and is replaced by 0, since NaN
+  /// times 0 is NaN.
   template <int kRun>
   DEV void add(bool lower, bool present, int first, const Frag<float, kRun>& values) {
     UNROLL for (int e = 0; e < kRun; ++e) {
@@ -75,7 +76,8 @@ struct WarpCounts<Tile, Epilogue> {
       }
     }
   }
-  /// Joins the block's runs of 8 lanes: each step halves the columns that a lane is left with. `first`: 16 rows.
+  /// Merges the block's runs across 8 lanes: each step halves the columns that a lane keeps. `first`: the first 16
+  /// rows.
   DEV void end_block(int block, bool first) {
     UNROLL for (int step = 0; step < 3; ++step) {
       const int width = 4 >> step;
@@ -93,7 +95,7 @@ struct WarpCounts<Tile, Epilogue> {
     else
       join(of_blocks, means[block], m2[block], run_means[0], run_m2[0]);
   }
-  /// Writes [2][columns of the warp], and the number of rows behind that.
+  /// Writes [2][columns of the warp], then the number of rows.
   DEV void put(float* slab) const {
     UNROLL for (int block = 0; block < kBlocks; ++block) {
       const int column = block * 32 + lane() % 4 * 8 + lane() / 4;
@@ -104,7 +106,7 @@ struct WarpCounts<Tile, Epilogue> {
   }
 
  private:
-  /// Whole rows: known to the compiler.
+  /// With whole rows the compiler knows the weights.
   DEV static MomentWeights weights(float one, float other) {
     if constexpr (kWhole)
       return {other / (one + other), one * (other / (one + other))};
@@ -118,7 +120,7 @@ struct WarpCounts<Tile, Epilogue> {
   }
 };
 
-/// Samples of tiles whose rows are in plain order: tile `tile` has rows from tile * tile_rows on, `rows` in all.
+/// Samples of tiles with rows in plain order: tile `tile` starts at row tile * tile_rows, of `rows` in all.
 struct RowSamples {
   int inner, tile, tile_rows, rows;
   /// The sample of the tile's row i, below zero outside.
@@ -126,14 +128,14 @@ struct RowSamples {
     const int row = tile * tile_rows + i;
     return row < rows ? row / inner : -1;
   }
-  /// Tiles that have rows of a sample, and the number of this one among them.
+  /// The number of tiles that have rows of a sample, and this tile's number among them.
   DEV int slots(int sample) const { return ((sample + 1) * inner - 1) / tile_rows - first(sample) + 1; }
   DEV int slot(int sample) const { return tile - first(sample); }
   DEV int first(int sample) const { return sample * inner / tile_rows; }
 };
 
-/// Samples of tiles that are boxes of pixels: `layers` images of `pixels` each from image `image` of `images` on, box
-/// `box` of the `boxes` that an image is cut into.
+/// Samples of tiles that are boxes of pixels: `layers` images with `pixels` pixels each, from image `image` of `images`
+/// on; box `box` of an image's `boxes`.
 struct BoxSamples {
   int pixels, layers, image, images, box, boxes;
   DEV int sample(int i) const {
@@ -144,14 +146,14 @@ struct BoxSamples {
   DEV int slot(int) const { return box; }
 };
 
-/// The columns of a tile, and where its moments go.
+/// The columns of a tile, and where its moments are stored.
 template <class Tile, class Epilogue, class Params>
 struct ColumnCounts {
-  static constexpr int kColumns = Tile::kN / Epilogue::kLanes;  ///< of a lane of the tile
+  static constexpr int kColumns = Tile::kN / Epilogue::kLanes;  ///< per lane of the tile
   const Params& p;
-  int column, columns;  ///< the tile's first, of all
+  int column, columns;  ///< the tile's first, and the total
 
-  /// Stores those of the tile's column t. `slot` is below zero for the whole.
+  /// Stores the moments of the tile's column t. `slot` below zero: they are the whole sample's.
   DEV void put(int sample, int slot, int t, const Moments& moments) const {
     const CountSizes& c = p.sizes.count;
     const int col = column + t;
@@ -164,12 +166,12 @@ struct ColumnCounts {
   }
 };
 
-/// Joins the moments of the tile's warps and stores those of each sample in them.
+/// Combines the moments of the tile's warps and stores them for each sample.
 template <class Tile, class Crew, class Columns, class Samples>
 DEV void count_tile(const Columns& columns, const Samples& samples, const float* slabs) {
   constexpr int kWarp = Columns::kColumns / (Tile::kN / Tile::kWarpN), kSlab = Tile::kSlabBytes / 4;
   constexpr int kAcross = Tile::kN / Tile::kWarpN, kDown = Tile::kM / Tile::kWarpM;
-  constexpr bool kScattered = fragment_step<Tile>() != 16 && Tile::kWarpM > 16;  // then all are of one sample
+  constexpr bool kScattered = fragment_step<Tile>() != 16 && Tile::kWarpM > 16;  // then all rows are of one sample
   for (int t = Crew::index(); t < Columns::kColumns; t += Tile::kSumThreads) {
     const float* from = slabs + t / kWarp * kSlab;
     int sample = samples.sample(0);
@@ -186,7 +188,7 @@ DEV void count_tile(const Columns& columns, const Samples& samples, const float*
   }
 }
 
-/// Counts a tile. `samples`: RowSamples or BoxSamples; `slab`: the warp's.
+/// Counts a tile. `samples`: RowSamples or BoxSamples; `slab`: this warp's.
 template <class Tile, class Epilogue, class Crew, class Params, class Samples>
 DEV void mma_count(const Params& p, const WarpCounts<Tile, Epilogue>& counts, const Samples& samples, float* slab,
                    int column, int columns) {

@@ -1,16 +1,17 @@
-// Results of a block's tile, wherever they were computed: registers as mma and wgmma leave them, their meeting under
-// split K, and their way to the epilogue, which gets whole runs of columns.
+// Results of a block's tile: their registers in the layout of mma and wgmma, the combination of split-K parts, and the
+// way to the epilogue, which gets whole runs of columns.
 //
-// mma leaves a lane two columns of every 8. Where the rows of operand B lie in shared memory *in runs*, row 8j + 2q + e
-// of 32 being column 8q + 2j + e, the two columns of four fragments are 8 columns side by side, and results go from
-// registers to the epilogue. Where they cannot (attention, narrow warps) results change lanes in a slab of shared
-// memory. Constant operands lie in runs in memory too (B::kInRuns), others are put in order on their way.
+// mma leaves a lane two columns of every 8. If the rows of operand B are in shared memory *in runs*, row 8j + 2q + e of
+// 32 being column 8q + 2j + e, a lane's two columns of four fragments are 8 contiguous columns, and results go from
+// registers to the epilogue. Where that is impossible (attention, narrow warps), lanes exchange results through a slab
+// of shared memory. Constant operands are stored in runs in memory too (B::kInRuns); others are permuted while being
+// copied.
 //
-// An epilogue is a struct with kLanes (the product's columns are kLanes equal parts, and one column of each is given
-// together), kRun (columns a call: 1, 2, 4 or 8; a lane's columns are a multiple), a type Computed,
-// Computed compute(p, row, col, acc) with a Frag<float, kRun> for each lane, and store(p, row, col, computed). There
-// are two so that the loads of several fragments are under way at once: nothing moves over a store by itself. One that
-// counts what it stores: mma_counts.h.
+// An epilogue is a struct with kLanes (the product's columns are kLanes equal parts, and one column of each is passed
+// together), kRun (columns per call: 1, 2, 4 or 8; a divisor of a lane's columns), a type Computed, Computed compute(p,
+// row, col, acc) with a Frag<float, kRun> for each lane, and store(p, row, col, computed). The two are separate so that
+// the loads of several fragments are in flight together: the compiler moves no load across a store. For an epilogue
+// that counts what it stores, see mma_counts.h.
 #pragma once
 #include "tenon/backend/cuda/device/core_sizes.h"
 #include "tenon/backend/cuda/device/elements.h"
@@ -18,15 +19,16 @@
 
 namespace tenon::device {
 
-/// A warp's part of the results: [16 rows][8 columns] fragments as mma leaves them.
+/// A warp's part of the results: [16 rows][8 columns] fragments in mma's layout.
 template <class Tile>
 struct MmaSums {
   static constexpr int kRows = Tile::kWarpM / 16, kColumns = Tile::kWarpN / 8;
   float v[kRows][kColumns][4];
 };
 
-/// Gives the sums of this block to the last block of its tile, in a fixed order. False in all others: they are done.
-/// `came`: a word of shared memory that nobody else uses; Crew: the threads with sums, Tile::kSumThreads of them.
+/// Combines split-K: gives all sums to the last block of the tile to arrive, added in a fixed order. Returns false in
+/// the other blocks, which are done. `came`: an otherwise unused word of shared memory; Crew: the threads with sums,
+/// Tile::kSumThreads of them.
 template <class Tile, class Crew>
 DEV bool mma_meet(const SplitK& split, int tile, int part, MmaSums<Tile>& sums, uint32_t* came) {
   using Piece = Frag<float, 4>;
@@ -60,7 +62,7 @@ DEV bool mma_meet(const SplitK& split, int tile, int part, MmaSums<Tile>& sums, 
   return true;
 }
 
-/// True if the rows of B lie in runs: of tiles that say so, where a lane's columns of a warp are blocks of 32.
+/// True if the rows of B are in runs: for tiles with kRuns, if a lane's columns of a warp are blocks of 32.
 template <class Tile, int kLanes>
 DEV constexpr bool in_runs() {
   if constexpr (requires { Tile::kRuns; })
@@ -68,17 +70,17 @@ DEV constexpr bool in_runs() {
   else
     return false;
 }
-/// The column of a block of 32 behind row i of it, in runs; and the row behind column i.
+/// The column of row i in a block of 32 in runs; also the row of column i.
 DEV constexpr int column_in_runs(int i) { return i / 2 % 4 * 8 + i / 8 * 2 + i % 2; }
 
-/// The columns of a tile whose epilogue has kLanes lanes: each warp's columns are kLanes equal parts, one a lane, so
-/// that the columns that meet in the epilogue lie in one warp.
+/// The columns of a tile whose epilogue has kLanes lanes: each warp's columns are kLanes equal parts, one per lane, so
+/// that columns combined in the epilogue are in the same warp.
 template <class Tile, int kLanes>
 struct LaneColumns {
   static constexpr int kTile = Tile::kN / kLanes, kWarp = Tile::kWarpN / kLanes;  ///< columns of a lane
   static_assert(kWarp % 8 == 0, "a lane has whole fragments");
-  /// The row of B behind row i of the tile: column `first` on of each lane, clamped to the lane's `columns`. kStored: B
-  /// lies in memory in runs.
+  /// The row of B for row i of the tile, in which each lane starts at column `first`; clamped to the lane's `columns`.
+  /// kStored: B is stored in runs in memory.
   template <bool kStored>
   DEV static int source(int i, int first, int columns) {
     const int inside = i % Tile::kWarpN, place = inside % kWarp;
@@ -89,7 +91,7 @@ struct LaneColumns {
   }
 };
 
-/// Puts results in plain order in runs: the four lanes that hold a row's columns exchange fragments.
+/// Puts results in plain order into runs: the four lanes that hold a row's columns exchange fragments.
 template <class Tile>
 DEV void put_in_runs(MmaSums<Tile>& sums) {
   UNROLL for (int i = 0; i < sums.kRows; ++i) UNROLL for (int step = 1; step <= 2; ++step) {
@@ -110,8 +112,8 @@ struct WarpPlace {
   float* slab;  ///< the warp's Tile::kSlabBytes
 };
 
-/// Calls of an epilogue that are under way at once where it counts: moments want registers, and of those a block that
-/// shares its multiprocessor has half.
+/// Epilogue calls in flight together if it counts: moments need registers, of which a block that shares its
+/// multiprocessor has half.
 template <class Tile>
 DEV constexpr int counted_together() {
   if constexpr (requires { Tile::kResident; })
@@ -120,8 +122,8 @@ DEV constexpr int counted_together() {
     return Tile::kMostRuns;
 }
 
-/// Runs the epilogue over a warp's results in runs: a lane has 8 columns of row lane / 4 and of that row + 8 of each
-/// block of 16 x 32. Counts what is stored if the epilogue wants that.
+/// Runs the epilogue over a warp's results in runs: a lane has 8 columns of row lane / 4 and of that row + 8 in each
+/// block of 16 x 32. Accumulates statistics if the epilogue counts.
 template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                     int columns, WarpCounts<Tile, Epilogue>& counts) {
@@ -144,7 +146,7 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
           const int in_run = piece * kRun + e;
           values[part].v[e] = sums.v[i][part * kFragments + block * 4 + in_run / 2][2 * half + in_run % 2];
         }
-        // What lies outside is computed where something lies and not stored: a branch would keep loads apart.
+        // Results outside are computed at an inside position and not stored: a branch would serialize the loads.
         computed[t] = Epilogue::compute(p, row < 0 ? some_row : row, at < columns ? at : column, values);
       }
       UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
@@ -162,8 +164,8 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
   }
 }
 
-/// The same for results that are not in runs, a slab of 16 rows and Tile::kSlabColumns columns at a time; slabs have 8
-/// floats more a row, so that the lanes' pairs meet no bank twice.
+/// The same for results not in runs, in slabs of 16 rows and Tile::kSlabColumns columns. Slab rows are padded by 8
+/// floats, so that the lanes' pairs have no bank conflicts.
 template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void store_slabs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                      int columns) {
@@ -208,8 +210,8 @@ DEV void store_slabs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace
   }
 }
 
-/// Runs the epilogue over a warp's results. row_of(i): what the epilogue calls row i of the tile, below zero outside
-/// (row 0 is inside); `column`: the tile's first, of `columns` in a lane.
+/// Runs the epilogue over a warp's results. row_of(i): the epilogue's row for row i of the tile, below zero outside
+/// (row 0 is inside); `column`: the tile's first of `columns` in a lane.
 template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                    int columns) {
@@ -221,8 +223,8 @@ DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& 
   }
 }
 
-/// mma_store, and the count of what an epilogue that counts stores: `samples()` says which samples the tile's rows
-/// belong to. Only results in runs are counted.
+/// mma_store, plus statistics if the epilogue counts: `samples()` tells which samples the tile's rows belong to. Only
+/// results in runs can be counted.
 template <class Tile, class Epilogue, class Crew, class Params, class RowOf, class SamplesOf>
 DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                     int columns, SamplesOf samples) {
@@ -236,17 +238,17 @@ DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
   }
 }
 
-/// Steps of K that part `part` of `splits` does.
+/// The steps of K that part `part` of `splits` computes.
 struct StepRange {
   int first, count;
   DEV StepRange(int all, int splits, int part) {
     const int each = (all + splits - 1) / splits;
     first = part * each;
-    count = first + each < all ? each : all - first;  // below zero: nothing
+    count = first + each < all ? each : all - first;  // below zero: none
   }
 };
 
-/// Tile `index` of a grid of tiles, so that blocks that run together share rows of both operands: groups of 8 rows of
+/// Position of tile `index` in the grid. Blocks that run together share rows of both operands: groups of 8 rows of
 /// tiles, column by column.
 struct TileAt {
   int m, n;

@@ -1,17 +1,17 @@
-// One block's tile of a matrix product on tensor cores, y[m, n] = sum over k of a[m, k] b[n, k]:
+// A block's tile of a matrix product on tensor cores, y[m, n] = sum over k of a[m, k] b[n, k]:
 //
 //   global --cp.async, kStages deep--> shared [rows][kRowBytes], swizzled --ldmatrix, a step ahead--> mma --> registers
-//   registers, in runs or through slabs of 16 rows a warp --> the epilogue
+//   registers, in runs or through slabs of 16 rows per warp --> the epilogue
 //
-// Shared memory holds a row's 16-byte chunks permuted by the row's number, so that neither cp.async nor ldmatrix meets
-// a bank twice. Rows beyond the matrix are copies of the last one, whose results nobody stores; columns beyond K are
+// Shared memory holds a row's 16-byte chunks XOR-swizzled by the row number, so that neither cp.async nor ldmatrix has
+// bank conflicts. Rows beyond the matrix repeat the last one, and their results are not stored; columns beyond K are
 // zero.
 #pragma once
 #include "tenon/backend/cuda/device/mma_results.h"
 
 namespace tenon::device {
 
-/// kM_ x kN_ results a block, kWarpsM_ x kWarpsN_ warps, kRowBytes_ (64 or 128) bytes of K a stage.
+/// kM_ x kN_ results per block, kWarpsM_ x kWarpsN_ warps, kRowBytes_ (64 or 128) bytes of K per stage.
 template <int kM_, int kN_, int kWarpsM_, int kWarpsN_, int kRowBytes_, int kStages_>
 struct MmaTile {
   static constexpr int kM = kM_, kN = kN_, kWarpsM = kWarpsM_, kWarpsN = kWarpsN_;
@@ -20,7 +20,7 @@ struct MmaTile {
   static constexpr int kWarpM = kM / kWarpsM, kWarpN = kN / kWarpsN;  ///< a warp's part
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
   static constexpr bool kRuns = true;
-  /// Runs of results whose loads are under way together in the epilogue: as many as registers allow.
+  /// Runs of results whose loads are in flight together in the epilogue: as many as registers allow.
   static constexpr int kMostRuns = kThreads > 128 && kWarpN <= 256 ? 8 : 4;
   static constexpr int kSlabColumns = kWarpN;  ///< of a slab of results
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
@@ -30,27 +30,27 @@ struct MmaTile {
   static_assert(kRowBytes == 64 || kRowBytes == 128, "the swizzles there are");
   static_assert(kStages >= 2);
 
-  /// The exclusive or that places a chunk of a row.
+  /// The XOR mask for a row's chunk numbers.
   DEV static int swizzle(int row) { return kRowBytes == 128 ? row & 7 : (row >> 1) & 3; }
 };
 
 DEV void mma(BF16, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_bf16(d, a, b); }
 DEV void mma(F16, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_f16(d, a, b); }
-/// The tensor core adds up products of e4m3 in some 14 bits: 32 of them, and these sums in f32.
+/// The tensor core sums products of e4m3 in some 14 bits, so only 32 are summed there; these sums are added in f32.
 DEV void mma(E4M3, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   float apart[4] = {};
   mma_e4m3(apart, a, b);
   UNROLL for (int i = 0; i < 4; ++i) d[i] += apart[i];
 }
 
-/// Which rows and which chunk of them a thread copies: chunk `chunk` of rows first, first + kStep, ...
+/// The rows and the chunk that a thread copies: chunk `chunk` of rows first, first + kStep, ...
 template <class Tile, int kRows, class T>
 struct CopyPart {
   static constexpr int kChunks = Tile::kRowBytes / 16, kPerChunk = 16 / sizeof(T);
   static constexpr int kStep = Tile::kThreads / kChunks;
   static constexpr int kPasses = (kRows + kStep - 1) / kStep;
   static constexpr bool kEven = kRows % kStep == 0;             ///< every thread has a row in every pass
-  static constexpr int kColumns = Tile::kRowBytes / sizeof(T);  ///< of a step of K
+  static constexpr int kColumns = Tile::kRowBytes / sizeof(T);  ///< per step of K
   static_assert(kStep % 8 == 0, "a thread's rows share their swizzle");
 
   DEV static int first() { return thread_index() / kChunks; }
@@ -61,7 +61,7 @@ struct CopyPart {
   DEV static bool has(int pass) { return kEven || first() + pass * kStep < kRows; }
 };
 
-/// Copies kRows rows of an operand to shared memory, step of K by step of K.
+/// Copies kRows rows of an operand to shared memory, one step of K at a time.
 template <class Tile, int kRows, class Operand>
 struct RowLoader {
   using T = typename Operand::T;
@@ -70,7 +70,7 @@ struct RowLoader {
   typename Operand::Row rows[Part::kPasses];
   int column, columns;
 
-  /// row_of(i) is the operand's row behind row i of the tile; columns from `step` steps on.
+  /// row_of(i) is the operand's row for row i of the tile. Starts `step` steps into K.
   template <class Params, class RowOf>
   DEV RowLoader(const Params& p, int k, int step, RowOf row_of)
       : column(step * Part::kColumns + Part::column()), columns(k) {
@@ -94,7 +94,7 @@ struct RowLoader {
     column += Part::kColumns;
   }
 
-  // A chunk of several runs, each with its own end of K.
+  // A chunk of several runs, each bounds-checked against K.
   DEV void copy_runs(const typename Operand::Row& row, uint32_t to) const {
     UNROLL for (int c = 0; c < Part::kPerChunk; c += Operand::kRun) {
       const bool present = column + c < columns;
@@ -113,7 +113,7 @@ struct MmaFragments {
   uint32_t a[Tile::kWarpM / 16][4];
   uint32_t b[Tile::kWarpN / 8][2];
 
-  /// `a_from`, `b_from`: this lane's addresses for the first fragment, in the first step of the stage.
+  /// `a_from`, `b_from`: this lane's addresses of the first fragment in the stage's first step.
   DEV void load(uint32_t a_from, uint32_t b_from, int step) {
     UNROLL for (int i = 0; i < Tile::kWarpM / 16; ++i)
         ldmatrix_x4(a[i], (a_from ^ step * 32) + i * 16 * Tile::kRowBytes);
@@ -128,20 +128,21 @@ struct MmaFragments {
 template <class T, class Tile>
 DEV void multiply(MmaSums<Tile>& sums, const MmaFragments<Tile>& f) {
   UNROLL for (int i = 0; i < Tile::kWarpM / 16; ++i)
-      // There and back again, so that a fragment of b is used twice in a row.
+      // Back and forth, so that a fragment of b is used twice in a row.
       UNROLL for (int j = 0; j < Tile::kWarpN / 8; ++j) {
     const int column = i % 2 == 0 ? j : Tile::kWarpN / 8 - 1 - j;
     mma(T{}, sums.v[i][column], f.a[i], f.b[column]);
   }
 }
 
-/// Adds `steps` stages of K to the sums. Loaders copy one stage a call, in the order of K. Ends with all copies done
-/// and shared memory free.
+/// Accumulates `steps` stages of K. Loaders copy one stage per call, in the order of K. On return all copies are done
+/// and shared memory is free.
 template <class Tile, class T, class Params, class LoadA, class LoadB>
 DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int steps) {
   constexpr int kInner = Tile::kRowBytes / 32;
   const uint32_t shared = shared_address(shared_memory());
-  // Lane l of ldmatrix: a wants rows l % 16 at chunk l / 16, b rows l % 8 + l / 16 * 8 at chunk l / 8 % 2.
+  // ldmatrix addresses of lane l: for a, rows l % 16 at chunk l / 16; for b, rows l % 8 + l / 16 * 8 at chunk l / 8 %
+  // 2.
   const int l = lane(), a_row = l % 16, b_row = l % 8 + l / 16 * 8;
   const uint32_t a_at =
       (warp() / Tile::kWarpsN * Tile::kWarpM + a_row) * Tile::kRowBytes + (l / 16 ^ Tile::swizzle(a_row)) * 16;
@@ -152,7 +153,7 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
       a.copy(p, shared + stage);
       b.copy(p, shared + stage + Tile::kM * Tile::kRowBytes);
     }
-    cp_async_commit();  // an empty group at the end: the count of groups is the count of steps
+    cp_async_commit();  // possibly empty, so that groups and steps count alike
   };
 
   UNROLL for (int s = 0; s < Tile::kStages - 1; ++s) copy(s, s * Tile::kStageBytes);
@@ -163,13 +164,13 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
   fragments[0].load(shared + a_at, shared + b_at, 0);
   NO_UNROLL for (int step = 0; step < steps; ++step) {
     UNROLL for (int inner = 0; inner < kInner; ++inner) {
-      if (inner == kInner - 1) {  // the next stage is complete, and all are done with reading this one
+      if (inner == kInner - 1) {  // the next stage is complete, and all have read this one
         cp_async_wait<Tile::kStages - 2>();
         sync_block();
         read = read == Tile::kPipelineBytes - Tile::kStageBytes ? 0 : read + Tile::kStageBytes;
       }
       fragments[(inner + 1) % 2].load(shared + read + a_at, shared + read + b_at, (inner + 1) % kInner);
-      if (inner == 0)  // over the stage before this one, which the barrier of the last step freed
+      if (inner == 0)  // overwrites the previous stage, which the last step's barrier freed
         copy(step + Tile::kStages - 1, (read == 0 ? Tile::kPipelineBytes : read) - Tile::kStageBytes);
       multiply<T>(sums, fragments[inner % 2]);
     }
@@ -178,7 +179,7 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
   sync_block();
 }
 
-/// Where a warp's results lie: its first row in the tile, its first column in a lane of the tile, and its slab of
+/// The position of a warp's results: its first row in the tile, its first column in a lane of the tile, and its slab of
 /// shared memory.
 template <class Tile, int kLanes>
 DEV WarpPlace mma_place() {
@@ -186,7 +187,7 @@ DEV WarpPlace mma_place() {
           reinterpret_cast<float*>(shared_memory() + warp() * Tile::kSlabBytes)};
 }
 
-/// All threads of the block, as mma_meet needs them.
+/// All threads of the block, as a crew for mma_meet.
 struct WholeBlock {
   DEV static int index() { return thread_index(); }
   DEV static void sync() { sync_block(); }

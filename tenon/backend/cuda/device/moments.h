@@ -1,6 +1,6 @@
-// Count, mean and sum of squared deviations from the mean (m2) of values that come in parts, so that their variance is
-// as exact for any mean: nothing is ever squared but deviations (Chan, Golub, LeVeque, "Updating Formulae and a
-// Pairwise Algorithm for Computing Sample Variances", 1979).
+// Count, mean and sum of squared deviations from the mean (m2) of values that come in parts. The variance is equally
+// accurate for any mean, since only deviations are squared (Chan, Golub, LeVeque, "Updating Formulae and a Pairwise
+// Algorithm for Computing Sample Variances", 1979).
 #pragma once
 #include "tenon/backend/cuda/device/vocabulary.h"
 
@@ -10,9 +10,9 @@ struct Moments {
   float count = 0, mean = 0, m2 = 0;
 };
 
-/// Adds parts up, as deviations from the mean of the first that is not empty. What is subtracted at the end is then at
-/// most 1 + parts times the result (of parts of equal counts): that mean is one of the values that are added. Empty
-/// parts have count, mean and m2 of 0.
+/// Adds parts up as deviations from the mean of the first non-empty one. What is subtracted at the end is then at most
+/// 1 + parts times the result (for parts of equal counts), since that mean is one of the values added. Empty parts have
+/// count, mean and m2 of 0.
 struct MomentSums {
   float count = 0, from = 0, sum = 0, squares = 0;
   DEV void add(const Moments& part) {
@@ -29,8 +29,8 @@ struct MomentSums {
   }
 };
 
-/// How two parts, of `one` and of `other` values, become one: mean + to_other * apart and m2 + other's m2 + spread *
-/// apart^2, where `apart` is from the one mean to the other.
+/// Weights to merge two parts of `one` and `other` values: mean + to_other * apart and m2 + other's m2 + spread *
+/// apart^2, where `apart` is the difference of the means, other minus one.
 struct MomentWeights {
   float to_other, spread;
   DEV static MomentWeights of(float one, float other) {

@@ -1,17 +1,17 @@
-// What kernels without tensor cores begin with: small weights are on their way to shared memory before the predecessor
-// has ended.
+// The start of kernels without tensor cores: copies of small weights to shared memory begin before the predecessor has
+// ended.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 
 namespace tenon::device {
 
-/// Element 0 of what lies at byte `at` of shared memory: a weight, or a let.
+/// The first element at byte `at` of shared memory: a weight, or a let.
 template <class T>
 DEV T* in_shared(int at) {
   return reinterpret_cast<T*>(shared_memory() + at);
 }
 
-/// Copies `bytes` from `from` on to byte `at` of shared memory, which must have place for whole 16 bytes.
+/// Copies `bytes` from `from` to byte `at` of shared memory, which must have room up to the next multiple of 16.
 template <int threads>
 DEV void copy_constant(int at, const void* from, int bytes) {
   const uint32_t to = shared_address(shared_memory() + at);
@@ -27,8 +27,8 @@ struct NoConstants {
   DEV static void wait() {}
 };
 
-/// After this, results of other kernels may be read, and the weights behind Constants::wait(), which all threads of the
-/// block call. Constants: copy(p), with copy_constant, and wait().
+/// After this, other kernels' results may be read, and the weights after Constants::wait(), which all threads of the
+/// block call. Constants: copy(p), by copy_constant, and wait().
 template <class Constants, class Params>
 DEV void begin_loads(const Params& p) {
   Constants::copy(p);
@@ -36,7 +36,7 @@ DEV void begin_loads(const Params& p) {
   griddep_launch();
 }
 
-/// The same, and the weights are there.
+/// The same, with the weights ready.
 template <class Constants, class Params>
 DEV void begin_plain(const Params& p) {
   begin_loads<Constants>(p);

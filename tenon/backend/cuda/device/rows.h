@@ -1,5 +1,5 @@
-// The rows skeleton: a row lives in the registers of a team, some lanes of a warp or a whole block, through several
-// reductions and several sinks: one read and one write of memory.
+// The rows skeleton: a team, some lanes of a warp or a whole block, holds a row in registers through several reductions
+// and sinks: one read and one write of memory.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/plain.h"
@@ -7,7 +7,7 @@
 
 namespace tenon::device {
 
-/// One more element for reduction node T.
+/// Adds one element to the partial result of reduction node T.
 template <class T>
 DEV float step(float sum, float x) {
   if constexpr (requires { T::largest_magnitude; })
@@ -16,7 +16,7 @@ DEV float step(float sum, float x) {
     return T::template step<float>(sum, x);
 }
 
-/// Joins partial results of reduction node T.
+/// Combines partial results of reduction node T.
 template <class T>
 DEV float combine(float a, float b) {
   if constexpr (requires { T::largest_magnitude; })
@@ -35,11 +35,11 @@ DEV float combine_lanes(float x) {
 
 inline constexpr int kWarpRowThreads = 128;
 
-/// Some lanes of a warp side by side: 8, 16 or all 32.
+/// Adjacent lanes of a warp: 8, 16 or all 32.
 template <int lanes>
 struct LanesTeam {
   static constexpr int kThreads = lanes, kBlock = kWarpRowThreads;
-  bool present = true;  ///< false: it keeps the other lanes company, and stores no row results
+  bool present = true;  ///< false: takes part only so that the warp stays converged; stores no row results
   DEV int rank() const { return lane() % lanes; }
   DEV bool stores() const { return present && rank() == 0; }
   template <class T>
@@ -49,12 +49,12 @@ struct LanesTeam {
 };
 using WarpTeam = LanesTeam<32>;
 
-/// A block. Results of the warps meet in shared memory, in an order that is always the same.
+/// A block. Warp results are combined through shared memory, always in the same order.
 template <int threads>
 struct BlockTeam {
   static constexpr int kThreads = threads, kWarps = threads / 32, kBlock = threads;
-  float* exchange;       // two floats a warp
-  mutable int turn = 0;  // the place of the reduction before may still be read
+  float* exchange;       // two floats per warp
+  mutable int turn = 0;  // double buffer: other warps may still read the previous reduction's place
   DEV int rank() const { return thread_index(); }
   DEV bool stores() const { return rank() == 0; }
   template <class T>
@@ -70,8 +70,8 @@ struct BlockTeam {
   }
 };
 
-/// Floats that all rows read wait in shared memory, each thread's own: of `number`, fragment f of R. Pieces of 16 bytes
-/// of all threads lie side by side, so that they meet in no bank.
+/// f32 operands that all rows read, kept in shared memory, a separate part for each thread: fragment f of R of operand
+/// `number`. 16-byte pieces of all threads are contiguous, so there are no bank conflicts.
 template <class Team, int R, int N>
     DEV Frag < float,
     N<4 ? N : 4>*column_piece(int at, int number, int f, int i) {
@@ -96,7 +96,7 @@ DEV Frag<float, N> column(int at, int number, int f) {
   return x;
 }
 
-/// Where 16 bytes come from that are not loaded yet.
+/// The address of 16 bytes that are not loaded yet.
 template <class T, int N>
 struct Later {
   const T* from;
@@ -105,8 +105,8 @@ template <class T, int N>
 DEV Later<T, N> later(const T* from) {
   return {from};
 }
-/// Fragments of a tensor that are brought to shared memory, each thread's own, so that no other thread waits for them:
-/// behind kBehind others of each of `threads` from byte `first` on.
+/// Fragments of a tensor that are copied to shared memory, each thread's its own, so that no thread waits for another.
+/// They start after kBehind others of each of `threads`, counted from byte `first`.
 template <class T, int N, int threads, int kBehind>
 struct Waiting {
   int first;
@@ -126,8 +126,8 @@ DEV void columns_of_block(const Params& p, const Team& team) {
     Program::template columns<R>(p, p.sizes.cols, team);
 }
 
-/// Program: kRun; Loads<R>; loads<R>(p, row, cols, team, l) of a row of up to R * kRun * team threads columns, and
-/// run<R>(..) that computes and stores it.
+/// Program: kRun; Loads<R>; loads<R>(p, row, cols, team, l) loads a row of up to R * kRun * team threads columns, and
+/// run<R>(..) computes and stores it.
 template <class Program_, int R, class Params>
 struct RowsOfBlocks {
   using Program = Program_;
@@ -141,7 +141,7 @@ struct RowsOfBlocks {
     Program::template run<R>(p, row, p.sizes.cols, team, l);
   }
 };
-/// The same by some lanes of a warp, whose first ones hold row `first`.
+/// The same for some lanes of a warp, whose first lanes hold row `first`.
 template <class Program_, int R, int lanes, class Params>
 struct RowsOfLanes {
   using Program = Program_;
@@ -159,8 +159,8 @@ struct RowsOfLanes {
   }
 };
 
-/// Rows from `row` on, every `step`, each on its way in shared memory while the one before is computed: kBytes of a
-/// row.
+/// Processes every `step`-th row from `row` on, prefetching the next row into shared memory while the current one is
+/// computed. kBytes: of a row.
 template <class Constants, int kBytes, class Rows>
 DEV void walk_rows_ahead(const Rows& rows, const auto& team, int row, int step) {
   const int end = rows.p.sizes.rows, places = Rows::Program::rows(rows.p);
@@ -174,7 +174,7 @@ DEV void walk_rows_ahead(const Rows& rows, const auto& team, int row, int step) 
   rows.columns(team);
   Constants::wait();
   NO_UNROLL for (; row < end; row += step) {
-    const int next = 2 * places + kBytes - place;  // the other one
+    const int next = 2 * places + kBytes - place;  // the other buffer
     bring(row + step, next);
     cp_async_wait<1>();
     rows.run(row, team, typename Rows::Loads{place});
@@ -182,8 +182,8 @@ DEV void walk_rows_ahead(const Rows& rows, const auto& team, int row, int step) 
   }
 }
 
-/// The same in registers, where kBytesAhead is 0: a row is loaded when the one before is done. Weights are waited for
-/// behind the loads of the first.
+/// The same in registers if kBytesAhead is 0: a row is loaded when the previous one is done. Weights are waited for
+/// after the first row's loads.
 template <class Constants, int kBytesAhead, class Rows>
 DEV void walk_rows(const Rows& rows, const auto& team, int row, int step) {
   if constexpr (kBytesAhead > 0) {
@@ -204,7 +204,7 @@ DEV void walk_rows(const Rows& rows, const auto& team, int row, int step) {
 template <class Program, class Constants, int R, int lanes, int kBytesAhead, class Params>
 DEV void rows_by_lanes(const Params& p) {
   begin_loads<Constants>(p);
-  constexpr int kRows = kWarpRowThreads / lanes;  // of a block
+  constexpr int kRows = kWarpRowThreads / lanes;  // per block
   walk_rows<Constants, kBytesAhead>(RowsOfLanes<Program, R, lanes, Params>{p}, LanesTeam<lanes>{},
                                     block_x() * kRows + warp() * (32 / lanes), grid_x() * kRows);
 }

@@ -1,7 +1,7 @@
-// The sample skeleton (core/draw.h says what it means): a block draws the token of a row, or of a long row a cluster of
-// blocks, because a multiprocessor alone is slow to read it. Nothing is sorted: which scores are left follows from a
-// threshold, which is found bit by bit of a number that is ordered as scores are. Those scores that the threshold may
-// lie among wait in shared memory, few where few are left; else every bit reads the row.
+// The sample skeleton (core/draw.h defines it): a block draws the token of a row. Long rows take a cluster of blocks,
+// since one multiprocessor alone reads them slowly. Nothing is sorted: the scores to keep follow from a threshold,
+// found bit by bit over an integer key that sorts like the scores. Scores among which the threshold may lie are kept in
+// shared memory if few enough; else every bit rereads the row.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/sample_sizes.h"
@@ -9,18 +9,18 @@
 
 namespace tenon::device {
 
-/// Ordered as scores are; both zeros are one.
+/// An integer key that sorts like the scores; both zeros have the same key.
 DEV uint32_t order_of(float score) {
   const uint32_t bits = float_to_bits(score + 0.0f);
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/// What the threads of a row find together, in an order that is always the same: those of kBlocks blocks.
+/// Reductions over the threads of a row, in kBlocks blocks, always in the same order.
 template <int kBlocks>
 struct SampleTeam {
   static constexpr int kWarps = kBlocks * sample_warps(kBlocks), kThreads = 32 * kWarps;
-  double* exchange;      ///< two a warp
-  mutable int turn = 0;  ///< the places of the time before may still be read
+  double* exchange;      ///< two per warp
+  mutable int turn = 0;  ///< double buffer: the previous values may still be read
 
   DEV static int block() {
     if constexpr (kBlocks > 1)
@@ -28,11 +28,11 @@ struct SampleTeam {
     else
       return 0;
   }
-  /// Numbers of the warp and of the thread among the row's.
+  /// Numbers of the warp and of the thread within the row's.
   DEV static int warp_of_row() { return block() * sample_warps(kBlocks) + warp(); }
   DEV static int thread_of_row() { return 32 * warp_of_row() + lane(); }
 
-  /// What warps have, to be read by all.
+  /// Publishes a value per warp; returns the values of all warps.
   template <class T>
   DEV const T* of_warps(T x) const {
     T* place = reinterpret_cast<T*>(exchange + turn);
@@ -73,17 +73,17 @@ struct SampleRow {
   using Team = Team_;
   const Params& p;
   const Team& team;
-  float* kept;  ///< of this warp
+  float* kept;  ///< this warp's
   int row;
   float temperature = 1, top = 0;
-  uint32_t least = 0;  ///< the order of the least score that is left
+  uint32_t least = 0;  ///< key of the smallest score to keep
   int keeps = -1;      ///< scores that this warp keeps; below 0: the threads read the row
 
   DEV int tokens() const { return p.sizes.tokens; }
   DEV float score(int token) const { return Scores::eval(p, row, token).v[0] / temperature; }
   DEV double weight(float s) const { return order_of(s) < least ? 0.0 : static_cast<double>(expf(s - top)); }
 
-  /// f(score) of all that are kept, or of the row.
+  /// Calls f(score) for all kept scores, or for the whole row.
   template <class F>
   DEV void each(const F& f) const {
     if (keeps >= 0) {
@@ -93,7 +93,7 @@ struct SampleRow {
     }
   }
 
-  /// Keeps the scores from `from` on that are there, in every warp those of a part of the row.
+  /// Keeps the scores with keys from `from` on; each warp those of its part of the row.
   DEV void keep(uint32_t from) {
     const int part = (tokens() + Team::kWarps - 1) / Team::kWarps, begin = Team::warp_of_row() * part,
               end = begin + part < tokens() ? begin + part : tokens();
@@ -115,7 +115,7 @@ struct SampleRow {
     sync_warp();
   }
 
-  /// The largest order at which the weights of the scores from there on sum up to `enough`.
+  /// The largest key such that the weights of the scores from it on sum to at least `enough`.
   template <class Weight>
   DEV uint32_t threshold(double enough, const Weight& weight_of) const {
     uint32_t found = 0;
@@ -128,7 +128,7 @@ struct SampleRow {
   }
 };
 
-/// x of this lane and of those in front of it.
+/// The inclusive prefix sum of x over the lanes.
 DEV double sum_up_to_lane(double x) {
   for (int apart = 1; apart < 32; apart <<= 1) {
     const double other = shuffle_up(x, apart);
@@ -136,17 +136,18 @@ DEV double sum_up_to_lane(double x) {
   }
   return x;
 }
-/// The last lane of `any` up to the first of `passed`, or of all where none has passed; below 0 if there is none.
+/// The last lane of `any` up to the first of `passed`, or of all if none has passed; below 0 if there is none.
 DEV int last_lane(uint32_t any, uint32_t passed) {
   const uint32_t front = passed ? (passed & (0u - passed)) * 2 - 1 : ~0u;
   return 31 - count_leading_zeros(any & front);
 }
 
-/// Of a row's warps, by the sums of their parts, the one in whose part sums from the first on pass `target`: the last
-/// that has any, where rounding left the whole below the target. Every lane adds some warps', so that all know it soon.
+/// The warp of a row, given the sums of the warps' parts, in whose part the running sum passes `target`; if rounding
+/// leaves the whole below the target, the last warp with a nonzero sum. Every lane adds a few warps' sums, so that all
+/// lanes know the result quickly.
 struct SamplePart {
   int warp;
-  double before;  ///< the sum of the parts in front
+  double before;  ///< the sum of the parts before it
 };
 template <int kWarps>
 struct SampleParts {
@@ -178,8 +179,8 @@ struct SampleParts {
   }
 };
 
-/// The place at which sums of weights pass `share` of the whole, 0 to 1: a part of the row is divided among the warps
-/// until one has a token a lane.
+/// The position where the running sum of weights passes `share` (0 to 1) of the whole: a part of the row is divided
+/// among the warps until each lane has one token.
 struct SamplePlace {
   int token;
   double whole;
@@ -215,7 +216,7 @@ DEV SamplePlace sample_place(const Row& row, double share) {
   return out;
 }
 
-/// As many threads as tokens are wanted have a score from there on; `own`: the largest that this thread has seen.
+/// The largest key that at least `wanted` threads reach; `own`: the largest score that this thread has seen.
 template <class Team>
 DEV uint32_t order_of_some(const Team& team, float own, float wanted) {
   uint32_t found = 0;
@@ -224,7 +225,7 @@ DEV uint32_t order_of_some(const Team& team, float own, float wanted) {
   return found;
 }
 
-/// Finds the least score that top-k and top-p leave.
+/// Finds the smallest score that top-k and top-p keep.
 template <class Row>
 DEV void sample_least(Row& row, float own, float top_k, float top_p) {
   const bool some = top_k >= 1 && top_k < static_cast<float>(row.tokens());
@@ -236,7 +237,7 @@ DEV void sample_least(Row& row, float own, float top_k, float top_p) {
     return row.team.sum(sum);
   };
   double sum = some ? 0.0 : whole();
-  // What is below e^-x of the largest, x the logarithm of tokens / (1 - p), is together less than what top-p drops.
+  // Scores below e^-x of the largest, x the logarithm of tokens / (1 - p), sum to less than what top-p drops.
   const float rest = static_cast<float>(row.tokens()) / (1 - top_p);
   row.keep(some ? order_of_some(row.team, own / row.temperature, top_k) : order_of(row.top - logf(rest) - 1));
   if (some) row.least = row.threshold(static_cast<double>(top_k), [](float) { return 1.0; });
@@ -246,11 +247,11 @@ DEV void sample_least(Row& row, float own, float top_k, float top_p) {
   if (likely > row.least) row.least = likely;
 }
 
-/// Grid: x = rows times kBlocks, which are a cluster. Rule and Seed::eval(p, row, i); Counter::eval(p, 0, row).
+/// Grid: x = rows times kBlocks, which form a cluster. Rule and Seed::eval(p, row, i); Counter::eval(p, 0, row).
 template <int kBlocks, class Scores, class Rule, class Seed, class Counter, class Epilogue, class Params>
 DEV void sample(const Params& p) {
   using Team = SampleTeam<kBlocks>;
-  if constexpr (kBlocks > 1) sync_cluster();  // all blocks are there to be written to
+  if constexpr (kBlocks > 1) sync_cluster();  // all blocks have started and can be written to
   griddep_wait();
   griddep_launch();
   double* shared = reinterpret_cast<double*>(shared_memory());

@@ -1,4 +1,4 @@
-// Products, convolutions and attention in f32 on the plain arithmetic units: for f32 plans, and the yardstick of the
+// Products, convolutions and attention in f32 on the CUDA cores: for f32 plans, and as the reference for the
 // tensor-core kernels. Operands are functors of single elements, so that any hole is computed where it is read.
 #pragma once
 #include "tenon/backend/cuda/device/attention_keys.h"
@@ -12,12 +12,12 @@ inline constexpr int kSimtTile = 64, kSimtDepth = 16, kSimtThreads = 256, kSimtA
 template <class X, class Params>
 struct ProductRows {
   const Params& p;
-  int first;  // row of the batch's matrix
+  int first;  // row within the batch's matrix
   DEV float operator()(int row, int k) const { return X::eval(p, first + row, k).v[0]; }
 };
 
-/// Rows of a convolution's left operand, one an output pixel; k counts channels, then the taps of a row, then rows:
-/// the order of a filter [o, c, kh, kw].
+/// Rows of a convolution's left operand, one per output pixel; k runs over channels, then rows of taps, then taps of a
+/// row: the order of a filter [o, c, kh, kw].
 template <class X, class Params>
 struct PixelRows {
   const Params& p;
@@ -37,7 +37,7 @@ DEV void store_result(const Params& p, int row, int col, const Sums& acc) {
   Epilogue::store(p, row, col, Epilogue::compute(p, row, col, acc));
 }
 
-/// A tile of `rows` x `lane_columns` results: block (x, y), 4 x 4 results a thread and lane. W::eval(p, n, k).
+/// A tile of `rows` x `lane_columns` results: block (x, y), 4 x 4 results per thread and lane. W::eval(p, n, k).
 template <class W, class Epilogue, class Rows, class Params>
 DEV void simt_tile(const Params& p, const Rows& a, int m, int lane_columns, int depth, int first_row,
                    int first_weight) {
@@ -99,7 +99,7 @@ DEV void conv_simt(const Params& p) {
                          s.channels * s.kernel_h * s.kernel_w, 0, 0);
 }
 
-/// One query a block, 128 keys at a time. Grid: x = queries, y = heads, z = batch. Depth up to 512.
+/// One query per block, 128 keys at a time. Grid: x = queries, y = heads, z = batch. Depth up to 512.
 template <class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
 DEV void attention_simt(const Params& p) {
   griddep_wait();

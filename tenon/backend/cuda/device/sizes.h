@@ -1,4 +1,4 @@
-// The run-time numbers of the skeletons without an anchor. Filled by the host, read by kernels: plain layouts only.
+// Run-time sizes of the skeletons without an anchor. Filled by the host, read by kernels: plain layouts only.
 #pragma once
 #include "tenon/backend/cuda/device/index.h"
 
@@ -6,9 +6,9 @@ namespace tenon::device {
 
 struct MapSizes {
   int32_t rows;
-  int32_t lines;          ///< rows that all threads hold at once
-  Divisor row_fragments;  ///< of a row
-  /// Nobody who may still run when the predecessor has begun writes what the map (its lets) loads.
+  int32_t lines;          ///< rows covered by all threads at once
+  Divisor row_fragments;  ///< fragments per row
+  /// No kernel that may still run when the predecessor has started writes what the map (or its lets) loads.
   int32_t settled, settled_lets;
 };
 
@@ -23,19 +23,19 @@ struct RowsSizes {
   int32_t rows, cols;
 };
 
-/// A value seen as [samples, inner, channels], whose moments over inner are taken.
+/// A value seen as [samples, inner, channels], whose moments over inner are computed.
 struct GroupsSizes {
   int32_t samples, inner, channels;
-  int32_t in_cluster;  ///< the blocks along inner are one cluster
-  /// [2][samples, blocks along inner, channels], means and m2, of more than one that are no cluster.
+  int32_t in_cluster;  ///< the blocks along inner form one cluster
+  /// [2][samples, blocks along inner, channels], means and m2; only if there are several blocks that are not a cluster.
   float* partials;
   uint32_t* arrived;  ///< [samples * column blocks], zero before and after
 };
 
 inline constexpr int kGroupsThreads = 256,
                      kGroupsFragments = 8;  ///< threads along rows: kGroupsThreads / kGroupsFragments
-/// Bytes of shared memory that a groups block over `width` columns needs: a word, and behind that two floats of each
-/// line and column, three of each thread, two of each block of a cluster and column.
+/// Shared memory of a groups block over `width` columns, in bytes: a word, then two floats per line and column, three
+/// per thread, and two per block of a cluster and column.
 inline constexpr int groups_shared_bytes(int width, int cluster) {
   return 4 * (4 + 2 * (kGroupsThreads / kGroupsFragments) * width + 3 * kGroupsThreads + 2 * cluster * width);
 }

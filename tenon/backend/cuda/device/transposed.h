@@ -1,18 +1,18 @@
-// A map whose operands run along its rows where its result runs along its columns, as a transposed matrix has it. Tiles
-// pass through shared memory: lanes beside each other compute elements below each other, whose loads are whole lines,
-// and store what lies beside each other, in lines of 128 bytes.
+// A map whose operands are column-major (contiguous from one row to the next) and whose result is row-major, like a
+// matrix transpose. Tiles pass through shared memory: adjacent lanes load vertically adjacent elements, in full cache
+// lines, and store horizontally adjacent ones, in lines of 128 bytes.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/sizes.h"
 
 namespace tenon::device {
 
-/// Load: eval(p, row, col) of one element. Store: kRun columns of type T, at most 4 bytes, by compute and store as an
-/// epilogue has them. One block a tile of kTransposedRows rows and 128 bytes of columns.
+/// Load: eval(p, row, col) gives one element. Store: kRun columns of type T, at most 4 bytes, by compute and store like
+/// an epilogue. One block per tile of kTransposedRows rows and 128 bytes of columns.
 template <class Load, class Store, class T, class Params>
 DEV void map_transposed(const Params& p) {
   constexpr int kColumns = 128 / static_cast<int>(sizeof(T)), kEach = kTransposedRows * kColumns / kTransposedThreads;
-  // 33 words a row: neither the elements of a column nor those of a row share a bank.
+  // 33 words per row: no bank conflicts along columns or along rows.
   constexpr int kRowElements = kColumns + 4 / static_cast<int>(sizeof(T)), kRun = Store::kRun;
   const TransposedSizes& s = p.sizes;
   const int block = block_x() / s.column_tiles, first_row = block * kTransposedRows,
@@ -20,7 +20,7 @@ DEV void map_transposed(const Params& p) {
   T* const tile = reinterpret_cast<T*>(shared_memory());
   griddep_wait();
   griddep_launch();
-  Frag<float, 1> loaded[kEach];  // all under way at once
+  Frag<float, 1> loaded[kEach];  // all in flight at once
   UNROLL for (int i = 0; i < kEach; ++i) {
     const int item = i * kTransposedThreads + thread_index();
     const int row = first_row + item % kTransposedRows, col = first_col + item / kTransposedRows;

@@ -1,9 +1,8 @@
-// The vocabulary of kernels: all that a kernel body may use of the machine. This half is for the GPU, and the only
-// place with inline PTX; vocabulary_host.h gives every name a second meaning, one block of threads on the host's
-// processor.
+// The vocabulary of kernels: everything of the machine that a kernel body may use. This half is for the GPU, and the
+// only place with inline PTX; vocabulary_host.h defines every name again for a block of threads on the host CPU.
 //
-// Warps are whole: shuffles, votes, ldmatrix and mma are called by all lanes of a warp together. Addresses of shared
-// memory are 32-bit numbers (shared_address), so that a loop steps them with integer additions.
+// Warps stay converged: shuffles, votes, ldmatrix and mma are called by all lanes of a warp together. Shared-memory
+// addresses are 32-bit numbers (shared_address), so that a loop advances them with integer additions.
 #pragma once
 #ifdef TENON_DEVICE_ON_HOST
 #include "tenon/backend/cuda/device/vocabulary_host.h"
@@ -20,18 +19,18 @@ typedef long int64_t;
 
 /// A function that kernels call.
 #define DEV __device__ __forceinline__
-/// Unrolls the loop behind it.
+/// Unrolls the following loop.
 #define UNROLL _Pragma("unroll")
 #define NO_UNROLL _Pragma("unroll 1")
 #define UNROLL_8 _Pragma("unroll 8")
-/// The kernel of a translation unit: KERNEL(256, 2, Params, p) { body }, with a block of 256 threads, at least two
-/// blocks resident on a multiprocessor, and the argument `const Params& p`.
+/// The kernel of a translation unit: KERNEL(256, 2, Params, p) { body } has 256 threads per block, at least two
+/// resident blocks per multiprocessor, and the argument `const Params& p`.
 #define KERNEL(threads, min_blocks, Params, p) \
   extern "C" __global__ void __launch_bounds__(threads, min_blocks) tenon_kernel(const __grid_constant__ Params p)
 
 namespace tenon::device {
 
-// ---- Where a thread is.
+// ---- Thread position.
 DEV int thread_index() { return threadIdx.x; }
 DEV int block_threads() { return blockDim.x; }
 DEV int lane() { return threadIdx.x & 31; }
@@ -42,7 +41,7 @@ DEV int block_z() { return blockIdx.z; }
 DEV int grid_x() { return gridDim.x; }
 DEV int grid_y() { return gridDim.y; }
 DEV int grid_z() { return gridDim.z; }
-/// warp(), known by the compiler to be the same in all lanes.
+/// warp(), which the compiler knows to be uniform across the warp.
 DEV int warp_uniform() { return __shfl_sync(~0u, threadIdx.x >> 5, 0); }
 
 // ---- Shared memory and barriers.
@@ -52,15 +51,15 @@ DEV unsigned char* shared_memory() {
   return tenon_shared;
 }
 DEV uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
-/// All threads of the block; what they wrote to memory before is seen by all after.
+/// Synchronizes all threads of the block; memory writes before it are visible to all after it.
 DEV void sync_block() { __syncthreads(); }
-/// `threads` of the block (a multiple of 32) meet at barrier `id`, 1 to 15.
+/// Synchronizes `threads` of the block (a multiple of 32) at barrier `id`, 1 to 15.
 DEV void sync_named(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-/// Counts at barrier `id` without waiting.
+/// Arrives at barrier `id` without waiting.
 DEV void arrive_named(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 DEV void sync_warp() { __syncwarp(); }
 
-// ---- Among the lanes of a warp. T has 4 or 8 bytes.
+// ---- Between the lanes of a warp. T has 4 or 8 bytes.
 template <class T>
 DEV T shuffle(T value, int from_lane) {
   return __shfl_sync(~0u, value, from_lane);
@@ -69,7 +68,7 @@ template <class T>
 DEV T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(~0u, value, mask);
 }
-/// The value of lane + delta; a lane's own value where there is none.
+/// The value of lane + delta, or the lane's own value if there is no such lane.
 template <class T>
 DEV T shuffle_down(T value, int delta) {
   return __shfl_down_sync(~0u, value, delta);
@@ -78,7 +77,7 @@ template <class T>
 DEV T shuffle_up(T value, int delta) {
   return __shfl_up_sync(~0u, value, delta);
 }
-/// One bit a lane.
+/// One bit per lane.
 DEV uint32_t ballot(bool predicate) { return __ballot_sync(~0u, predicate); }
 DEV int count_bits(uint32_t bits) { return __popc(bits); }
 DEV int count_leading_zeros(uint32_t bits) { return __clz(bits); }
@@ -89,7 +88,7 @@ DEV int32_t atomic_add(int32_t* p, int32_t value) { return atomicAdd(p, value); 
 DEV uint32_t atomic_max(uint32_t* p, uint32_t value) { return atomicMax(p, value); }
 DEV int32_t atomic_max(int32_t* p, int32_t value) { return atomicMax(p, value); }
 DEV uint32_t atomic_exchange(uint32_t* p, uint32_t value) { return atomicExch(p, value); }
-/// What this thread wrote before is seen by whoever sees what it writes after, anywhere on the device.
+/// Orders this thread's earlier writes before its later ones for observers anywhere on the device.
 DEV void fence_device() { __threadfence(); }
 DEV void fence_block() { __threadfence_block(); }
 /// Ends the kernel with an error.
@@ -113,7 +112,7 @@ DEV float f16_to_float(uint16_t bits) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(bits));
   return y;
 }
-/// Two at once, `low` in the low half.
+/// Converts two at once, `low` into the low half.
 DEV uint32_t floats_to_bf16(float low, float high) {
   uint32_t y;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
@@ -139,17 +138,17 @@ DEV float e4m3_to_float(uint8_t bits) {
 
 /// a / b to 2 ulp, for b up to 2^126.
 DEV float divide(float a, float b) { return __fdividef(a, b); }
-/// The next whole number that is no lower.
+/// Rounds up to a whole number.
 DEV float round_up(float x) { return ceilf(x); }
-/// What the compiler may rely on.
+/// A fact that the compiler may rely on.
 DEV void assume(bool fact) { __builtin_assume(fact); }
-/// x, in a way that the compiler computes what follows from it anew instead of keeping it in registers.
+/// x, opaque to the compiler, so that values derived from it are recomputed instead of kept in registers.
 DEV int anew(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-// ---- Fast maths: one instruction of the special function unit or two, a few ulp; subnormal results are zero.
+// ---- Fast maths: one or two instructions of the special function unit, a few ulp; subnormal results are zero.
 DEV float exp2_approximate(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -178,10 +177,10 @@ DEV float tanh_approximate(float x) {
   return y;
 }
 DEV float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-/// The larger of the two; a NaN loses against a number.
+/// The larger of the two; ignores a NaN if the other is a number.
 DEV float max_number(float a, float b) { return fmaxf(a, b); }
 DEV float magnitude(float x) { return fabsf(x); }
-/// The larger of the two, or NaN if one is.
+/// The larger of the two, or NaN if either is.
 DEV float max_or_nan(float a, float b) {
   float y;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
@@ -189,7 +188,7 @@ DEV float max_or_nan(float a, float b) {
 }
 
 // ---- Asynchronous copies from global to shared memory (sm_80 and later). Both addresses are aligned to the size.
-/// `bytes` of 16 are read, the rest of the 16 written are zero; with 0 the source is not touched. Not through L1.
+/// Reads `bytes` of 16 and zero-fills the rest of the 16; with 0 the source is not accessed. Bypasses L1.
 DEV void cp_async16(uint32_t dst, const void* src, int bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
 }
@@ -199,15 +198,15 @@ DEV void cp_async8(uint32_t dst, const void* src, int bytes) {
 DEV void cp_async4(uint32_t dst, const void* src, int bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
 }
-/// The copies this thread started since the last commit are one group.
+/// Makes a group of this thread's copies since the last commit.
 DEV void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until at most kLeft of this thread's groups are under way. Other threads see the data after a barrier.
+/// Waits until at most kLeft of this thread's groups are in flight. Other threads see the data after a barrier.
 template <int kLeft>
 DEV void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-// ---- Matrix fragments. Lanes 8i .. 8i+7 give the addresses of the 8 rows (16 bytes each, 16-byte aligned) of matrix
+// ---- Matrix fragments. Lanes 8i .. 8i+7 supply the addresses of the 8 rows (16 bytes each, 16-byte aligned) of matrix
 // i; lane l gets bytes 4(l % 4) .. +3 of row l / 4 of each (trans: elements 2(l % 4), +1 of column l / 4, 16-bit
 // elements).
 DEV void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
@@ -261,9 +260,9 @@ DEV void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// ---- Hints and neighbours in the stream.
+// ---- Hints, and neighbouring launches in the stream.
 DEV void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-/// Loads kBytes (1, 2, 4, 8 or some 16, as aligned) from memory into registers, from the second-level cache or behind.
+/// Loads kBytes (1, 2, 4, 8 or a multiple of 16, aligned alike) from global memory into registers, bypassing L1.
 template <int kBytes>
 DEV void copy_past_l1(void* to, const void* from) {
   if constexpr (kBytes % 16 == 0) {
@@ -285,13 +284,13 @@ DEV void copy_past_l1(void* to, const void* from) {
     *static_cast<uint8_t*>(to) = static_cast<uint8_t>(wide);
   }
 }
-/// Waits for the launch before this one, of which this one may have overlapped the end (LaunchShape::overlaps).
+/// Waits for the previous launch, whose end this one may overlap (LaunchShape::overlaps).
 DEV void griddep_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-/// Lets the launch behind this one start.
+/// Lets the next launch start.
 DEV void griddep_launch() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

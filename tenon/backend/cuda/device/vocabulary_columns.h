@@ -1,4 +1,4 @@
-// Matrix products of a warpgroup on sm_90 of 16-bit operands of which one or both lie in columns: wgmma_columns
+// Warpgroup matrix products on sm_90 with one or both 16-bit operands stored transposed (MN-major), as wgmma_columns
 // (vocabulary_held.h) describes them. Part of vocabulary.h, for the kernels that include it.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
@@ -6,8 +6,8 @@
 
 namespace tenon::device {
 
-// ---- d[64, N] (+)= a[64, 16] b[N, 16], accumulated in f32: like the products of vocabulary_sm90.h, with kA and kB for
-// operands in columns: 16 of K further is + 2048 bytes there, and + 32 bytes in rows.
+// ---- d[64, N] (+)= a[64, 16] b[N, 16], accumulated in f32, like the products of vocabulary_sm90.h. kA and kB: that
+// operand is transposed; 16 further along K is + 2048 bytes there, + 32 bytes otherwise.
 #ifndef TENON_DEVICE_ON_HOST
 #define TENON_IN_COLUMNS(T, types, name)                          \
   TENON_WGMMA_OF(types, name##_a_in_columns, "k16", "1, 1, 1, 0") \

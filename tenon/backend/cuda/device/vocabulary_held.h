@@ -1,18 +1,17 @@
-// Matrix products of a warpgroup on sm_90 whose left operand the lanes hold, as mma's fragments of it. Part of
-// vocabulary.h, for the kernels that include it; the host's half is in vocabulary_host.h.
+// Warpgroup matrix products on sm_90 with the left operand in registers, as mma fragments. Part of vocabulary.h, for
+// the kernels that include it; the host half is in vocabulary_host.h.
 #pragma once
 #include "tenon/backend/cuda/device/vocabulary.h"
 #ifndef TENON_DEVICE_ON_HOST
 
 namespace tenon::device {
 
-// ---- d[64, N] (+)= a[64, 16] b, accumulated in f32, N = 8 * fragments. `a`: mma's four pieces of the warp's 16 rows;
-// they stay as they are until the product was waited for. `b`, one of
-//   wgmma_rows       [N rows][16 columns]: as other products have it, 16 columns further is + 32 bytes
+// ---- d[64, N] (+)= a[64, 16] b, accumulated in f32, N = 8 * fragments. `a`: the four mma registers of the warp's 16
+// rows, which must not change until the product has been waited for. `b`, selected by kColumns, is one of
+//   wgmma_rows       [N rows][16 columns]: as in other products; 16 columns further is + 32 bytes
 //   wgmma_columns    [16 rows][N columns], blocks of 64 columns: 16 rows further is + 2048 bytes
-// kColumns says which.
-/// The descriptor of rows of 128 bytes with the swizzle of 128 bytes, whose rows are the product's inner dimension. Row
-/// 0 lies at a multiple of 1024 bytes; 64 columns further is `block_bytes` (a multiple of 1024) further.
+/// The descriptor of 128-byte rows with the 128-byte swizzle, whose rows are the product's inner dimension (MN-major).
+/// Row 0 is at a multiple of 1024 bytes; the next 64 columns are `block_bytes` (a multiple of 1024) further.
 DEV uint64_t wgmma_columns(uint32_t address, int block_bytes) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | static_cast<uint64_t>(block_bytes >> 4) << 16 |
          ((address & 0x3ffff) >> 4);
@@ -37,7 +36,7 @@ DEV uint64_t wgmma_columns(uint32_t address, int block_bytes) {
 #define TENON_SUM(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define TENON_SUMS_2(i) TENON_SUM(i), TENON_SUM((i) + 1)
 #define TENON_SUMS_8(i) TENON_SUMS_2(i), TENON_SUMS_2((i) + 2), TENON_SUMS_2((i) + 4), TENON_SUMS_2((i) + 6)
-// The operands behind the sums, numbered from their count on: a, b, whether to add, kColumns.
+// Operands after the sums, numbered from their count on: a, b, whether to accumulate, kColumns.
 #define TENON_HELD(name, type, n, fragments, registers, a0, a1, a2, a3, b_at, adds_at, columns_at, ...)            \
   template <bool kColumns>                                                                                         \
   DEV void wgmma_held_##name(float(&d)[fragments][4], const uint32_t(&a)[4], uint64_t b, bool adds) {              \
@@ -72,7 +71,7 @@ DEV uint64_t wgmma_columns(uint32_t address, int block_bytes) {
              TENON_SUMS_8(8), TENON_SUMS_8(16))                                                                     \
   TENON_HELD(name, type, "256", 32, TENON_TO_128, "128", "129", "130", "131", "132", "133", "134", TENON_SUMS_8(0), \
              TENON_SUMS_8(8), TENON_SUMS_8(16), TENON_SUMS_8(24))
-// Both operands in shared memory, like the ones of vocabulary_sm90.h.
+// Both operands in shared memory, like those of vocabulary_sm90.h.
 #define TENON_SHARED(name, type, n, fragments, registers, a_at, b_at, adds_at, ...)                                   \
   DEV void wgmma_##name(float(&d)[fragments][4], uint64_t a, uint64_t b, bool adds) {                                 \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" adds_at                                                         \

@@ -1,7 +1,7 @@
-// The host half of the vocabulary (vocabulary.h says what each name means). A block is a set of fibers on one thread of
-// the host; a Machine, which whoever runs the block implements, switches among them at barriers and at what a warp does
-// together. Asynchronous copies take effect as late as the rules allow, and their targets are poisoned until then, so
-// that a missing wait or barrier shows in the results.
+// The host half of the vocabulary (vocabulary.h says what each name means). A block is a set of fibers on one host
+// thread; a Machine, implemented by whoever runs the block, switches between them at barriers and at warp-wide
+// operations. Asynchronous copies take effect as late as the rules allow, and their targets are poisoned until then, so
+// that a missing wait or barrier shows up in the results.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -20,39 +20,39 @@ struct MmaArguments {
   const uint32_t *a, *b;
   Element element;
 };
-/// One product of a warpgroup: d[64, n] of all its lanes, operands as wgmma_rows describes them, or wgmma_columns.
+/// One warpgroup product: d[64, n] of all its lanes, operands as in wgmma_rows or wgmma_columns.
 struct WgmmaArguments {
   float* d;
   int n;
   uint64_t a, b;
   bool adds;
   Element element;
-  const uint32_t* held = nullptr;  ///< the lane's four pieces of a, instead of a descriptor
+  const uint32_t* held = nullptr;  ///< the lane's four registers of a, instead of a descriptor
   bool columns = false;            ///< b's rows are the inner dimension
-  bool a_columns = false;          ///< and a's
+  bool a_columns = false;          ///< so are a's
 };
 struct LdmatrixArguments {
   uint32_t* r;
-  const void* row;  ///< 16 bytes of shared memory; null in lanes whose address is not used
+  const void* row;  ///< 16 bytes of shared memory; null for lanes whose address is not used
   int matrices;
   bool transpose;
   int conflicts = 0;  ///< out, in lane 0
 };
 
-/// Shared memory starts here in the numbers that shared_address gives.
+/// The number that shared_address gives for the start of shared memory.
 inline constexpr uint32_t kSharedBase = 1024;
 
 class Machine {
  public:
-  int thread = 0;  ///< of the fiber that runs
+  int thread = 0;  ///< of the running fiber
   int threads = 0;
   int block[3] = {}, grid[3] = {};
   int cluster_rank = 0;         ///< of the block in its cluster
-  Machine** current = nullptr;  ///< the kernel's variable that says whose turn it is
+  Machine** current = nullptr;  ///< the kernel's variable that points to the running machine
   unsigned char* shared = nullptr;
 
-  /// Meets the other lanes of the warp (`warps` = 1) or warpgroup (4) in the instruction `name`; the last to come does
-  /// it.
+  /// Joins the other lanes of the warp (`warps` = 1) or warpgroup (4) in the instruction `name`; the last to arrive
+  /// executes it.
   virtual void together(int warps, const char* name, Together act, void* arguments) = 0;
   virtual void barrier(int id, int count, bool waits) = 0;
   virtual void copy_async(uint32_t dst, const void* src, int bytes, int size) = 0;
@@ -82,7 +82,7 @@ class Machine {
   ~Machine() = default;
 };
 
-// One kernel is one translation unit and one shared object: each has a pointer of its own.
+// Each kernel is its own translation unit and shared object, so each has its own pointer.
 static Machine* machine = nullptr;
 
 template <class T>
@@ -188,7 +188,7 @@ DEV uint32_t ballot(bool predicate) {
   return arguments.result;
 }
 
-// Fibers switch nowhere in here, and blocks run one after the other.
+// Fibers do not switch in here, and blocks run one after another.
 template <class T>
 DEV T atomic_add(T* p, std::type_identity_t<T> value) {
   const T old = *p;

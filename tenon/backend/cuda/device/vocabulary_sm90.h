@@ -1,15 +1,15 @@
-// The vocabulary of sm_90: copies of tensors' boxes that the copy engine does (TMA), barriers in shared memory that
-// count threads and bytes, and matrix products that a warpgroup (4 warps) starts and waits for. Part of vocabulary.h.
+// The vocabulary of sm_90: TMA copies of tensor boxes, mbarriers that count threads and bytes, and matrix products that
+// a warpgroup (4 warps) starts and waits for. Part of vocabulary.h.
 #pragma once
 
 namespace tenon::device {
 
-/// A tensor as the copy engine sees it, encoded by the host (Device::encode). A member of a kernel's parameters.
+/// A tensor map (TMA descriptor), encoded by the host (Device::encode). A member of a kernel's parameters.
 struct alignas(64) TensorMap {
   unsigned char opaque[128];
 };
 
-/// Registers a thread of this warpgroup may use from now on, a multiple of 8. All warps of the warpgroup call it.
+/// Sets the registers per thread of this warpgroup, a multiple of 8. All warps of the warpgroup call it.
 template <int kCount>
 DEV void registers_decrease() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -19,21 +19,21 @@ DEV void registers_increase() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-// ---- Barriers: 8 bytes of shared memory, with phases 0, 1, 0, ... A phase ends when as many threads have arrived as
-// the barrier was made for and all bytes have come that were announced.
+// ---- mbarriers: 8 bytes of shared memory, with phases 0, 1, 0, ... A phase ends when the barrier's number of threads
+// have arrived and all announced bytes have been copied.
 DEV void mbarrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-/// After the inits, before anyone else uses the barriers (a block barrier follows).
+/// Call after the inits, before other threads use the barriers (a block barrier follows).
 DEV void mbarrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 DEV void mbarrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-/// Arrives, and announces bytes that copies will bring in this phase.
+/// Arrives, and announces bytes that copies will deliver in this phase.
 DEV void mbarrier_arrive_expecting(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-/// Waits for the end of the phase of this parity; returns at once when the barrier is in the phase after it.
+/// Waits for the end of the phase with this parity; returns at once if the barrier is already in the next phase.
 DEV void mbarrier_wait(uint32_t barrier, int parity) {
   asm volatile(
       "{\n.reg .pred done;\nagain:\n"
@@ -43,8 +43,8 @@ DEV void mbarrier_wait(uint32_t barrier, int parity) {
       : "memory");
 }
 
-// ---- Copies of a box of a tensor to shared memory, innermost coordinate first; zero outside the tensor. Their bytes,
-// always the whole box, arrive at `barrier`. One thread starts one.
+// ---- TMA copies of a box of a tensor to shared memory, innermost coordinate first; zero outside the tensor. Their
+// bytes, always of the whole box, are counted at `barrier`. One thread issues a copy.
 DEV void tma_prefetch(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, int y) {
   asm volatile(
@@ -76,16 +76,16 @@ DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, i
       : "memory");
 }
 
-// ---- Clusters: neighbouring blocks along x that run at the same time and reach each other's shared memory.
+// ---- Clusters: neighbouring blocks along x that run at the same time and can access each other's shared memory.
 DEV int cluster_rank() {
   int rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-/// Waits for all threads of all blocks of the cluster. Before a block's barriers are used by others, and at the end.
+/// Waits for all threads of the cluster's blocks. Needed before other blocks use a block's barriers, and at the end.
 DEV void sync_cluster() { asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory"); }
-/// Arrives at the barrier with this address in block `rank` of the cluster. Orders nothing but what the block's own
-/// threads see: a release for the cluster is a fence, and takes longer than a step of a product.
+/// Arrives at the barrier with this address in block `rank` of the cluster. Orders only what the block's own threads
+/// see: a release at cluster scope is a fence, which takes longer than a step of a product.
 DEV void mbarrier_arrive_at(uint32_t barrier, int rank) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
@@ -101,8 +101,8 @@ DEV void store_at(uint32_t address, float value, int rank) {
       "r"(rank), "f"(value)
       : "memory");
 }
-/// A copy to the same address in each block of the cluster whose bit is set in `blocks`; its bytes arrive at the
-/// barrier of the same address there.
+/// A multicast copy to the same address in each block of the cluster whose bit is set in `blocks`; its bytes are
+/// counted at the barrier with the same address there.
 DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
@@ -134,27 +134,27 @@ DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, u
       : "memory");
 }
 
-/// What threads wrote to shared memory before is seen by copies and wgmma that start after.
+/// Makes this thread's earlier writes to shared memory visible to TMA copies and wgmma that start later.
 DEV void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// ---- Matrix products of a warpgroup, d[64, N] (+)= a[64, k] b[N, k], k = 32 bytes, accumulated in f32: d[j] are the
-// registers of columns 8j .. 8j+7, as mma leaves them, for 16 rows a warp. Operands lie in shared memory as TMA leaves
-// rows of 128 bytes with the swizzle of 128 bytes, from a multiple of 1024 bytes on; 32 bytes further along K is
-// address + 32.
+// ---- Warpgroup matrix products, d[64, N] (+)= a[64, k] b[N, k], k = 32 bytes, accumulated in f32: d[j] are the
+// registers of columns 8j .. 8j+7, in mma's layout, for 16 rows per warp. Operands are in shared memory as TMA stores
+// 128-byte rows with the 128-byte swizzle, starting at a multiple of 1024 bytes; 32 bytes further along K is address +
+// 32.
 /// The descriptor of such an operand.
 DEV uint64_t wgmma_rows(uint32_t address) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 | ((address & 0x3ffff) >> 4);
 }
-/// Before the first product, and when anything but products touched the sums or operands.
+/// Call before the first product, and after anything other than products has accessed the sums or operands.
 DEV void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-/// The products started since the last commit are one group.
+/// Makes a group of the products since the last commit.
 DEV void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits until at most kLeft groups are under way.
+/// Waits until at most kLeft groups are in flight.
 template <int kLeft>
 DEV void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
-/// Keeps uses of the sums behind the wait above it.
+/// Keeps the compiler from moving uses of the sums above the preceding wait.
 template <int kFragments>
 DEV void wgmma_settle(float (&d)[kFragments][4]) {
   UNROLL for (int i = 0; i < kFragments;
@@ -172,7 +172,7 @@ DEV void wgmma_settle(float (&d)[kFragments][4]) {
 #define TENON_REGISTERS_6 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
 #define TENON_REGISTERS_7 \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-// Operands a, b and whether to add follow the sums, numbered from their count on.
+// Operands a, b and whether to accumulate follow the sums, numbered from their count on.
 #define TENON_WGMMA(name, shape, fragments, registers, a_at, b_at, adds_at, tail, ...)                             \
   DEV void name(float(&d)[fragments][4], uint64_t a, uint64_t b, bool adds) {                                      \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" adds_at                                                      \

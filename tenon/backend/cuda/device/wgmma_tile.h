@@ -1,18 +1,18 @@
-// Tiles of a matrix product on sm_90's tensor cores, one block a multiprocessor that works through a list of items:
+// Tiles of a matrix product on sm_90's tensor cores: persistent, warp-specialized blocks that process a list of items:
 //
 //   warpgroup 0, one thread: boxes of both operands --TMA, kStages deep--> shared [rows][128 bytes], swizzled
 //   the other warpgroups, 64 rows of the tile each: shared --wgmma--> registers, in runs --> the epilogue
 //
-// Two barriers a stage: `full` counts the bytes that came, `empty` the warps that are done with them. The copies of the
-// next item run ahead while the epilogue of this one does its work.
+// Two mbarriers per stage: `full` counts the bytes that arrived, `empty` the warps that have finished reading. Copies
+// for the next item overlap this item's epilogue.
 #pragma once
 #include "tenon/backend/cuda/device/mma_results.h"
 
 namespace tenon::device {
 
-/// kM_ (64, 128 or 256) x kN_ (a multiple of 32 up to 256) results, 128 bytes of K a stage. kResident_: blocks that
-/// share a multiprocessor. kCluster_: blocks side by side along m (1 or 2) that share operand B: each copies a part to
-/// all. kInRanges_: sums are added in the order of GemmSizes::range.
+/// kM_ (64, 128 or 256) x kN_ (a multiple of 32 up to 256) results, 128 bytes of K per stage. kResident_: blocks per
+/// multiprocessor. kCluster_: adjacent blocks along m (1 or 2) that share operand B: each multicasts a part to all.
+/// kInRanges_: sums are added in the order of GemmSizes::range.
 template <int kM_, int kN_, int kStages_, int kResident_ = 1, int kCluster_ = 1, bool kInRanges_ = false>
 struct WgmmaTile {
   static constexpr bool kInRanges = kInRanges_;
@@ -23,11 +23,12 @@ struct WgmmaTile {
   static constexpr int kWarpM = 16 * kParts, kWarpN = kN, kFragmentStep = 64;
   static constexpr int kSumThreads = 128 * kGroups, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
   static constexpr bool kRuns = true;
-  /// Runs of results whose loads are under way together in the epilogue: as many as registers allow.
+  /// Runs of results whose loads are in flight together in the epilogue: as many as registers allow.
   static constexpr int kMostRuns = kResident > 1 && kN > 128 ? 4 : 8;
-  /// Columns whose sums of a stage are kept apart at a time, where they are (kAddsStages): both must fit the registers.
+  /// With kAddsStages: columns whose per-stage sums are held separately at a time, since both sets must fit in
+  /// registers.
   static constexpr int kApartN = kParts * kN > 192 && kN > 128 ? kN / 2 : kN;
-  static constexpr int kSlabBytes = (2 * kN + 4) * 4;  ///< a warp's moments, and how many rows they are of
+  static constexpr int kSlabBytes = (2 * kN + 4) * 4;  ///< a warp's moments, and their row count
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
   static constexpr int kSlabsAt = kStages * kStageBytes, kBarriersAt = kSlabsAt + kSumWarps * kSlabBytes;
   static constexpr int kSharedBytes = kBarriersAt + 16 * kStages + 16;
@@ -37,17 +38,17 @@ struct WgmmaTile {
 DEV void wgmma(BF16, auto& d, uint64_t a, uint64_t b, bool adds = true) { wgmma_bf16(d, a, b, adds); }
 DEV void wgmma(F16, auto& d, uint64_t a, uint64_t b, bool adds = true) { wgmma_f16(d, a, b, adds); }
 
-/// Where columns of an operand come from: an operand's `source(p, column)`. Joined operands have several maps.
+/// The source of an operand's columns: its `source(p, column)`. Joined operands have several maps.
 struct TmaSource {
   const TensorMap& map;
   int column;
 };
 
-/// One piece of work: a tile and a range of K, of those cut into `parts`.
+/// A work item: a tile and one of the `parts` into which K is split.
 struct WgmmaItem {
-  int tile, part, parts, m, n;  ///< m, n: the tile's place, in tiles
-  /// Number `index` of tiles_m x tiles_n x splits items of each batch; the parts of a tile are neighbours. A cluster of
-  /// `blocks` takes an item of as many tiles along m: block `rank` of it has one, which may lie outside.
+  int tile, part, parts, m, n;  ///< m, n: the tile's position, in tiles
+  /// Item `index` of tiles_m x tiles_n x splits items per batch; the parts of a tile are adjacent. A cluster of
+  /// `blocks` takes an item with that many tiles along m; block `rank` gets one of them, which may be outside.
   DEV WgmmaItem(int index, int tiles_m, int tiles_n, int splits, int blocks, int rank)
       : part(index % splits), parts(splits) {
     const int rows = tiles_m / blocks, number = index / splits, batch = number / (rows * tiles_n);
@@ -56,7 +57,7 @@ struct WgmmaItem {
     tile = number * blocks + rank;
   }
 };
-/// Tiles along m, a multiple of a cluster's blocks.
+/// Tiles along m, rounded up to a multiple of the cluster size.
 template <class Tile>
 DEV int wgmma_tiles_m(int tiles) {
   return (tiles + Tile::kCluster - 1) / Tile::kCluster * Tile::kCluster;
@@ -68,7 +69,7 @@ DEV int rank_in_cluster() {
   else
     return 0;
 }
-/// The item that a block starts with, and from one to its next.
+/// A block's first item, and the step to its next.
 template <class Tile>
 DEV int first_item() {
   return block_x() / Tile::kCluster;
@@ -78,15 +79,15 @@ DEV int item_step() {
   return grid_x() / Tile::kCluster;
 }
 
-/// True for an operand that lies in columns: [K][rows of the product] in memory.
+/// True for an operand stored transposed: [K][rows of the product] in memory.
 template <class Operand>
 DEV constexpr bool in_columns() {
   return requires { Operand::kColumns; };
 }
-/// The bytes of a block of an operand in columns: 64 of K, 64 rows of the product side by side.
+/// Bytes of a block of a transposed operand: 64 of K, 64 contiguous rows of the product.
 inline constexpr int kColumnsBlock = 64 * 128;
-/// Copies `rows` rows of the product, from number `first` on, of an operand in columns, 64 of K from `step` on.
-/// kInRuns: rows of memory lie in runs, and boxes of 32 put them in order.
+/// Copies `rows` rows of the product, starting at row `first`, of a transposed operand, 64 of K from `step` on.
+/// kInRuns: rows in memory are in runs, and boxes of 32 restore their order.
 template <class Operand, bool kInRuns, class Params>
 DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int step, uint32_t full) {
   for (int at = 0; at < rows; at += 64) {
@@ -100,9 +101,9 @@ DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int st
     }
   }
 }
-/// Copies a tile's rows of B, of all lanes. In a cluster each block copies its part to all blocks: a lane, or a share
-/// of the rows. `row` is the first of lane 0, `lane_rows` from one lane to the next. load(dst, row) copies as many rows
-/// as lie together if B lies in runs in memory, else 32, which the copy puts in order.
+/// Copies a tile's rows of B, for all lanes. In a cluster each block multicasts its part to all blocks: a lane, or a
+/// share of the rows. `row` is the first row of lane 0, `lane_rows` the distance between lanes. load(dst, row) copies
+/// as many rows as are contiguous if B is stored in runs, else 32, which the copy permutes.
 template <class Tile, int kLanes, bool kInRuns, class Load>
 DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
   constexpr int kLaneRows = Tile::kN / kLanes, kShare = Tile::kN / Tile::kCluster;
@@ -114,8 +115,8 @@ DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
     load(b + at * Tile::kRowBytes, row + lane * lane_rows + at - lane * kLaneRows);
   }
 }
-/// One copy of such rows, `at` being the coordinates inside a row. The boxes that put rows in order (core_launch.h's
-/// runs_box and taps_runs_box) count rows by eights, between two dimensions that they have whole.
+/// One copy of such rows; `at`: the coordinates within a row. The boxes that permute rows (core_launch.h's runs_box and
+/// taps_runs_box) count rows in eights, between two dimensions that they span fully.
 template <class Tile, bool kInRuns, class... At>
 DEV void load_box_of_b(uint32_t dst, const TensorMap& map, uint32_t full, int row, At... at) {
   const auto load = [&](auto... coordinates) {
@@ -130,7 +131,7 @@ DEV void load_box_of_b(uint32_t dst, const TensorMap& map, uint32_t full, int ro
     load(at..., 0, row / 8, 0);
 }
 
-/// The barriers of one stage after the other.
+/// The mbarriers and buffers of the stages, in ring order.
 template <class Tile>
 struct StageRing {
   uint32_t shared = shared_address(shared_memory());
@@ -150,15 +151,15 @@ struct SumCrew {
   DEV static void sync() { sync_named(1, Tile::kSumThreads); }
 };
 
-/// Columns of K of a narrow product's stage, of 16-bit elements.
+/// Columns of K per stage of a narrow product with 16-bit elements.
 inline constexpr int kBranchColumns = 64;
 
-/// Copies the operands of all this block's items. What does not depend on the kernels before this one, the constant
-/// operand of the first stages, is copied while they still run.
+/// The producer: copies the operands of all this block's items. What does not depend on preceding kernels, the constant
+/// operand of the first stages, is copied while those still run.
 template <class Tile, class Problem>
 DEV void wgmma_produce(const Problem& problem) {
   StageRing<Tile> ring;
-  int ahead = 0;  // stages whose constant operand is under way
+  int ahead = 0;  // stages whose constant operand is in flight
   if (Problem::kConstantB && first_item<Tile>() < problem.items()) {
     const auto item = problem.item(first_item<Tile>());
     const StepRange steps = problem.steps(item);
@@ -194,7 +195,7 @@ DEV void wgmma_produce(const Problem& problem) {
   }
 }
 
-/// Says to all blocks that fill the stage that this warp is done with it.
+/// Tells all blocks that fill the stage that this warp is done with it.
 template <class Tile>
 DEV void leave_stage(uint32_t empty) {
   if constexpr (Tile::kCluster == 1) {
@@ -204,13 +205,13 @@ DEV void leave_stage(uint32_t empty) {
   }
 }
 
-/// Where the warp's warpgroup has its first row of operand A, from the stage's begin.
+/// Offset of the first row of operand A of this warp's warpgroup, from the start of the stage.
 template <class Tile>
 DEV uint32_t rows_of_group() {
   return (warp_uniform() - 4) / 4 * (64 * Tile::kParts) * Tile::kRowBytes;
 }
 
-/// The descriptor of an operand; of one in columns, whose T finds the function of a header that not all kernels have.
+/// The descriptor of an operand; for a transposed one T selects a function of a header that not all kernels include.
 template <class T, bool kColumns>
 DEV uint64_t operand_at(uint32_t address) {
   if constexpr (kColumns)
@@ -219,15 +220,15 @@ DEV uint64_t operand_at(uint32_t address) {
     return wgmma_rows(address);
 }
 
-/// True for types whose products wgmma adds up in fewer bits than f32 has: of e4m3 it keeps some 14 of the largest
-/// addend, so that a long sum loses what is small beside it.
+/// True for types that wgmma accumulates with less precision than f32: for e4m3 it keeps some 14 bits, aligned to the
+/// largest addend, so that a long sum loses small terms.
 template <class T>
 inline constexpr bool kAddsStages = false;
 template <>
 inline constexpr bool kAddsStages<E4M3> = true;
 
-/// The sums of `steps` stages of e4m3: those of a stage (128 products) by wgmma, the stages' in f32. While one
-/// warpgroup adds, another one's products run.
+/// Accumulates `steps` stages of e4m3: within a stage (128 products) by wgmma, across stages in f32. While one
+/// warpgroup adds, the other's products run.
 template <class Tile, class T>
 requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
   constexpr int kColumns = Tile::kApartN, kFragments = kColumns / 8, kPieces = Tile::kParts * (Tile::kN / kColumns);
@@ -253,7 +254,7 @@ requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>
   }
 }
 
-/// The sums of `steps` stages. kA, kB: operands in columns.
+/// Accumulates `steps` stages. kA, kB: operands stored transposed.
 template <class Tile, class T, bool kA, bool kB>
 requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
   constexpr int kParts = Tile::kParts;
@@ -274,7 +275,7 @@ requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Til
       }
     }
     wgmma_commit();
-    wgmma_wait<1>();  // the step before this one is done with its stage
+    wgmma_wait<1>();  // the previous step is done with its stage
     if (step > 0) leave_stage<Tile>(last_empty);
     last_empty = ring.empty();
     ring.advance();
@@ -284,7 +285,7 @@ requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Til
   if (steps > 0) leave_stage<Tile>(last_empty);
 }
 
-/// Two warpgroups start the products of a stage one after the other, so that one adds while the other's run.
+/// Ping-pong: two warpgroups start the products of a stage in turn, so that one adds while the other's products run.
 template <class Tile>
 struct StageTurns {
   static constexpr bool kTaken = Tile::kGroups == 2;
@@ -298,14 +299,14 @@ struct StageTurns {
   DEV void pass() const {
     if constexpr (kTaken) arrive_named(3 - group, 256);
   }
-  /// Takes the turn that is left.
+  /// Consumes the pending turn.
   DEV void finish() const {
     if (kTaken && group == 0) wait();
   }
 };
 
-/// The sums of `steps` stages in ranges of so many, in the order of GemmSizes::range: two ranges' are on their way
-/// together.
+/// Accumulates `steps` stages in ranges of `range` stages, in the order of GemmSizes::range: two ranges are accumulated
+/// at a time.
 template <class Tile, class T>
 DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const StageTurns<Tile>& turns, int steps,
                          int range) {
@@ -316,7 +317,7 @@ DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const Stage
   sums = {};
   const int half = kSumRanges / 2 * range;
   NO_UNROLL for (int first = 0; first < steps && first < half; first += range) {
-    uint32_t last_empty = 0;  // of the stage whose products may still run, if there is one
+    uint32_t last_empty = 0;  // of the stage whose products may still be running, if any
     const auto multiply = [&](float(&to)[kFragments][4], int from) {
       NO_UNROLL for (int step = from; step < from + range && step < steps; ++step) {
         mbarrier_wait(ring.full(), ring.phase);
@@ -346,7 +347,7 @@ DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const Stage
   }
 }
 
-/// Multiplies results in runs by what stands beside them. `columns`: of a lane; rows below zero lie outside.
+/// Scales results in runs by the factors for their positions. `columns`: per lane; rows below zero are outside.
 template <class Tile, class Scaled, int kLanes, class Params, class RowOf>
 DEV void scale_runs(const Params& p, MmaSums<Tile>& sums, int first_row, RowOf row_of, int column, int columns) {
   constexpr int kRun = Scaled::kRun, kPieces = 8 / kRun, kFragments = Tile::kWarpN / kLanes / 8;
@@ -371,7 +372,7 @@ DEV void scale_runs(const Params& p, MmaSums<Tile>& sums, int first_row, RowOf r
   }
 }
 
-/// Adds kPieces x 16 columns of K of a stage of 16-bit operands to sums.
+/// Accumulates kPieces x 16 columns of K from a stage of 16-bit operands.
 template <class Tile, class T, int kPieces>
 DEV void wgmma_add_pieces(MmaSums<Tile>& sums, const StageRing<Tile>& ring) {
   wgmma_fence();
@@ -385,7 +386,7 @@ DEV void wgmma_add_pieces(MmaSums<Tile>& sums, const StageRing<Tile>& ring) {
   UNROLL for (int part = 0; part < Tile::kParts; ++part) wgmma_settle(sums.v[part]);
 }
 
-/// Adds a product of so many `columns` of K to sums, of 16-bit operands.
+/// Accumulates a product of `columns` columns of K, of 16-bit operands.
 template <class Tile, class T>
 DEV void wgmma_add(MmaSums<Tile>& sums, StageRing<Tile>& ring, int columns) {
   NO_UNROLL for (; columns > 0; columns -= kBranchColumns) {
@@ -399,7 +400,7 @@ DEV void wgmma_add(MmaSums<Tile>& sums, StageRing<Tile>& ring, int columns) {
   }
 }
 
-/// Multiplies and runs the epilogue of all this block's items.
+/// The consumer: multiplies and runs the epilogue for all this block's items.
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_consume(const Params& p, const Problem& problem) {
   StageRing<Tile> ring;
@@ -427,7 +428,7 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
                                                                     problem.columns());
       wgmma_add<Tile, typename Branch::A::T>(sums, ring, problem.branch_columns());
     }
-    if (row_of(0) < 0) continue;  // a cluster's tile that lies outside
+    if (row_of(0) < 0) continue;  // a cluster's tile that is outside
     if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
     if constexpr (Problem::kColumnsB && !Problem::kBranches) put_in_runs<Tile>(sums);
     mma_finish<Tile, Epilogue, SumCrew<Tile>>(p, sums, place, row_of, problem.column(item), problem.columns(),
@@ -436,9 +437,9 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   if constexpr (Tile::kInRanges) turns.finish();
 }
 
-/// The whole kernel. A Problem says which items there are, what to copy for a step of one, how many
-/// bytes that is, what its rows are, which samples they belong to, whether B is there before the kernels before
-/// this one have ended, which operands lie in columns, and whether a narrow product is added (gemm_wgmma.h).
+/// The whole kernel. A Problem defines the items, what to copy for each step of an item and how many bytes that is, the
+/// rows and the samples they belong to, whether B is valid before preceding kernels have ended, which operands are
+/// stored transposed, and whether a narrow product is added (gemm_wgmma.h).
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_run(const Params& p, const Problem& problem) {
   StageRing<Tile> ring;
@@ -453,7 +454,7 @@ DEV void wgmma_run(const Params& p, const Problem& problem) {
     sync_cluster();
   else
     sync_block();
-  // 384 threads have 168 registers each: those who copy need few.
+  // With 384 threads there are 168 registers each; the producer needs few.
   constexpr bool kMovesRegisters = Tile::kThreads > 256 && Tile::kResident == 1;
   if (warp_uniform() < 4) {
     if constexpr (kMovesRegisters) registers_decrease<40>();
@@ -461,10 +462,10 @@ DEV void wgmma_run(const Params& p, const Problem& problem) {
   } else {
     if constexpr (kMovesRegisters) registers_increase<232>();
     griddep_wait();
-    griddep_launch();  // the next kernel's blocks wait for this one's end themselves
+    griddep_launch();  // the next kernel's blocks do their own wait for this one's end
     wgmma_consume<Tile, T, Epilogue>(p, problem);
   }
-  if constexpr (Tile::kCluster > 1) sync_cluster();  // others may still reach this block's shared memory
+  if constexpr (Tile::kCluster > 1) sync_cluster();  // other blocks may still access this block's shared memory
 }
 
 }  // namespace tenon::device

@@ -13,10 +13,10 @@ enum CubinAttribute : uint8_t {
   kMaxThreads = 0x05,
   kFrameSize = 0x11,
   kMinStackSize = 0x12,
-  kParameter = 0x17,  // one a parameter: its size is in the upper 14 bits of the third word
+  kParameter = 0x17,  // one per parameter: its size is in the upper 14 bits of the third word
   kParameterBytes = 0x19,
   kRegisters = 0x2f,
-  kLargeParameter = 0x45,  // in place of kParameter where that cannot hold the size: it is the third word
+  kLargeParameter = 0x45,  // replaces kParameter if that cannot hold the size, which is then the third word
   kBarriers = 0x4c,
 };
 constexpr size_t kInstructionBytes = 16, kMaxSections = 65536, kReservedShared = 1024;
@@ -33,7 +33,7 @@ struct InfoItem {
   std::span<const std::byte> value;
 };
 
-// Bounds-checked reading of a foreign file.
+// Bounds-checked reader for untrusted files.
 class Elf {
  public:
   explicit Elf(std::span<const std::byte> file) : file_(file) {
@@ -65,7 +65,7 @@ class Elf {
     const auto it = std::find_if(sections_.begin(), sections_.end(), [&](const Section& s) { return s.name == name; });
     return it == sections_.end() ? nullptr : &*it;
   }
-  // The names of the symbols, by index.
+  // Symbol names, by index.
   std::vector<std::string> symbols() const {
     std::vector<std::string> names;
     for (const Section& section : sections_) {
@@ -96,7 +96,7 @@ class Elf {
     require(at <= file_.size(), "ends too early");
     return value<T>(file_, at);
   }
-  // A name ends at its NUL. Their length is bounded, so that overlapping names cannot add up to more than we can hold.
+  // A name ends at its NUL. Its length is bounded, so that overlapping names cannot add up to more than fits in memory.
   std::string text(const Section& strings, uint32_t at) const {
     const std::span<const std::byte> table = bytes(strings);
     require(at < table.size() || at == 0, "has a name outside its table");
@@ -110,8 +110,8 @@ class Elf {
   std::vector<uint32_t> name_offsets_;
 };
 
-// An info section is a row of: format, attribute, then a 16-bit value (formats 1 to 3) or a size and that many bytes
-// (4).
+// An info section is a sequence of items: format, attribute, then a 16-bit value (formats 1 to 3) or a size and that
+// many bytes (4).
 std::vector<InfoItem> info_items(std::span<const std::byte> bytes) {
   std::vector<InfoItem> items;
   for (size_t at = 0; at + 4 <= bytes.size();) {
@@ -184,7 +184,7 @@ void read_instructions(std::span<const std::byte> code, CubinKernel& kernel) {
   }
 }
 
-// The system's own part of a block's shared memory is counted in the section where there is one.
+// The section's size includes shared memory reserved by the system, if there is any.
 void read_shared(const Elf& elf, CubinKernel& kernel) {
   const Section* section = elf.find(".nv.shared." + kernel.name);
   if (!section) return;

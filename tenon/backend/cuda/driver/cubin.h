@@ -1,9 +1,9 @@
-// What a kernel's machine code says of itself: registers, memory, which instructions, how wide its accesses are. Read
-// by us from the ELF file that the compiler gives; no tool of a toolkit is needed.
+// What a kernel's machine code reveals: registers, memory, instructions, and the widths of its accesses. We read it
+// from the compiler's ELF file ourselves; no toolkit program is needed.
 //
-// Instructions have 16 bytes. Found by compiling one-instruction kernels (NVRTC 13.0, sm_89 and sm_90a):
-//   bits 0-8    what an instruction is (Opcode)
-//   bits 73-75  how much a lane moves, in LDG, STG and LDGSTS: 0, 1: 1 byte; 2, 3: 2 bytes; 4: 4; 5: 8; 6: 16 bytes
+// Instructions are 16 bytes. Found by compiling one-instruction kernels (NVRTC 13.0, sm_89 and sm_90a):
+//   bits 0-8    opcode (Opcode)
+//   bits 73-75  width per lane in LDG, STG and LDGSTS: 0, 1: 1 byte; 2, 3: 2 bytes; 4: 4; 5: 8; 6: 16 bytes
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace tenon::cuda {
 
 /// The opcodes that the checks know.
 enum class Opcode : int {
-  Convert = 0x03e,      ///< F2FP and its kin: e4m3 mma.sync on sm_90 is twelve of these and two HMMA
+  Convert = 0x03e,      ///< F2FP and similar: e4m3 mma.sync on sm_90 is twelve of these and two HMMA
   LoadMatrix = 0x03b,   ///< ldmatrix
   Hmma = 0x03c,         ///< mma.sync f16, bf16
   Qmma = 0x07a,         ///< mma.sync e4m3 (sm_89)
@@ -35,7 +35,7 @@ enum class Opcode : int {
   Qgmma = 0x1f3,        ///< wgmma e4m3
 };
 
-/// Instructions by the bytes that one lane moves.
+/// Instruction counts by bytes moved per lane.
 struct Accesses {
   int bytes16 = 0, bytes8 = 0, bytes4 = 0, narrower = 0;
   int total() const { return bytes16 + bytes8 + bytes4 + narrower; }
@@ -44,40 +44,40 @@ struct Accesses {
 struct CubinKernel {
   std::string name;
   int registers = 0;
-  int stack_bytes = 0;          ///< what a thread needs of local memory, called functions included
-  int static_shared_bytes = 0;  ///< without what the system keeps for itself (1 KiB on sm_90)
-  int max_threads = 0;          ///< of a block, as declared; 0: not declared
-  int argument_bytes = 0;       ///< of the parameters themselves
-  int parameter_bytes = 0;      ///< with what their alignment puts in front and between
+  int stack_bytes = 0;          ///< local memory per thread, called functions included
+  int static_shared_bytes = 0;  ///< without what the system reserves (1 KiB on sm_90)
+  int max_threads = 0;          ///< per block, as declared; 0: not declared
+  int argument_bytes = 0;       ///< of the parameters alone
+  int parameter_bytes = 0;      ///< with alignment padding before and between them
   int barriers = 0;
-  std::map<int, int> opcodes;  ///< instructions by their low 9 bits
+  std::map<int, int> opcodes;  ///< instruction counts by their low 9 bits
   Accesses loads, stores;      ///< of global memory; loads include cp.async
 
   int count(Opcode opcode) const;
   KernelResources resources() const { return {registers, stack_bytes, static_shared_bytes}; }
 };
 
-/// The kernels of a cubin, by name. Any bytes may be given: Error(Device) says what is wrong with them.
+/// The kernels of a cubin, by name. Accepts arbitrary bytes; throws Error(Device) that says what is wrong with them.
 std::vector<CubinKernel> read_cubin(std::span<const std::byte> cubin);
-/// The kernel of this name, or Error(Device).
+/// The kernel of this name; throws Error(Device).
 CubinKernel read_cubin_kernel(std::span<const std::byte> cubin, const std::string& name);
 
 /// What good code for a kernel looks like.
 struct KernelExpectations {
-  int threads = 0;  ///< of a block; 0: as the kernel declares
-  int blocks = 1;   ///< that should be resident on a multiprocessor
+  int threads = 0;  ///< per block; 0: as the kernel declares
+  int blocks = 1;   ///< that should be resident per multiprocessor
   bool may_use_stack = false;
   std::vector<Opcode> contains = {};  ///< tensor-core and copy instructions that must occur
-  std::vector<Opcode> lacks = {};     ///< and that must not (HMMA where QMMA was meant)
-  double wide_loads = 0;              ///< at least this part of the loads moves 16 bytes
+  std::vector<Opcode> lacks = {};     ///< and those that must not (HMMA where QMMA was meant)
+  double wide_loads = 0;              ///< least fraction of the loads that must be 16 bytes wide
   double wide_stores = 0;
   int max_shared_bytes = 48 * 1024;  ///< static shared memory
 };
 
-/// What is wrong with a kernel, each in a sentence; empty if nothing is. `log`: the compiler's.
+/// What is wrong with a kernel, a sentence for each problem; empty if nothing is. `log`: the compiler's.
 std::vector<std::string> check_kernel(const CubinKernel& kernel, const std::string& log,
                                       const KernelExpectations& expected);
-/// True if the log says that the assembler runs wgmma instructions one after the other (C7508, C7510, C7511).
+/// True if the log says that the assembler serializes wgmma instructions (C7508, C7510, C7511).
 bool serialises_wgmma(const std::string& log);
 std::string opcode_name(Opcode opcode);
 

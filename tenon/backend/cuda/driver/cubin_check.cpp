@@ -1,4 +1,4 @@
-// Expectations of a kernel's machine code, and what it falls short of.
+// Checks a kernel's machine code against expectations.
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRegistersOfMultiprocessor = 65536, kMostRegisters = 255, kWarp = 32;
 
-// Registers a thread may have: they are given to warps, 8 a thread at a time.
+// Most registers per thread: they are allocated per warp, in units of 8 per thread.
 int register_limit(int threads, int blocks) {
   const int warps = (std::max(threads, 1) + kWarp - 1) / kWarp * std::max(blocks, 1);
   return std::min(kRegistersOfMultiprocessor / (warps * kWarp) / 8 * 8, kMostRegisters);
@@ -33,7 +33,7 @@ class Violations {
 void check_width(const Accesses& accesses, double least, const char* what, Violations& found) {
   if (least <= 0) return;
   const int total = accesses.total();
-  if (total == 0) return;  // all through the copy engine
+  if (total == 0) return;  // everything goes through TMA
   if (accesses.bytes16 >= least * total) return;
   found.add(accesses.bytes16, " of ", total, " global ", what, " move 16 bytes (", accesses.bytes8, " move 8, ",
             accesses.bytes4, " move 4, ", accesses.narrower, " less); expected at least ", std::lround(least * 100),
@@ -46,7 +46,7 @@ void check_memory(const CubinKernel& kernel, const std::string& log, const Kerne
     found.add("it has a stack frame of ", kernel.stack_bytes, " bytes");
   const int local = kernel.count(Opcode::LoadLocal) + kernel.count(Opcode::StoreLocal);
   if (!expected.may_use_stack && local > 0) found.add(local, " instructions reach local memory: registers are spilled");
-  // The log says so of every function; "0 bytes" of all but those that spill.
+  // The log reports this for every function, with "0 bytes" for those that do not spill.
   for (size_t at = log.find("bytes spill stores"); at != std::string::npos;
        at = log.find("bytes spill stores", at + 1)) {
     const bool none = at >= 3 && log.compare(at - 3, 3, " 0 ") == 0;

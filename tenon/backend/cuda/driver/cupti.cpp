@@ -16,7 +16,7 @@ constexpr int kTraced[] = {kMemcpy, kMemset, kConcurrentKernel};
 constexpr size_t kBufferBytes = 8 << 20;
 constexpr double kNanosecond = 1e-9;
 
-// The beginning of a record of any of these kinds, the same in every version since CUDA 12.
+// The common prefix of all these record kinds, the same in every version since CUDA 12.
 struct Record {
   uint32_t kind;
   uint32_t details[3];
@@ -35,12 +35,12 @@ struct CuptiApi {
   int (*next)(uint8_t* buffer, size_t valid, void** record);
 };
 
-// What the library's thread hands over.
+// Data handed over by the library's thread.
 struct Collected {
   std::mutex mutex;
   std::vector<DeviceWork> work;
   CuptiApi api{};
-  bool busy = false;  // there is a trace
+  bool busy = false;  // a trace exists
 };
 Collected& collected() {
   static Collected all;

@@ -1,4 +1,4 @@
-// NVIDIA's profiling interface (CUPTI), loaded at run time: when each kernel began and ended, also inside a graph.
+// NVIDIA's profiling interface (CUPTI), loaded at run time: start and end times of each kernel, also inside a graph.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace tenon::cuda {
 
-/// Notes every kernel, copy and fill of this process's GPUs from now on, until it is destroyed; one at a time. Error
-/// (Device) with the command that installs the library where there is none, or where it refuses.
+/// Traces every kernel, copy and fill on this process's GPUs until destroyed; one trace at a time. Throws Error(Device)
+/// with the command that installs the library if it is missing, or if it fails.
 std::unique_ptr<Trace> trace_kernels(const SearchSettings& settings = SearchSettings::from_environment());
 
 }  // namespace tenon::cuda

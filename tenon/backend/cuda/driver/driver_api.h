@@ -1,6 +1,6 @@
 // The part of NVIDIA's driver API that we use: declared by us, resolved when the driver is loaded. Names are those of
-// the driver's exports, where a suffix (cuMemAlloc_v2) is the version with 64-bit sizes that its header's macros
-// select.
+// the driver's exports, where a suffix (cuMemAlloc_v2) means the version with 64-bit sizes, which the official header
+// selects with macros.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ using FunctionHandle = struct FunctionTag*;
 using GraphHandle = struct GraphTag*;
 using GraphExecHandle = struct GraphExecTag*;
 
-/// For create_stream: a stream that does not wait for the default one.
+/// For create_stream: a stream that does not synchronize with the default stream.
 inline constexpr unsigned kNonBlockingStream = 1;
 
 enum DriverCode : DriverResult { kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100 };
@@ -105,13 +105,13 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(error_name, "cuGetErrorName", (DriverResult, const char**))                                               \
   X(error_text, "cuGetErrorString", (DriverResult, const char**))
 
-/// The driver's functions. Loading says nothing of devices.
+/// The driver's functions. Loading them does not mean that there is a GPU.
 class DriverApi {
  public:
-  /// Error(Device) if there is no driver, or one older than we need, with what to install.
+  /// Throws Error(Device) that says what to install if there is no driver, or one older than we need.
   explicit DriverApi(const SearchSettings& settings = SearchSettings::from_environment());
 
-  /// As the driver gives it: 13000 for CUDA 13.0.
+  /// In the driver's numbering: 13000 for CUDA 13.0.
   int version() const { return version_; }
   const std::filesystem::path& path() const { return library_.path(); }
   /// "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered".

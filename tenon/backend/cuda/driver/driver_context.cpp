@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kRecentLaunches = 8;
 
-// After these the context takes no more work: faults of kernels and of the hardware.
+// Errors after which the context accepts no more work: kernel and hardware faults.
 bool unusable_after(DriverResult result) {
   constexpr std::array kFaults = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721};
   return std::find(kFaults.begin(), kFaults.end(), result) != kFaults.end();
@@ -43,7 +43,7 @@ Availability look_at_gpu(const SearchSettings& settings) try {
     return {name, "kernels cannot be compiled without " + library_name(Library::Nvrtc) +
                       "; install it: " + install_command(Library::Nvrtc, settings, api.version() / 1000)};
   return {name, ""};
-} catch (const Error&) {  // no driver, or none that we could use
+} catch (const Error&) {  // no driver, or an unusable one
   return {};
 }
 

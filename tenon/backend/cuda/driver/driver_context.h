@@ -1,5 +1,5 @@
-// A GPU as the driver shows it: its primary context, and what went wrong. Everything that was made in it (memory,
-// streams, kernels, recordings) holds it, so that it outlives them.
+// A GPU through the driver: its primary context, and its errors. Everything made in the context (memory, streams,
+// kernels, recordings) holds a reference to this object.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -13,12 +13,12 @@
 
 namespace tenon::cuda {
 
-/// The machine's first GPU and whether a context can be opened on it, found without opening one. Throws nothing.
+/// The machine's first GPU and whether a context could be opened on it, found without opening one. Does not throw.
 Availability look_at_gpu(const SearchSettings& settings);
 
 class DriverContext {
  public:
-  /// Error(Device) if there is no such GPU or it is of an architecture that we have no kernels for.
+  /// Throws Error(Device) if there is no such GPU, or none of our kernels run on its architecture.
   DriverContext(const SearchSettings& settings, int ordinal);
   ~DriverContext();
   DriverContext(const DriverContext&) = delete;
@@ -27,16 +27,16 @@ class DriverContext {
   const DriverApi& api() const { return api_; }
   const DeviceFacts& facts() const { return facts_; }
   ContextHandle handle() const { return context_; }
-  /// Makes this GPU the calling thread's. Every call into the driver needs it. Throws what `check` threw if a fault
-  /// made the GPU unusable before.
+  /// Makes this GPU's context current for the calling thread, as every driver call needs. Rethrows the error of `check`
+  /// if an earlier fault made the GPU unusable.
   void use() const;
-  /// Throws Error(Device), or Error(Memory), that says which call failed. Faults of kernels come late, with whatever
-  /// call is next: then the launches since the last wait are named, and the context stays unusable.
+  /// Throws Error(Device) or Error(Memory) that names the failed call. Kernel faults surface late, in whatever call
+  /// comes next: then the message lists the launches since the last wait, and the context stays unusable.
   void check(DriverResult result, const std::string& action) const;
-  /// Remembers a launch until its stream was waited for.
+  /// Remembers a launch until its stream has been waited for.
   void launched(StreamHandle stream, const std::string& kernel);
   void waited(StreamHandle stream);
-  /// Fills memory with zeros, and waits for that alone.
+  /// Fills memory with zeros, and waits for that only.
   void clear(DeviceAddress memory, size_t bytes);
 
  private:
@@ -46,20 +46,19 @@ class DriverContext {
   DeviceFacts facts_;
   int device_ = 0;
   ContextHandle context_ = nullptr;
-  StreamHandle stream_ = nullptr;  ///< for filling memory
+  StreamHandle stream_ = nullptr;  ///< for zero-filling memory
   mutable std::mutex mutex_;
-  std::vector<std::pair<StreamHandle, std::string>>
-      recent_;                  ///< launches not waited for, the last few of them; guarded
-  mutable std::string broken_;  ///< what the fault was that made the context unusable; guarded too
+  std::vector<std::pair<StreamHandle, std::string>> recent_;  ///< the last few launches not waited for yet; guarded
+  mutable std::string broken_;                                ///< the fault that made the context unusable; guarded too
 };
 
-/// A GPU's context, current for as long as this lives; then the caller's again. Threads that launch for a caller on
-/// another GPU are left as they were.
+/// Makes a GPU's context current during its lifetime, then restores the caller's. A thread that the caller uses with
+/// another GPU is left as it was.
 class KeptContext {
  public:
   /// Throws what DriverContext::use throws.
   explicit KeptContext(const DriverContext& context) : context_(context), before_(current(context)) { context.use(); }
-  /// The same where nothing may be thrown.
+  /// The same, without throwing.
   KeptContext(const DriverContext& context, std::nothrow_t) : context_(context), before_(current(context)) {
     context_.api().set_context(context_.handle());
   }

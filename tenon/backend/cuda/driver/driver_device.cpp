@@ -18,7 +18,7 @@ constexpr int kSharedWithoutOptIn = 48 * 1024;
 
 DeviceAddress address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
-// A kernel: compiled elsewhere, loaded into the context when it is first launched.
+// A kernel: compiled in the background, loaded into the context when first launched.
 class DriverFunction : public Function {
  public:
   DriverFunction(std::shared_ptr<DriverContext> context, std::string name, PendingKernel pending)
@@ -49,7 +49,7 @@ class DriverFunction : public Function {
 
   std::shared_ptr<DriverContext> context_;
   std::string name_;
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards everything below
   PendingKernel pending_;
   std::optional<CubinKernel> code_;
   ModuleHandle module_ = nullptr;
@@ -74,7 +74,7 @@ void DriverFunction::load() {
   module_ = module;
 }
 
-// Loads the kernel, and refuses what the driver would refuse without saying why.
+// Loads the kernel, and rejects launches that the driver would reject without a reason.
 void DriverFunction::prepare(const LaunchShape& shape, size_t params) {
   const std::string where = "kernel " + name_;
   const std::lock_guard lock(mutex_);
@@ -111,7 +111,8 @@ void DriverFunction::start(DriverStream& on, const LaunchShape& shape, std::span
     attributes[count].cluster[1] = attributes[count].cluster[2] = 1;
     ++count;
   }
-  // Behind a copy of another stream a launch begins when all in front of it is done: it may read early what was copied.
+  // After a copy on another stream, a launch must not start before all earlier work is done, since it may read the
+  // copied data before its own wait.
   const bool behind_copy = on.takes_wait(), whole = on.starts_behind(shape.starts_next) && shape.reads_early;
   if (shape.overlaps && !whole && !behind_copy && context_->facts().arch == "sm_90a") {
     attributes[count].id = LaunchAttribute::kOverlap;
@@ -162,7 +163,7 @@ DriverDevice::DriverDevice(const DriverOptions& options)
                 options.compile_threads),
       facts_(context_->facts()),
       search_(options.search) {
-  constexpr int kLargeArguments = 12010;  // as CUDA numbers its versions
+  constexpr int kLargeArguments = 12010;  // in CUDA's version numbering
   const auto [major, minor] = compiler_.nvrtc().version();
   if (context_->api().version() >= kLargeArguments && major * 1000 + minor * 10 >= kLargeArguments)
     facts_.argument_bytes = kMostArgumentBytes;
@@ -268,7 +269,7 @@ void DriverDevice::fill_zero(Stream& stream, void* dst, int64_t bytes) {
 }
 
 std::unique_ptr<Recording> DriverDevice::record(const std::function<void(Stream&)>& runs) {
-  DriverStream stream(context_);  // the caller's need not be able to
+  DriverStream stream(context_);  // the caller's stream may not support capture
   stream.begin_capture();
   runs(stream);
   return std::make_unique<DriverRecording>(context_, stream.end_capture(), stream.captured());
@@ -324,7 +325,7 @@ DnnLibrary* DriverDevice::dnn_library() {
 TensorMap DriverDevice::encode(const TensorBox& box) const {
   TENON_CHECK(Internal, box.rank >= 1 && box.rank <= 5, "tensor map")
       << "a box has 1 to 5 dimensions, not " << box.rank;
-  // Only whole elements move, and zero is zero in every type: unsigned integers of the size will do.
+  // Only whole elements move, and zero is zero in every type, so unsigned integers of the same size work.
   constexpr int kUint8 = 0, kUint16 = 1, kUint32 = 2, kUint64 = 4;
   const int size = box.element_bytes;
   const int type = size == 8 ? kUint64 : size == 4 ? kUint32 : size == 2 ? kUint16 : kUint8;

@@ -15,7 +15,7 @@
 namespace tenon::cuda {
 
 struct DriverOptions {
-  int ordinal = 0;  ///< among the GPUs that CUDA_VISIBLE_DEVICES leaves
+  int ordinal = 0;  ///< among the GPUs that CUDA_VISIBLE_DEVICES exposes
   SearchSettings search = SearchSettings::from_environment();
   std::filesystem::path kernel_folder = KernelCache::default_folder();
   int compile_threads = 0;  ///< 0: all processors
@@ -23,11 +23,11 @@ struct DriverOptions {
   bool one_order = false;
 };
 
-/// Kernels, memory and recordings may outlive the device; they keep the GPU's context open. What is recorded must not
-/// be freed before its recording. After a fault in a kernel every call throws Error(Device).
+/// Kernels, memory and recordings may outlive the device; they keep the GPU's context open. Memory used in a recording
+/// must not be freed before the recording. After a kernel fault every call throws Error(Device).
 class DriverDevice : public Device {
  public:
-  /// Error(Device): no driver, one too old, no GPU, one we have no kernels for, no NVRTC that the driver understands.
+  /// Throws Error(Device): no driver, driver too old, no GPU, unsupported GPU, or no NVRTC that fits the driver.
   explicit DriverDevice(const DriverOptions& options = {});
 
   const DeviceFacts& facts() const override { return facts_; }
@@ -36,21 +36,21 @@ class DriverDevice : public Device {
   std::shared_ptr<Stream> make_stream() override;
   std::shared_ptr<Stream> borrow_stream(void* stream) override;
   std::shared_ptr<void> allocate(int64_t bytes) override;
-  /// Pinned memory, for every context.
+  /// Page-locked memory, usable in every context.
   std::shared_ptr<void> allocate_pinned(int64_t bytes) override;
   void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) override;
-  /// Pageable memory only: the driver has copied it when this returns.
+  /// For pageable memory only: the driver has copied it by the time this returns.
   void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void copy(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void fill_zero(Stream& stream, void* dst, int64_t bytes) override;
-  /// On a stream of its own. A launch or call that fails ends the recording.
+  /// Records on a separate stream. A launch or call that fails ends the recording.
   std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox& box) const override;
   void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) override;
   int count(const std::function<void(void* native)>& put) override;
   std::unique_ptr<Trace> trace() override { return trace_kernels(search_); }
-  /// cuBLASLt; why there is none is told in the log, once.
+  /// cuBLASLt; if there is none, the reason is logged once.
   MatmulLibrary* matmul_library() override;
   /// cuDNN, likewise.
   DnnLibrary* dnn_library() override;
@@ -61,10 +61,10 @@ class DriverDevice : public Device {
   std::shared_ptr<DriverContext> context_;
   KernelCompiler compiler_;
   DeviceFacts facts_;
-  std::mutex mutex_;                                            ///< of all below
+  std::mutex mutex_;                                            ///< guards everything below
   std::map<std::string, std::shared_ptr<Function>> functions_;  ///< by the key of their source
   SearchSettings search_;
-  std::optional<std::unique_ptr<MatmulLibrary>> matmul_library_;  ///< once it was asked for
+  std::optional<std::unique_ptr<MatmulLibrary>> matmul_library_;  ///< set on first use
   std::optional<std::unique_ptr<DnnLibrary>> dnn_library_;
 };
 

@@ -5,7 +5,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int kRelaxedCapture = 2;  // memory may be allocated and modules loaded meanwhile
+constexpr int kRelaxedCapture = 2;  // allows memory allocation and module loading during capture
 constexpr unsigned kEventWithoutTime = 2;
 
 class DriverEvent : public Event {
@@ -25,7 +25,7 @@ class DriverEvent : public Event {
   DriverEvent& operator=(const DriverEvent&) = delete;
 
   EventHandle handle = nullptr;
-  const DriverStream* recording;  ///< that it is a point of, or null
+  const DriverStream* recording;  ///< the recording it belongs to, or null
 
  private:
   std::shared_ptr<DriverContext> context_;
@@ -107,7 +107,7 @@ GraphExecHandle DriverStream::end_capture() {
   api.destroy_graph(graph);
   context_->check(made, "make one graph of the recorded launches");
   DriverResult uploaded = api.upload_graph(exec, handle_);
-  if (uploaded == kSuccess) uploaded = api.synchronize(handle_);  // other streams launch it
+  if (uploaded == kSuccess) uploaded = api.synchronize(handle_);  // other streams will launch it
   if (uploaded != kSuccess) api.destroy_graph_exec(exec);
   context_->check(uploaded, "move a graph to the GPU");
   return exec;

@@ -1,4 +1,4 @@
-// Streams of a GPU: of our own, or a caller's; and those that record.
+// Streams of a GPU: our own or a caller's, including those that record.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,15 +11,15 @@ namespace tenon::cuda {
 
 class DriverStream : public Stream {
  public:
-  /// A stream of its own.
+  /// Creates a stream.
   explicit DriverStream(std::shared_ptr<DriverContext> context);
-  /// The caller's.
+  /// Wraps the caller's stream.
   DriverStream(std::shared_ptr<DriverContext> context, StreamHandle borrowed);
   ~DriverStream() override;
   DriverStream(const DriverStream&) = delete;
   DriverStream& operator=(const DriverStream&) = delete;
 
-  /// `stream` as one of this GPU's. Throws Error(Internal) for another.
+  /// `stream` as a stream of this GPU. Throws Error(Internal) if it is not one.
   static DriverStream& of(Stream& stream, const DriverContext& context);
 
   StreamHandle handle() const { return handle_; }
@@ -28,26 +28,27 @@ class DriverStream : public Stream {
   void wait(const Event& event) override;
   DriverStream& beside() override;
 
-  /// Between begin and end what is put on it is recorded, and what is put beside it from the first event of the
-  /// recording on that is waited for there. abandon throws away what was recorded.
+  /// Work enqueued between begin and end is captured. Work on the side stream is captured too, once that stream
+  /// has waited for an event of the recording. abandon discards what was captured.
   void begin_capture();
   GraphExecHandle end_capture();
   void abandon_capture() noexcept;
-  /// Ends the recording, of which only the number of kernels, fills and copies is wanted.
+  /// Ends the capture, of which only the number of kernels, fills and copies is needed.
   int count_captured();
-  /// Throws Error(Internal) while it records: what `action` does would be recorded too.
+  /// Throws Error(Internal) while capturing: what `action` does would be captured too.
   void not_capturing(const char* action) const;
-  /// Launches of the recording that is under way, or was the last.
+  /// Launches in the current or last capture.
   int captured() const { return captured_; }
-  /// Remembers a launch until the next wait; while launches are recorded, counts it.
+  /// Remembers a launch until the next wait; during a capture, counts it.
   void launched(const std::string& kernel);
   /// True once after every wait for an event.
   bool takes_wait() { return std::exchange(waited_, false); }
-  /// True if the launch in front let this one start before its own wait had ended; `this_does`: whether this one will.
+  /// True if the previous launch allowed this one to start before its own wait ended. `this_does`: whether this one
+  /// allows that.
   bool starts_behind(bool this_does) { return std::exchange(next_starts_, this_does); }
 
  private:
-  /// The stream whose recording this one is part of, or null.
+  /// The stream whose capture this one is part of, or null.
   const DriverStream* recording() const {
     const DriverStream* const main = main_ ? main_ : this;
     return main->capturing_ ? main : nullptr;
@@ -58,7 +59,7 @@ class DriverStream : public Stream {
   bool own_ = false, capturing_ = false, next_starts_ = false, waited_ = false;
   int captured_ = 0;
   std::unique_ptr<DriverStream> beside_;
-  DriverStream* main_ = nullptr;  ///< that it is beside
+  DriverStream* main_ = nullptr;  ///< the stream of which this is the side stream
 };
 
 }  // namespace tenon::cuda

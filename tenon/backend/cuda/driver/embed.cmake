@@ -1,6 +1,6 @@
-# Writes OUTPUT, a C++ file that holds the texts of files, which FUNCTION gives. Run as a script:
+# Writes OUTPUT, a C++ file that holds the texts of files, returned by FUNCTION. Run as a script:
 #   cmake -DOUTPUT=x.cpp -DFUNCTION=embedded_headers "-DPAIRS=name=file|name=file|.." -P embed.cmake
-# A text is cut at line ends into pieces of a few kilobytes: compilers bound the length of one string literal.
+# A text is cut at line ends into pieces of a few kilobytes: compilers limit the length of one string literal.
 set(_piece 12000)
 
 function(append_literals out text)

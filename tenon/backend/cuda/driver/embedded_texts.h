@@ -1,4 +1,4 @@
-// Files as text inside the library: the headers that kernels include, which NVRTC gets from here, and measured tiles.
+// Files embedded as text in the library: the headers that kernels include, for NVRTC, and measured tiles.
 #pragma once
 #include <span>
 

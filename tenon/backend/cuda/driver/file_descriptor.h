@@ -1,4 +1,4 @@
-// An open file that is closed with its owner.
+// An open file that is closed by its owner's destructor.
 #pragma once
 #include <unistd.h>
 
@@ -6,7 +6,7 @@ namespace tenon::cuda {
 
 class FileDescriptor {
  public:
-  /// Of open(); negative: none.
+  /// Result of open(); negative: none.
   explicit FileDescriptor(int fd) : fd_(fd) {}
   ~FileDescriptor() {
     if (fd_ >= 0) close(fd_);

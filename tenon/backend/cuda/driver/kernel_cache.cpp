@@ -38,7 +38,7 @@ class Sha256 {
     EVP_DigestUpdate(context_.get(), data, size);
     return *this;
   }
-  // A text and its length, so that no two rows of texts hash alike.
+  // Hashes a text with its length, so that different sequences of texts hash differently.
   Sha256& text(const std::string& text) {
     const uint64_t size = text.size();
     return bytes(&size, sizeof size).bytes(text.data(), text.size());
@@ -62,7 +62,7 @@ std::string hex(const Digest& digest) {
   return out;
 }
 
-// Of all embedded headers, worked out once.
+// Digest of all embedded headers, computed once.
 const std::string& headers_digest() {
   static const std::string digest = [] {
     Sha256 hash;
@@ -72,7 +72,7 @@ const std::string& headers_digest() {
   return digest;
 }
 
-// All of a regular file, or nothing if it cannot be read or is too large to be ours.
+// The contents of a regular file, or empty if it cannot be read or is too large to be one of ours.
 std::optional<std::string> read_entry(const fs::path& path) {
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};

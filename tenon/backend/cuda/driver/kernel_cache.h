@@ -1,7 +1,7 @@
-// Compiled kernels on disk: one file an entry, named by a hash of all that went into the compiler. Processes share it
-// without locks: an entry appears whole or not at all, and whoever comes second finds the same bytes there.
+// Compiled kernels on disk: one file per entry, named by a hash of all the compiler's inputs. Processes share the cache
+// without locks: entries appear atomically, and a second writer would write the same bytes.
 //
-// A file: magic and format (8 bytes), SHA-256 of the rest and the key (32), sizes of cubin and log (8 each, little
+// File format: magic and format (8 bytes), SHA-256 of the rest and the key (32), sizes of cubin and log (8 each, little
 // endian), cubin, log.
 #pragma once
 #include <atomic>
@@ -15,28 +15,28 @@
 
 namespace tenon::cuda {
 
-/// Changes with what host and kernels agree on beyond the source: the entry point, how arguments are passed.
+/// Changes with what host and kernels agree on apart from the source: the entry point, how arguments are passed.
 inline constexpr int kKernelAbi = 1;
 
 /// SHA-256, in hex, of architecture, compiler version, options, ABI number and the complete source: the kernel's text
-/// and every embedded header. The kernel's name for people is no part of it.
+/// and every embedded header. The kernel's display name is not included.
 std::string kernel_key(const KernelSource& source, const std::string& arch, std::pair<int, int> compiler_version);
 
-/// A kernel as a file's bytes.
+/// A kernel as the bytes of a file.
 std::string encode_entry(const std::string& key, const KernelBinary& kernel);
-/// The kernel of a file's bytes, which may be any; nothing if they are not whole, or of another key.
+/// The kernel from a file's bytes, which may be arbitrary; empty if they are incomplete or for another key.
 std::optional<KernelBinary> decode_entry(const std::string& key, std::string_view bytes);
 
-/// Thread-safe. No failure of the file system is an error: a kernel that cannot be kept is compiled again next time.
+/// Thread-safe. File system failures are not errors: a kernel that cannot be stored is compiled again next time.
 class KernelCache {
  public:
-  /// <cache folder>/kernels by default. The folder is made when something is stored.
+  /// <cache folder>/kernels by default. The folder is created on the first store.
   explicit KernelCache(std::filesystem::path folder = default_folder());
   static std::filesystem::path default_folder();
 
-  /// The entry, if there is a whole one. A damaged one is removed with a warning.
+  /// The entry, if there is a complete one. A damaged entry is removed with a warning.
   std::optional<KernelBinary> find(const std::string& key) const;
-  /// Keeps an entry. The first failure of an object is a warning; after it nothing more is tried.
+  /// Stores an entry. An object's first failure logs a warning; after that it does not try again.
   void store(const std::string& key, const KernelBinary& kernel) const;
 
   const std::filesystem::path& folder() const { return folder_; }

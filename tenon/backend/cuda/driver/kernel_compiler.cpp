@@ -51,7 +51,7 @@ PendingKernel KernelCompiler::start(const KernelSource& source) {
   return pending;
 }
 
-// One thread is enough; without any nothing would ever be compiled.
+// One thread is enough; without any, nothing would ever be compiled.
 void KernelCompiler::add_thread() {
   try {
     threads_.emplace_back([this] { work(); });

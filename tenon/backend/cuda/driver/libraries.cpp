@@ -14,7 +14,7 @@ struct Soname {
 struct Traits {
   Library id;
   const char *key, *name;
-  const char *wheel, *wheel12;  ///< of CUDA 13 and of CUDA 12
+  const char *wheel, *wheel12;  ///< for CUDA 13 and for CUDA 12
   std::vector<Soname> sonames;  ///< newest first
 };
 
@@ -44,7 +44,7 @@ const Traits& traits(Library which) {
   return all[static_cast<int>(which)];
 }
 
-// The file a handle was loaded from; the name given, if the loader does not say.
+// The file from which a handle was loaded, or the given name if the loader does not know.
 fs::path loaded_path(void* handle, const fs::path& given) {
   link_map* map = nullptr;
   const bool known = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name;
@@ -64,8 +64,8 @@ std::pair<int, int> nvrtc_version(const LoadedLibrary& nvrtc) {
   return {major, minor};
 }
 
-// NVRTC loads its built-in functions by name when it first compiles. Outside the loader's path it would not find them,
-// so they are loaded here, from NVRTC's own folder. Empty, or what is wrong.
+// NVRTC loads its built-in functions by name when it first compiles. It would not find them outside the loader's path,
+// so they are loaded here from NVRTC's own folder. Returns an error message, or empty.
 std::string load_builtins(const LoadedLibrary& nvrtc) {
   const auto [major, minor] = nvrtc_version(nvrtc);
   const std::string name = "libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor);

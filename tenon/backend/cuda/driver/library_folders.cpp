@@ -1,5 +1,5 @@
-// Where NVIDIA's libraries may be. Two layouts of wheels: nvidia/cuda_nvrtc/lib (one folder a wheel, CUDA 12) and
-// nvidia/cu13/lib (one folder a toolkit).
+// Where NVIDIA's libraries may be. Wheels have two layouts: nvidia/cuda_nvrtc/lib (a folder per wheel, CUDA 12) and
+// nvidia/cu13/lib (a folder per toolkit).
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace tenon::cuda {
 namespace fs = std::filesystem;
 namespace {
 
-// Sub-folders whose names begin so, last name first: newer versions before older ones. Unreadable folders have none.
+// Sub-folders whose names start with `begins`, in descending order: newer versions first. Empty for an unreadable
+// folder.
 std::vector<fs::path> subfolders(const fs::path& folder, const std::string& begins = {}) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -49,7 +50,7 @@ class Folders {
   void wheels(const fs::path& site_packages) {
     for (const fs::path& wheel : subfolders(site_packages / "nvidia")) folder(wheel / "lib");
   }
-  // A Python installation or environment: what holds lib/python3.x.
+  // A Python installation or environment: the folder that holds lib/python3.x.
   void python(const fs::path& prefix) {
     if (prefix.empty()) return;
     for (const char* lib : {"lib", "lib64", "local/lib"})
@@ -74,7 +75,7 @@ class Folders {
   std::set<std::string> seen_;
 };
 
-// The environment and the installation behind the first python3 of PATH. pyenv's python3 is a script in "shims", beside
+// The environment and installation of the first python3 on PATH. pyenv's python3 is a script in "shims", next to
 // "versions".
 void add_python_of_path(const std::string& path, Folders& folders) {
   for (const fs::path folder : split(path)) {
@@ -90,11 +91,11 @@ void add_python_of_path(const std::string& path, Folders& folders) {
   }
 }
 
-// A wheel has this library in site-packages/tenon/lib.
+// In a wheel this library is in site-packages/tenon/lib.
 fs::path site_packages_around() {
   Dl_info info{};
   if (!dladdr(reinterpret_cast<const void*>(&site_packages_around), &info) || !info.dli_fname) return {};
-  std::error_code failed;  // without a working directory
+  std::error_code failed;  // if there is no working directory
   const fs::path package = fs::absolute(info.dli_fname, failed).parent_path().parent_path();
   return package.filename() == "tenon" ? package.parent_path() : fs::path();
 }
@@ -126,7 +127,7 @@ std::vector<fs::path> library_folders(const SearchSettings& settings) {
   add_python_of_path(settings.path, folders);
   if (!settings.home.empty()) folders.python(fs::path(settings.home) / ".local");
   folders.python(settings.own_environment);
-  // Where drivers are mounted: containers, WSL, NixOS.
+  // Where drivers are mounted in containers, WSL and NixOS.
   for (const char* driver : {"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib"})
     if (settings.system_loader) folders.folder(driver);
   return folders.take();

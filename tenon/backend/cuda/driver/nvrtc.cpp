@@ -20,12 +20,12 @@ LoadedLibrary find(const SearchSettings& settings, int newest_major) {
 }  // namespace
 
 std::vector<std::string> compile_options(const KernelSource& source, const std::string& arch) {
-  // One option of the assembler a flag: the list form is not understood by NVRTC.
+  // One flag per assembler option: NVRTC does not accept the list form.
   std::vector<std::string> options = {"--gpu-architecture=" + arch,
                                       "--std=c++20",
                                       "--device-as-default-execution-space",  // node bodies carry no annotations
                                       "-DTENON_DEVICE=",
-                                      "-DNDEBUG=1",  // an assert that stays makes the assembler serialise wgmma
+                                      "-DNDEBUG=1",  // an assert left in the code makes the assembler serialize wgmma
                                       "--no-source-include",
                                       "--ptxas-options=-v",
                                       "--ptxas-options=-O3"};
@@ -61,7 +61,7 @@ class Nvrtc::Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // The compiler's status; the log says more.
+  // The compiler's status; details are in the log.
   int compile(const std::vector<std::string>& options) {
     std::vector<const char*> pointers;
     pointers.reserve(options.size());

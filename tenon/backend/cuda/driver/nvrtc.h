@@ -1,5 +1,5 @@
-// NVIDIA's run-time compiler, loaded at run time: the text of a kernel in, machine code for one architecture out. No
-// GPU and no driver is needed.
+// NVIDIA's run-time compiler, loaded at run time: takes a kernel's text and returns machine code for one architecture.
+// Needs neither GPU nor driver.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -16,27 +16,27 @@ inline constexpr const char* kKernelName = "tenon_kernel";
 
 struct KernelBinary {
   std::vector<std::byte> cubin;
-  std::string log;  ///< warnings, and what the assembler says of registers and memory
+  std::string log;  ///< warnings, and the assembler's report on registers and memory
 };
 
 /// The compiler's options for a kernel and an architecture: "sm_89", "sm_90a".
 std::vector<std::string> compile_options(const KernelSource& source, const std::string& arch);
 
-/// The lines of a compiler's log that say most: errors if there are any, else its first lines.
+/// The most informative lines of a compiler's log: errors if there are any, else its first lines.
 std::string log_summary(const std::string& log, int lines = 6);
 
 /// The compiler. Thread-safe: programs are independent of each other.
 class Nvrtc {
  public:
-  /// Finds and loads it; Error(Device) with the command that installs it. `newest_major` as in load_library.
+  /// Finds and loads NVRTC; throws Error(Device) with the command that installs it. `newest_major` as in load_library.
   explicit Nvrtc(const SearchSettings& settings = SearchSettings::from_environment(),
                  int newest_major = std::numeric_limits<int>::max());
 
   std::pair<int, int> version() const { return version_; }
   const std::filesystem::path& path() const { return library_.path(); }
 
-  /// Error(Device) that names the kernel, with the first errors of the log; also where the assembler had to serialise
-  /// wgmma, which makes a kernel several times slower.
+  /// Throws Error(Device) that names the kernel and quotes the log's first errors; also if the assembler had to
+  /// serialize wgmma, which makes a kernel several times slower.
   KernelBinary compile(const KernelSource& source, const std::string& arch) const;
 
  private:

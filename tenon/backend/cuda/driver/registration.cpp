@@ -1,4 +1,4 @@
-// The name "cuda": the backend on a GPU through the driver, and what it needs of the machine.
+// The backend named "cuda": on a GPU through the driver, and what it needs from the machine.
 #include <sstream>
 
 #include "tenon/backend/cuda/cuda_backend.h"
@@ -29,8 +29,7 @@ int occurrences(const std::string& text, const std::string& of) {
   return n;
 }
 
-// The part of a text's loads that it has as fragments of 16 bytes. Lines that are unrolled over a fragment count for
-// it.
+// The fraction of a text's loads that are 16-byte fragments. A line unrolled over a fragment counts once per element.
 double wide_part(const std::string& text) {
   constexpr int kRun = 8;
   int wide = 0, narrow = 0;
@@ -46,16 +45,16 @@ double wide_part(const std::string& text) {
   return wide ? static_cast<double>(wide) / (wide + narrow) : 0;
 }
 
-// Tensor-core kernels must have their instructions and copy 16 bytes at a time; of the others, most loads that the text
-// has in one piece must be in one piece.
+// Tensor-core kernels must contain their instructions and copy 16 bytes at a time; in other kernels, most loads that
+// are one fragment in the text must be one instruction.
 KernelExpectations expect(const KernelSource& source) {
   KernelExpectations e;
   const std::string& t = source.text;
   const auto has = [&t](const char* what) { return t.find(what) != std::string::npos; };
-  const bool e4m3 = source.name.find(" e4m3 ") != std::string::npos;  // the unit, behind the layer
+  const bool e4m3 = source.name.find(" e4m3 ") != std::string::npos;  // the unit, after the layer
   if (has("_mma<")) e.contains = {e4m3 ? Opcode::Qmma : Opcode::Hmma, Opcode::CopyAsync};
   if (has("_wgmma<")) e.contains = {e4m3 ? Opcode::Qgmma : Opcode::Hgmma, Opcode::TensorLoad};
-  e.may_use_stack = has("nodes/trigonometric.h");  // the reduction of large arguments needs a table
+  e.may_use_stack = has("nodes/trigonometric.h");  // argument reduction for large arguments needs a table
   const bool plain = has("tenon/backend/cuda/device/map.h") || has("tenon/backend/cuda/device/rows.h");
   if (plain && !e.may_use_stack) e.wide_loads = 0.5 * wide_part(t);
   return e;
@@ -83,7 +82,7 @@ PlannedCalls planned(const CompileDevice& device) {
 }
 
 std::unique_ptr<Backend> make(const BackendOptions& options) {
-  // Wrong values are named at once, also where there is no GPU.
+  // Reports invalid values immediately, even without a GPU.
   static_cast<void>(asked_core());
   static_cast<void>(asked_to_tune());
   if (options.compile_for.empty()) {

@@ -15,7 +15,7 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const bool same = hole.shape() == stored;
   const bool constant = of_weights_only(hole);
   if (same && !constant && read_in_place(hole, unit_, device().facts())) {
-    read_beside(hole);  // weights may stand beside what is computed
+    read_beside(hole);  // weights may be read along with the computed hole
     return hole;
   }
   return stored_operand(i, stored, layout, unit_);
@@ -147,14 +147,14 @@ std::string AnchorKernel::map_source(const std::string& name, const Expr& operan
          ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
 }
 
-// Results of lanes that do not meet: one functor a lane, chosen by the column.
+// Results of lanes that are not combined: one functor per lane, selected by the column.
 std::string AnchorKernel::lanes_source(Params& params, std::string& headers, int most) {
   const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
   const std::string width = params.integer("lane_columns", domain.cols());
   std::vector<std::vector<ProgramOutput>> outputs(static_cast<size_t>(form_.lanes));
   for (const ProgramOutput& o : results()) outputs[static_cast<size_t>(*lanes_of(o.value).begin())].push_back(o);
   std::string text, store;
-  for (const auto& lane : outputs) {  // all with the narrowest fragment
+  for (const auto& lane : outputs) {  // all use the narrowest fragment
     if (lane.empty()) continue;
     Params unused;
     most = std::min(most, ProgramSource(lane, domain, unused, most).run());
@@ -189,7 +189,7 @@ std::string AnchorKernel::scaled_source(std::span<const Expr> factors, Params& p
   return text;
 }
 
-// Every lane times the factor of its row.
+// Multiplies every lane by its row's factor.
 void AnchorKernel::scale_lanes(std::vector<ProgramOutput>& outputs, const RowFactor& factor) {
   Graph& g = *form_.graph;
   Memo scaled;

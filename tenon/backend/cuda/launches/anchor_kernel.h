@@ -1,7 +1,7 @@
 // What the kernels with an anchor share: the cores that do its arithmetic, operands as functors, and results. A kernel
-// reads operands whose rows lie in memory (a prologue would be computed again for every tile and tap). What the plan
-// did not put there (operands.h) a kernel call in front of it stores, padded, widened or rearranged. Constant weights
-// are computed once, in the layout that the kernel reads.
+// reads operands whose rows lie in memory (a fused prologue would be recomputed for every tile and tap). An operand
+// that the plan did not store that way (operands.h) is stored by an extra kernel call before it, padded, widened or
+// rearranged. Constant weights are computed once, in the layout that the kernel reads.
 #pragma once
 #include "tenon/backend/cuda/launches/launch_kernel.h"
 #include "tenon/backend/cuda/launches/operands.h"
@@ -17,55 +17,55 @@ class AnchorKernel : public LaunchKernel {
         unit_(unit_of(launch, form_, this->device().facts())),
         apart_(lanes_apart(form_)) {}
 
-  /// Parts of the anchor's columns that meet in the epilogue: 1 if no result reads two of them.
+  /// Number of lanes of the anchor's columns that the epilogue combines: 1 if no result reads two of them.
   int lanes() const { return apart_ ? 1 : form_.lanes; }
   bool tensor_cores() const { return unit_ != DType::F32; }
-  /// The rows of hole `i` as the kernel reads them: the hole itself where they lie in memory, else a leaf that a kernel
-  /// call in front of the kernel, or the binding of a constant, fills. `layout`: from a leaf to the view that the
-  /// hole's elements are stored through; `stored`: that leaf's shape.
+  /// The rows of hole `i` as the kernel reads them: the hole itself if its rows lie in memory, else a leaf that an
+  /// earlier kernel call fills, or for a constant the weight store. `layout` maps a leaf to the view through which the
+  /// hole's elements are stored; `stored` is that leaf's shape.
   using Layout = std::function<Expr(const Expr& leaf)>;
   Expr operand(size_t i, const Shape& stored, const Layout& layout);
-  /// The same, in a leaf of its own and of type `t` in any case.
+  /// The same, but always stored in its own leaf of type `t`.
   Expr stored_operand(size_t i, const Shape& stored, const Layout& layout, DType t);
-  /// A value that the kernel computes element by element where it wants it.
+  /// Declares a value that the kernel computes element by element where it needs it.
   void read_beside(const Expr& value);
-  /// Hole `i` with its last axis padded by zeros to fragments of 16 bytes.
+  /// Hole `i` with its last axis zero-padded to whole 16-byte fragments.
   Expr padded_operand(size_t i);
-  /// From rows in plain order to where they lie in runs (device/mma_results.h): the first axis of `rows`, a multiple of
-  /// 32.
+  /// A view of `rows` stored in runs (device/mma_results.h) that gives them in plain order. The first axis is a
+  /// multiple of 32.
   static Expr in_runs(const Expr& rows);
   /// Adds the kernel calls that store computed operands.
   void make_operands();
-  /// How many these are.
+  /// Number of those calls.
   int operand_calls() const;
   std::vector<ProgramOutput> beside_maps() const override;
 
   /// "struct A { .. }": rows in memory for a tensor-core kernel, or single elements for an f32 kernel.
   std::string operand_source(const std::string& name, const Expr& operand, int split, Params& params,
                              std::string& headers);
-  /// True if the operand is a tensor with nothing between its rows.
+  /// True if the operand is a tensor whose rows are contiguous, without gaps.
   bool dense(const Expr& operand) const;
-  /// The box of one of the operand's tensors, from the address of its first element, its columns, and the elements from
-  /// one row to the next.
+  /// Makes the box of one of the operand's tensors from its first element's address, its columns, and the row stride in
+  /// elements.
   using MakeRowsBox = std::function<TensorBox(void* address, int64_t columns, int64_t stride)>;
-  /// "struct B : Rows { .. }": operand B of a tensor-core kernel from what operand_source or map_source calls Rows.
-  /// `constant`: no kernel changes it.
+  /// "struct B : Rows { .. }": operand B of a tensor-core kernel, from what operand_source or map_source named Rows.
+  /// `constant`: no kernel modifies it.
   static std::string with_runs(bool runs, bool constant);
-  /// "struct A { .. }" for wgmma: tensor maps, of rows, or of an operand that lies in columns, [columns][rows].
+  /// "struct A { .. }" for wgmma: tensor maps of rows, or of an operand stored transposed, [columns][rows].
   std::string map_source(const std::string& name, const Expr& operand, bool in_columns, Params& params,
                          const MakeRowsBox& box) const;
-  /// "struct Epilogue { .. }" with fragments of up to `most` columns.
-  /// `loads_apart`: what it reads is loaded by a function of its own, where lanes meet. `factor`: it multiplies the
-  /// sums by that, whose reduction it finds in the place behind the lanes.
+  /// "struct Epilogue { .. }" with fragments of up to `most` columns. `loads_apart`: a separate function issues its
+  /// loads, where lanes are combined. `factor`: multiplies the sums by that factor, whose reduction is passed in the
+  /// slot after the lanes.
   std::string epilogue_source(Params& params, std::string& headers, int most, bool loads_apart = false,
                               const RowFactor* factor = nullptr);
 
-  /// "struct Factors { .. }", whose compute gives the product of the anchor's result, all lanes as one, and `factors`.
+  /// "struct Factors { .. }", whose compute multiplies the anchor's result, all lanes as one, by `factors`.
   std::string scaled_source(std::span<const Expr> factors, Params& params, std::string& headers) const;
 
-  /// Reserves the memory that the parts of a split K (of keys, in attention) meet in: none where `launch` is not split.
+  /// Reserves the workspace for split-K (split-KV in attention); nothing if `launch` is not split.
   void reserve_split(const CoreLaunch& launch);
-  /// Adds the kernel's own kernel call, whose SplitK, at `split_at` of its sizes, points to what was reserved.
+  /// Adds the kernel's own kernel call, whose SplitK, at byte `split_at` of its sizes, points to what was reserved.
   void add_core(KernelCall call, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch = {});
 
   DType unit_;  ///< element type of the cores: it holds all values of the anchor's arithmetic
@@ -81,7 +81,7 @@ class AnchorKernel : public LaunchKernel {
   std::optional<Split> split_;
   struct Stored {
     Expr value, place, leaf;
-    bool clear;  // part of the leaf is not written: zeros
+    bool clear;  // part of the leaf is not written and needs zeros
   };
   std::vector<Stored> stored_;
   std::vector<Expr> read_in_place_;

@@ -16,7 +16,7 @@ WeightRequest request_of(const Expr& leaf, std::string key, std::vector<std::str
   return {{{std::move(key), div_up(leaf_bytes(leaf), kMemoryAlignment) * kMemoryAlignment}}, std::move(params), {}, {}};
 }
 
-// Elements of a parameter in memory of the device, in the leaf's type.
+// Copies a parameter's elements to device memory, in the leaf's type.
 void upload(Device& device, Stream& stream, const ParamView& view, const Expr& leaf, void* dst) {
   const int64_t bytes = view.shape.numel() * size_of(view.dtype);
   if (view.dtype == leaf.dtype()) {
@@ -46,8 +46,8 @@ void upload(Device& device, Stream& stream, const ParamView& view, const Expr& l
 struct Packed;
 using Views = std::map<const Node*, ParamView>;
 
-// The kernel calls that pack parameters which lie on the device, in the types that they have there. Those of updates
-// are kept, as every training step runs them.
+// The kernel calls that pack parameters which are already on the device, in the types that they have there. Calls for
+// updates are kept, since every training step runs them.
 class PackingCalls {
  public:
   void run(Device& device, Stream& stream, const Packed& packed, const Views& views, void* dst);
@@ -55,28 +55,28 @@ class PackingCalls {
  private:
   void make(Device& device, const Packed& packed, const Views& views);
 
-  std::map<const Node*, DType> types_;  // that they were made for
+  std::map<const Node*, DType> types_;  // parameter types for which the calls were made
   std::unique_ptr<Graph> graph_;
-  std::map<const Node*, const Node*> leaf_of_;  // of a kernel's leaf, that of the pieces
+  std::map<const Node*, const Node*> leaf_of_;  // maps a kernel's leaf to the leaf in the pieces
   std::vector<KernelCall> calls_;
 };
 
-// A leaf and what is stored through views of it, in a graph of their own.
+// A leaf and the values stored through views of it, in a graph of their own.
 struct Packed {
   Graph graph;
   Expr leaf;
   std::vector<PackedPiece> pieces;
   PackingCalls in_place;
 
-  // The leaf loses its name, which says what a kernel calls it.
+  // The leaf loses its name, which only says how a kernel refers to it.
   Packed(const Expr& of, const std::vector<PackedPiece>& from) {
     leaf = input(graph, "packed", of.dtype(), of.shape());
     Memo memo{{of.get(), leaf}};
     for (const PackedPiece& p : from) pieces.push_back({rebuild(graph, p.value, memo), rebuild(graph, p.place, memo)});
   }
 
-  // True if a kernel can read all parameters where they lie: their types are those of the leaves, or what is stored
-  // is nothing but views, rounded at the end.
+  // True if a kernel can read all parameters in place: their types match the leaves, or the stored pieces are only
+  // views, rounded at the end.
   bool read_in_place(const Views& views) const {
     const bool only_views = std::ranges::all_of(pieces, [](const PackedPiece& p) { return is_view_chain(p.value); });
     return std::ranges::all_of(views, [&](const auto& v) {
@@ -123,7 +123,7 @@ void PackingCalls::make(Device& device, const Packed& packed, const Views& views
   leaf_of_.clear();
   graph_ = std::make_unique<Graph>();
   Memo memo{{packed.leaf.get(), input(*graph_, "packed", packed.leaf.dtype(), packed.leaf.shape())}};
-  for (const PackedPiece& piece : packed.pieces)  // in this order, so that equal weights have kernels of equal text
+  for (const PackedPiece& piece : packed.pieces)  // in this order, so that equal weights get equal kernel texts
     for (const Expr& l : memory_leaves(piece.value)) {
       if (!views.contains(l.get()) || memo.contains(l.get())) continue;
       const DType there = types_[l.get()] = views.at(l.get()).dtype;

@@ -1,4 +1,4 @@
-// Weights in a device's memory: parameters as they are, and what is computed of them in the layout that a kernel reads.
+// Weights in device memory: parameters unchanged, and values computed from them in the layout that a kernel reads.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,20 +8,20 @@
 
 namespace tenon::cuda {
 
-/// What memory of ours begins at and is long: multiples of this.
+/// Our allocations are aligned to, and their sizes rounded up to, multiples of this.
 inline constexpr int64_t kMemoryAlignment = 256;
 
-/// A value that reads nothing but weights, and the view of a leaf that it is stored through.
+/// A value that reads only weights, and the view of a leaf through which it is stored.
 struct PackedPiece {
   Expr value, place;
 };
 
 /// Parameter `leaf` in the leaf's type.
 WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf);
-/// Memory for `leaf`, zero where no piece is stored.
+/// Memory for `leaf`, zero wherever no piece is stored.
 WeightRequest packed_weight(std::shared_ptr<Device> device, const Expr& leaf, const std::vector<PackedPiece>& pieces);
 
-/// The leaves below `value` that are memory.
+/// The leaves below `value` that lie in memory.
 std::vector<Expr> memory_leaves(const Expr& value);
 
 }  // namespace tenon::cuda

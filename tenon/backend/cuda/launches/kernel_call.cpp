@@ -18,20 +18,20 @@ namespace {
 
 constexpr int kWarpRowThreads = 128;
 constexpr int kLetsThreads = 1024;
-constexpr int kMapThreads = 256, kMapLetsThreads = 512;  // lets are computed by every block: fewer blocks
+constexpr int kMapThreads = 256, kMapLetsThreads = 512;  // every block computes the lets: use fewer blocks
 
-// Who holds a row: some lanes of a warp, or a block of whole warps.
+// The threads that hold a row: some lanes of a warp, or a block of whole warps.
 struct RowTeam {
   int threads = 32, fragments = 1;
   bool block() const { return threads > 32; }
 };
 
-// The threads that leave the fewest places for fragments empty; lanes of a warp where they can hold a row. `held`:
-// registers of a fragment that live from one reduction to the next.
+// Picks the thread count that leaves the fewest fragment slots empty; lanes of one warp if they can hold a row. `held`:
+// registers per fragment that stay live from one reduction to the next.
 RowTeam row_team(int64_t cols, int run, int held) {
   constexpr int64_t kMostFragments = 6, kLanesRegisters = 60, kRegisters = 48;
   constexpr int kMostThreads = 1024,
-                kMostLongFragments = 16;  // of long rows, even if a thread then keeps some in memory
+                kMostLongFragments = 16;  // for long rows, even if a thread then spills some
   const int64_t fragments = div_up(cols, run);
   RowTeam best{32, 0};
   for (int lanes : {8, 16, 32}) {
@@ -64,7 +64,7 @@ KernelCall::KernelCall(Device& device, const KernelParts& text, const Params& pa
       sizes_at_(params.sizes_at()),
       device_(&device),
       shape_(shape) {
-  shape_.overlaps = true;  // every kernel waits for its predecessor itself
+  shape_.overlaps = true;  // every kernel does its own griddepcontrol wait
   KernelSource source;
   source.name = text.name;
   source.text = "#define TENON_DEVICE\n" + text.headers + "\nnamespace tenon::device {\n" + params.declaration() +
@@ -107,7 +107,7 @@ void KernelCall::launch(Stream& stream) {
 
 int KernelCall::library_kernels() const {
   const std::shared_ptr<void> workspace = device_->allocate(std::max<int64_t>(call_->workspace_bytes(), 1)),
-                              operand = device_->allocate(1);  // read and written by nobody
+                              operand = device_->allocate(1);  // never read or written
   const std::vector<void*> addresses(pointers_.size(), operand.get());
   return device_->count([&](void* native) { call_->launch(native, addresses, workspace.get()); });
 }
@@ -140,21 +140,21 @@ std::optional<KernelCall> lets_call(Device& device, const std::string& name, std
 
 namespace {
 
-// How rows are walked. Blocks that come and go, as many as there are rows for, are the rule. Blocks that stay keep what
-// is the same for all rows (a step's gates and factors, weights) in shared memory: for programs that read many such
-// floats. They keep their next row there too, on its way, where a row takes so many registers that a multiprocessor has
-// a block or two, which would compute and load in turns; and for short rows, where it costs little.
+// How a kernel iterates over rows. By default there is one block per group of rows. Persistent blocks keep what is the
+// same for all rows (a step's gates and factors, weights) in shared memory: for programs that read many such floats.
+// They also prefetch their next row into shared memory: if rows take so many registers that only one or two blocks fit
+// on a multiprocessor, which would alternate between loading and computing, and for short rows, where it costs little.
 struct RowsWalk {
   RowTeam team;
-  int64_t blocks = 0;   // of a multiprocessor that stay; 0: they come and go
-  int64_t columns = 0;  // bytes of a block for what is the same for all rows
-  int64_t ahead = 0;    // bytes of a row on its way
+  int64_t blocks = 0;   // persistent blocks per multiprocessor; 0: not persistent
+  int64_t columns = 0;  // bytes per block for values that are the same for all rows
+  int64_t ahead = 0;    // bytes of a prefetched row
   RowsWalk(const DeviceFacts& facts, std::span<const ProgramOutput> outputs, const MatrixDomain& matrix) {
     Params unused;
     constants_source(outputs, unused, kWarpRowThreads);
     const ProgramSource going(outputs, matrix, unused, 8);
     const auto team_of = [&](const ProgramSource& program) {
-      // In one order, as the core for a few rows computes them in front of a product: a warp.
+      // With one_order, a warp per row, the order in which the skinny core computes rows before a product.
       if (facts.one_order && matrix.cols() > 256 && matrix.cols() <= kMostColumnsInFront)
         return RowTeam{32, static_cast<int>(div_up(matrix.cols(), int64_t{32} * program.run()))};
       return row_team(matrix.cols(), program.run(), program.held());
@@ -187,7 +187,7 @@ struct RowsWalk {
 
  private:
   static constexpr int64_t kThreads = 512, kThreadsOfOne = 768;  // 128 and 80 registers each
-  static constexpr int64_t kLongRow = 22 * 1024;                 // bytes; of shorter ones three blocks fit
+  static constexpr int64_t kLongRow = 22 * 1024;                 // bytes; three blocks of shorter rows fit
 };
 
 KernelCall rows_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
@@ -221,7 +221,7 @@ KernelCall rows_call(Device& device, const std::string& name, std::span<const Pr
   return KernelCall(device, text, params, shape);
 }
 
-// Loads that wait for an index: threads have a second one on the way. Others are faster with more threads instead.
+// Loads that depend on a loaded index: threads keep a second one in flight. Other maps are faster with more threads.
 bool gathers(std::span<const ProgramOutput> outputs) {
   std::vector<Expr> values;
   for (const ProgramOutput& o : outputs) values.push_back(o.value);
@@ -230,7 +230,7 @@ bool gathers(std::span<const ProgramOutput> outputs) {
                      [](const Expr& e) { return e->family() == Family::View && view_facts(e).looks_up; });
 }
 
-// True if all that the values read but for lets is settled: loads in front of a kernel's wait read nothing else.
+// True if everything the values read, except lets, is settled: then all loads may precede the kernel's wait.
 bool all_settled(std::span<const ProgramOutput> outputs, const Params& params, const SettledLeaf& settled) {
   std::vector<Expr> values;
   for (const ProgramOutput& o : outputs) values.push_back(o.value);
@@ -239,8 +239,8 @@ bool all_settled(std::span<const ProgramOutput> outputs, const Params& params, c
                                 [&](const Expr& e) { return !is_memory_leaf(e) || params.in_shared(e) || settled(e); });
 }
 
-// Threads that hold whole rows of fragments. Blocks that stay, because each computes lets, all walk as many rows;
-// others come and go, and none has to wait for the slowest.
+// A grid whose threads cover whole rows of fragments. Persistent blocks, used when each computes lets, all process the
+// same number of rows; other blocks are not persistent, so that none waits for the slowest.
 struct MapGrid {
   int64_t blocks, lines;
   MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads, int at_once, bool stay) {
@@ -299,8 +299,8 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
 }
 
 bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map) {
-  constexpr int64_t kMostElements = 32768;  // of all lets: every block computes them
-  int64_t bytes = 32768, elements = 0;      // weights lie in shared memory too
+  constexpr int64_t kMostElements = 32768;  // over all lets: every block computes them
+  int64_t bytes = 32768, elements = 0;      // weights are in shared memory too
   for (const ProgramOutput& let : lets) {
     bytes += leaf_bytes(let.place) + kLeafAlignment;
     elements += domain_of(let.value).numel();

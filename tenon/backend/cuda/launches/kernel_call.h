@@ -1,4 +1,4 @@
-// One kernel call of a launch: a kernel of ours (compiled text, its argument and its grid), or a call of a vendor's
+// One kernel call of a launch: one of our kernels (compiled text, its argument and its grid) or a call of a vendor's
 // library. A launch is a list of kernel calls.
 #pragma once
 #include <optional>
@@ -12,75 +12,74 @@ namespace tenon::cuda {
 /// The address of a leaf's first element.
 using Resolve = std::function<void*(const Expr& leaf)>;
 
-/// True for a leaf that is not being written.
+/// True for a leaf that no running kernel writes.
 using SettledLeaf = std::function<bool(const Expr& leaf)>;
 
-/// A pointer inside the sizes of a skeleton, that is known when the launch is bound. `at`: bytes from the first of
-/// them.
+/// A pointer inside a skeleton's sizes that is known once the launch is bound. `at`: byte offset within the sizes.
 struct SizesPointer {
   size_t at;
   void* address;
 };
 
-/// The memory that a library's call works in, as a pointer to set: it wants LibraryCall::workspace_bytes().
+/// Selects the workspace of a library call, LibraryCall::workspace_bytes() long, as the pointer to set.
 inline constexpr size_t kLibraryWorkspace = 0;
 
-/// Text of a kernel before it is put together.
+/// The pieces of a kernel's text.
 struct KernelParts {
   std::string name;      ///< for people
-  std::string headers;   ///< include lines of device/ and of node bodies
+  std::string headers;   ///< include lines for device/ and for node bodies
   std::string functors;  ///< in namespace tenon::device
   std::string kernel;    ///< KERNEL(..) { .. }
 };
 
 class KernelCall {
  public:
-  /// Starts to compile.
+  /// Starts compilation.
   KernelCall(Device& device, const KernelParts& text, const Params& params, const LaunchShape& shape);
-  /// A library's call on `operands`.
+  /// A library call on `operands`.
   KernelCall(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
              const std::vector<LibraryOperand>& operands);
-  /// Fills the argument's pointers; before the first launch, and again if an address has changed.
+  /// Fills in the argument's pointers: before the first launch, and again after an address has changed.
   void bind(const Resolve& resolve);
-  /// Sets a pointer inside the sizes, or a call's workspace (at kLibraryWorkspace).
+  /// Sets a pointer inside the sizes, or a library call's workspace (at kLibraryWorkspace).
   void set(const SizesPointer& pointer);
   void launch(Stream& stream);
-  /// Starts when its predecessor has ended: what is no kernel (a fill) cannot be overlapped.
+  /// Starts only after its predecessor has ended: a non-kernel (a fill) cannot be overlapped.
   void wait_whole() { shape_.overlaps = false; }
   const std::string& name() const { return name_; }
   bool calls_library() const { return call_ != nullptr; }
-  /// Kernels of a library's call.
+  /// Number of kernels that a library call launches.
   int library_kernels() const;
 
  private:
   std::string name_;
   std::shared_ptr<Function> function_;  ///< or:
-  std::shared_ptr<LibraryCall> call_;   ///< whose workspace and operands are the addresses in params_
+  std::shared_ptr<LibraryCall> call_;   ///< its workspace and operands are the addresses in params_
   std::vector<std::byte> params_;
   std::vector<Params::Pointer> pointers_;
-  std::vector<int64_t> offsets_;  ///< in bytes, of a call's operands from their leaves
+  std::vector<int64_t> offsets_;  ///< in bytes, of a library call's operands from their leaves
   std::vector<Params::Map> maps_;
   size_t sizes_at_ = 0;
   Device* device_;
   LaunchShape shape_;
 };
 
-/// A kernel call that computes `outputs` over `domain`: the rows skeleton where a value reduces rows, else map, each of
-/// whose blocks begins with `lets`, which then need no memory. The graph that the values live in outlives the kernel
-/// call. `settled`: leaves that nobody writes who may still run when the kernel call's predecessor has begun.
+/// A kernel call that computes `outputs` over `domain`: the rows skeleton if a value reduces rows, else map. With map,
+/// every block first computes `lets`, which then need no memory. The values' graph must outlive the kernel call.
+/// `settled`: leaves that no kernel writes which may still run once this call's predecessor has started.
 KernelCall plain_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
                       const Shape& domain, std::span<const ProgramOutput> lets = {}, const SettledLeaf& settled = {});
-/// True if each block of a map over a domain of `elements_of_map` should compute `lets`: they are small beside it.
+/// True if each block of a map over `elements_of_map` elements should compute `lets`: they are small beside the map.
 bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map);
 
-/// Small values in order, each of which may read the ones before it, in one kernel call of one block; nothing if one is
-/// too large for that. `outputs`: one each.
+/// Computes small values in order, each of which may read earlier ones, in a kernel call of one block. Empty if a value
+/// is too large for that. `outputs`: one per value.
 std::optional<KernelCall> lets_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs);
 
-/// Whether there is one.
+/// Whether lets_call gives a kernel call.
 bool lets_fit_block(std::span<const ProgramOutput> outputs);
 
-/// Bytes of the leaf's elements.
+/// Size of the leaf's elements in bytes.
 int64_t leaf_bytes(const Expr& leaf);
 
 }  // namespace tenon::cuda

@@ -13,7 +13,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int64_t kCluster = 8;  // blocks of a groups kernel call that meet in shared memory
+constexpr int64_t kCluster = 8;  // blocks of a groups kernel call that combine in distributed shared memory
 
 bool has_clusters(const Device& device) { return device.facts().arch == "sm_90a"; }
 
@@ -107,7 +107,7 @@ const LaunchKernel::Counted* LaunchKernel::counted_in_core() const {
   return nullptr;
 }
 
-// The epilogue sees the value's elements as rows of all its channels.
+// True if the epilogue sees the value's elements as rows of all its channels.
 bool LaunchKernel::core_can_count(const Counted& c) const {
   return c.shape.numel() > 0 && c.value.shape() == form_.domain && domain_of(c.value) == form_.domain &&
          form_.domain[-1] == c.shape[2];
@@ -125,7 +125,7 @@ void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
   c.rows_at = reserve_scratch(samples * tiles.slots * 4);
 }
 
-// Joins what the core's tiles left.
+// Combines the partial moments that the core's tiles stored.
 void LaunchKernel::make_sums_call(const Counted& c) {
   if (c.sizes.slots < 2) return;
   Params params;
@@ -148,10 +148,10 @@ void LaunchKernel::make_sums_call(const Counted& c) {
 
 void LaunchKernel::reserve_chunks(Counted& c) {
   c.source = form_.anchor || domain_of(c.value) != c.value.shape() ? stored_copy(c) : c.value;
-  // Blocks along the inner axis: as many as are at work at once, unless a thread of theirs had too few rows. Few rows
-  // of few columns are one cluster's, which needs no memory to meet in; many clusters take longer than they save.
-  constexpr int64_t kLines = 32, kBlocksOfMultiprocessor = 4, kBytesOfBlock = 128,  // of a row
-      kLeastRows = 8;                                                               // of a thread
+  // Blocks along the inner axis: as many as run at once, unless that leaves a thread too few rows. If there are few
+  // rows of few columns, a cluster combines them without global memory; many clusters cost more than they save.
+  constexpr int64_t kLines = 32, kBlocksOfMultiprocessor = 4, kBytesOfBlock = 128,  // per row
+      kLeastRows = 8;                                                               // per thread
   const int64_t samples = device_->facts().samples_to_choose_for(c.shape[0]),
                 ranges = std::max<int64_t>(samples * div_up(c.shape[2] * size_of(c.source.dtype()), kBytesOfBlock), 1),
                 most = device_->facts().multiprocessors * kBlocksOfMultiprocessor / ranges,
@@ -163,7 +163,7 @@ void LaunchKernel::reserve_chunks(Counted& c) {
   c.counters_at = reserve_kept(c.shape[0] * c.shape[2] * 4);
 }
 
-// The leaf that holds what is counted: an output, or a copy in the scratch.
+// The leaf that holds the counted value: an output, or a copy in scratch.
 Expr LaunchKernel::stored_copy(const Counted& c) {
   for (const FormOutput& other : form_.outputs) {
     if (other.statistic || other.companion || other.value != c.value || other.dtype != c.value.dtype()) continue;
@@ -261,7 +261,7 @@ std::vector<ProgramOutput> LaunchKernel::lets() const {
   return out;
 }
 
-// True if a let reads what the launch overwrites: all blocks would have to be done with it before one writes.
+// True if a let reads a buffer that the launch overwrites: all blocks would have to read it before any writes.
 bool LaunchKernel::lets_read_outputs() const {
   for (const Let& let : form_.lets)
     for (const Expr& leaf : memory_leaves(let.value))
@@ -271,7 +271,7 @@ bool LaunchKernel::lets_read_outputs() const {
   return false;
 }
 
-// Lets that only maps read are computed by every block of these; a kernel of one block in front costs more.
+// Lets that only maps read are computed by every block of the map; a one-block kernel before it costs more.
 bool LaunchKernel::lets_stay_in_maps() const {
   const std::vector<ProgramOutput> all = lets();
   std::vector<ProgramOutput> others = beside_maps();

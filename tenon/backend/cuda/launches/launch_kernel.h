@@ -1,5 +1,5 @@
 // What all launches of the CUDA backend share: leaves bound to memory, lets, statistics, and a list of kernel calls. A
-// skeleton's kernel decides in its constructor what it needs and asks for its weights (so that all sizes are known
+// skeleton's kernel decides what it needs and requests its weights in the constructor (so that all sizes are known
 // before anything is allocated), makes its kernel calls when it is bound, and runs them in order.
 #pragma once
 #include <map>
@@ -20,7 +20,7 @@ class LaunchKernel : public Kernel {
  public:
   LaunchMemory memory() const final { return {kept_bytes_, scratch_bytes_}; }
   std::span<const WeightRequest> weights() const final { return requests_; }
-  /// Finds buffers, starts to compile.
+  /// Resolves buffers and starts compilation.
   void bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) final;
   void run(Stream& stream, void* scratch) final;
   void rebind(const BufferTable& buffers) final;
@@ -30,56 +30,56 @@ class LaunchKernel : public Kernel {
  protected:
   LaunchKernel(std::shared_ptr<Device> device, const Launch& launch, Form form);
 
-  /// Bytes at an offset of the scratch (of the memory that the kernel keeps), a multiple of 256.
+  /// Reserves bytes of scratch, or of the memory that the kernel keeps; returns their offset, a multiple of 256.
   int64_t reserve_scratch(int64_t bytes);
   int64_t reserve_kept(int64_t bytes);
-  /// Gives `leaf` memory in the scratch.
+  /// Gives `leaf` memory in scratch.
   void place_in_scratch(const Expr& leaf);
-  /// Asks for the weights that `value` reads, as they are.
+  /// Requests the weights that `value` reads, unchanged.
   void ask_weights(const Expr& value);
-  /// Asks for memory for `leaf` that the pieces, which read weights alone, are computed into.
+  /// Requests memory for `leaf`, into which the pieces, which read only weights, are computed.
   void ask_packed(const Expr& leaf, const std::vector<PackedPiece>& pieces);
-  /// True if all that `value` reads is weights.
+  /// True if `value` reads only weights.
   bool stays(const Expr& value) const;
-  /// The last call of a constructor. `core`: tiles of the launch's core for a value seen as [samples, inner, channels].
+  /// Must come last in a constructor. `core`: the core's tiles for a value seen as [samples, inner, channels].
   void reserve_statistics(const std::function<CountTiles(const Shape& seen)>& core = {});
 
   /// Adds the launch's own kernel calls, between the lets and the statistics.
   virtual void make_calls() = 0;
-  /// How many these are.
+  /// Number of those calls.
   virtual int own_calls() const = 0;
-  /// Kernels of a library's call beside the first.
+  /// Kernels of a library call after its first.
   virtual int kernels_beside() const { return 0; }
   /// Kernel calls and fills of the launch.
   int calls() const;
-  /// The results of kernel calls of other kinds than map: those that read lets need them in memory.
+  /// Results of kernel calls other than maps: those that read lets need them in memory.
   virtual std::vector<ProgramOutput> beside_maps() const = 0;
-  /// Adds a kernel call that computes `outputs` over `domain`, and the lets they read if nobody else has.
+  /// Adds a kernel call that computes `outputs` over `domain`, and the lets they read if not added yet.
   void add_values(const std::string& call_name, std::span<const ProgramOutput> outputs, const Shape& domain);
   void add(KernelCall call) { add(std::move(call), {}, {}); }
-  /// A kernel call whose sizes point into memory that the kernel keeps or into the scratch.
+  /// Adds a kernel call whose sizes contain pointers into the kept memory or into scratch.
   void add(KernelCall call, const std::vector<SizesPointer>& kept, std::vector<std::pair<size_t, int64_t>> scratch);
-  /// Zeroes the leaf's memory in the scratch.
+  /// Zeroes the leaf's memory in scratch.
   void add_zero(const Expr& leaf);
   void* kept(int64_t offset) const { return kept_ + offset; }
 
-  /// What the launch writes but for its statistics.
+  /// What the launch writes, except its statistics.
   std::vector<ProgramOutput> results() const;
 
-  /// A value whose moments are counted, and what is wanted of them.
+  /// A value whose moments are accumulated, and which statistics are wanted.
   struct Counted {
     Expr value;
     std::vector<Statistic> wanted;
     Shape shape;                         ///< [samples, inner, channels]
     bool in_core = false, whole = true;  ///< CountTiles
-    device::CountSizes sizes;            ///< of a count in the core
-    int tile_rows = 0;                   ///< of its tiles, where they straddle samples
+    device::CountSizes sizes;            ///< for counting in the core
+    int tile_rows = 0;                   ///< of the core's tiles, if they straddle samples
     int64_t partials_at = 0, rows_at = 0, counters_at = 0;
-    Expr source;         ///< else: the leaf or value that a kernel call of its own reads, in chunks of the inner axis
-    int64_t blocks = 1;  ///< of that kernel call, along the inner axis
-    bool in_cluster = false;  ///< together
+    Expr source;              ///< else: the leaf or value that a separate call reads, in chunks of the inner axis
+    int64_t blocks = 1;       ///< of that call, along the inner axis
+    bool in_cluster = false;  ///< those blocks form a cluster
   };
-  /// While a core is measured: what it would count goes uncounted.
+  /// Turns counting in the core's epilogue on or off; off while a core is timed.
   void count_in_core(bool does) { counts_in_core_ = does; }
   /// What the core's epilogue counts, or null.
   const Counted* counted_in_core() const;
@@ -91,7 +91,7 @@ class LaunchKernel : public Kernel {
  private:
   struct Action {
     std::optional<KernelCall> call;
-    Expr zero;  // or: the leaf to fill with zeros
+    Expr zero;  // or: the leaf to zero-fill
     std::vector<std::pair<size_t, int64_t>> scratch_pointers;
   };
   std::vector<ProgramOutput> lets() const;
@@ -112,7 +112,7 @@ class LaunchKernel : public Kernel {
   std::set<std::string> settled_;  // buffers: Launch::settled
   int64_t scratch_bytes_ = 0, kept_bytes_ = 0;
   std::map<const Node*, int64_t> in_scratch_;
-  std::map<const Node*, size_t> in_weights_;  // the number of what was asked for
+  std::map<const Node*, size_t> in_weights_;  // index of the weight request
   std::vector<WeightRequest> requests_;
   std::vector<ProgramOutput> copies_;  // of values that are counted but not stored
   std::vector<Counted> counted_;
@@ -122,13 +122,13 @@ class LaunchKernel : public Kernel {
   std::byte* kept_ = nullptr;
   std::byte* scratch_ = nullptr;
   bool lets_in_maps_ = false, counts_in_core_ = true;
-  bool bound_ = false;  // the kernel calls know their addresses, with this scratch
+  bool bound_ = false;  // the kernel calls hold their addresses, with this scratch
 };
 
 using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Device>>;
 using RegisterBody = LaunchBodies::Register;
 
-/// Makes the kernel of a launch that has its form, unbound.
+/// Makes the unbound kernel of a launch that has its form.
 inline std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Device> device, const Launch& launch) {
   return LaunchBodies::make(std::move(device), launch);
 }

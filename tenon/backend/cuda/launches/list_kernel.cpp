@@ -13,7 +13,7 @@
 namespace tenon::cuda {
 namespace {
 
-// Elements of a block: some loads in flight for every thread, and blocks enough that the last ones end together.
+// Elements per block: enough for several loads in flight per thread, and enough blocks that the last ones end together.
 constexpr int32_t kChunk = 4096;
 constexpr unsigned kThreads = 256;
 constexpr int64_t kMostBlocks = int64_t{1} << 30;
@@ -48,7 +48,7 @@ class DeviceListKernel : public ListBody {
   }
 
  private:
-  // The kernel for lists of up to `most` items: the argument has room for so many.
+  // The kernel for lists of up to `most` items, the number that its argument has room for.
   struct Variant {
     size_t most = 0;
     std::shared_ptr<Function> function;
@@ -69,7 +69,7 @@ class DeviceListKernel : public ListBody {
   int run_ = 1;
   std::string headers_, functors_;
   std::vector<std::byte> base_;    // the programs' own argument, without its pointers
-  std::vector<Variant> variants_;  // the smaller first
+  std::vector<Variant> variants_;  // smallest first
   std::shared_ptr<void> found_;
 };
 
@@ -97,7 +97,7 @@ void DeviceListKernel::compile() {
   }
 }
 
-// Statements that point the fields of `q` to chunk `c`.
+// Statements that set the pointers in `q` to chunk `c`.
 std::string DeviceListKernel::binding(const Params& params) const {
   std::string out;
   for (const Params::Pointer& pointer : params.pointers()) {
@@ -130,7 +130,7 @@ std::string DeviceListKernel::text(const Params& params, size_t most) const {
 
 // ---- run ----------------------------------------------------------------------------------------------------------
 
-// The argument in front of its items.
+// The part of the argument before the items.
 std::vector<std::byte> DeviceListKernel::head(std::span<const float> scalars) const {
   std::vector<std::byte> bytes;
   device::ListSizes sizes{};
@@ -173,7 +173,7 @@ void DeviceListKernel::launch(Stream& stream, std::span<const ListItem> items, s
       argument.resize(head_bytes);
       count = 0, blocks = 0;
     }
-    // Items are numbered by their place in the list, so what is empty takes a place too unless it stands first.
+    // Items are numbered by their position in the list, so an empty item takes a slot too unless it comes first.
     if (count == 0) first = i;
     if (count == 0 && more == 0) continue;
     append_entry(argument, item, blocks);

@@ -7,7 +7,7 @@
 
 namespace tenon::cuda {
 
-/// Starts to compile. Throws Error(Internal) for a launch that is more than a map over vectors (kernels/list.h).
+/// Starts compilation. Throws Error(Internal) for a launch that is more than a map over vectors (backend/list_form.h).
 std::unique_ptr<ListKernel> make_list_kernel(std::shared_ptr<Device> device, const Launch& launch);
 
 }  // namespace tenon::cuda

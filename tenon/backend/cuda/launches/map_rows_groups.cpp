@@ -1,4 +1,4 @@
-// The skeletons without an anchor: map, rows (both: one kernel call) and groups (statistics only).
+// The skeletons without an anchor: map, rows (each one kernel call) and groups (statistics only).
 #include <algorithm>
 
 #include "tenon/backend/cuda/launches/launch_kernel.h"

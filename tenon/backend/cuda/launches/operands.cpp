@@ -29,8 +29,8 @@ bool takes_e4m3(const Form& form, const DeviceFacts& facts) {
   return core_allowed("wgmma") && (in_runs || columns % (8 * lanes) == 0);
 }
 
-// Heads of other sizes are multiplied in f32, which holds all values; the running maximum needs a positive scale. Their
-// gradients have one core.
+// Other head sizes are multiplied in f32, which holds all values; the running maximum needs a positive scale. Gradients
+// of attention have only one core, which takes_gradient checks.
 bool takes_heads(const Form& form, const DeviceFacts& facts) {
   const int depth = checked_int(form.holes[0].shape()[3]);
   return depth % 8 == 0 && pick_attention_tile(depth, facts.shared_bytes).depth > 0 && form.anchor->attrs.nums[0] > 0;
@@ -49,30 +49,31 @@ bool rows_in_memory(const Expr& hole, DType t) {
   return access.allows(run_of(t)) && access.contiguous(run_of(t)) && hole.shape()[-1] % run_of(t) == 0;
 }
 
-// True if a tensor of the hole's shape and type is read in place: filters that change are put in another order.
+// True if a tensor of the hole's shape and type can be read in place. Filters that change cannot: they are reordered.
 bool would_be_read(const Form& form, size_t hole, DType unit) {
   const Expr& h = form.holes[hole];
   return h.dtype() == unit && h.shape().numel() > 0 && h.shape()[-1] % run_of(unit) == 0 &&
          !(form.anchor.is<nodes::Conv2d>() && hole == 1);
 }
 
-// Rows that no box has are multiplied by a core with less than half the speed: large products are worth a copy of them.
+// Rows that TMA cannot load as boxes go to a core with less than half the speed, so large products are worth a copy of
+// them.
 bool wants_boxes(const Form& form, size_t hole, DType unit, const DeviceFacts& facts) {
-  constexpr int64_t kMostSmall = 512;  // results a row or a column, up to which the copy takes longer
+  constexpr int64_t kMostSmall = 512;  // rows or columns of the result up to which the copy takes longer
   if (!form.anchor.is<nodes::Linear>() || hole > 0 || size_of(unit) != 2) return false;
   const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
   const bool large = x.rank() > 1 && std::min(x.rows(), w[-2]) > kMostSmall && x[-1] > kMostSmall;
   return large && facts.arch == "sm_90a" && core_allowed("wgmma") && !nodes::Linear::batched(x, w);
 }
 
-// Heads that the copy engine brings in boxes; sums of each row, numbers of f32; and any number of keys.
+// Heads must suit TMA boxes; row sums must be f32; the key count may be anything.
 bool in_place_for_gradient(const Expr& h, size_t hole, DType unit) {
   constexpr size_t kHeads = 4;
   if (hole >= nodes::AttentionGradient::kOperands) return true;
   return hole < kHeads ? h.dtype() == unit && head_rows(h) : h.dtype() == DType::F32 && is_view_chain(h);
 }
 
-// Operands of a branch, and of the layer beside it, are read in place, as they are multiplied.
+// A branch's operands, and those of the layer beside it, are read in place in the type in which they are multiplied.
 bool in_place_beside(const Form& form, size_t hole, DType unit) {
   const Expr& h = form.holes[hole];
   if (hole >= nodes::BranchedLinear::kOperands) return is_view_chain(h);
@@ -80,8 +81,8 @@ bool in_place_beside(const Form& form, size_t hole, DType unit) {
   return rows_in_memory(h, t) && rows_in_boxes(h, t);
 }
 
-// Lanes share a tile whatever their number. One tile for most multiprocessors: K is not cut into parts. Stages of a
-// branch wait for each other, so that it has to be narrow.
+// All lanes share a tile, whatever their number. The kernel has no split-K, so there must be tiles for at least half of
+// the multiprocessors. The branch's stages wait for each other, so the branch must be narrow.
 bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
   constexpr int64_t kTile = 128 * 128, kLaneColumns = 32 * kMaxFormLanes, kNarrow = 4;
   const std::optional<DType> t = arithmetic_of(anchor);
@@ -131,7 +132,7 @@ Expr without_rounding(const Expr& hole, DType t) {
 int run_of(DType t) { return static_cast<int>(16 / size_of(t)); }
 
 bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts) {
-  // e4m3 has one core on sm_90a, which takes boxes.
+  // On sm_90a e4m3 has a single core, which needs boxes.
   const bool needs_boxes = unit == DType::E4M3 && facts.arch == "sm_90a";
   return rows_in_memory(hole, unit) && (!needs_boxes || rows_in_boxes(hole, unit));
 }
@@ -144,7 +145,7 @@ AttentionGroupedShape grouped_tile(const Form& form, DType unit) {
 
 bool reads_pages(const Form& form, DType unit) {
   if (!form.anchor.is<nodes::Attention>()) return false;
-  if (unit == DType::F32) return paged_axis(form.holes[1], 2) && paged_axis(form.holes[2], 2);  // it reads any chain
+  if (unit == DType::F32) return paged_axis(form.holes[1], 2) && paged_axis(form.holes[2], 2);  // reads any view chain
   return form.holes[1].dtype() == unit && form.holes[2].dtype() == unit &&
          form.holes[1].shape()[3] % run_of(unit) == 0 && in_pages(form.holes[1], form.holes[2]);
 }
@@ -161,7 +162,7 @@ const FormOutput& update_of(const Form& form, size_t hole) {
 }
 
 bool writes_rows(const Form& form, DType unit) {
-  constexpr int64_t kMostRows = int64_t{1} << 24;  // floats tell them apart
+  constexpr int64_t kMostRows = int64_t{1} << 24;  // row numbers up to this are exact in f32
   if (!grouped_tile(form, unit).depth || !form.lets.empty() || form.updates.size() != 2) return false;
   const bool pages = reads_pages(form, unit);
   const auto has_update = [&](const Expr& hole) {
@@ -182,14 +183,14 @@ bool writes_rows(const Form& form, DType unit) {
          form.updates[0].buffer != form.updates[1].buffer;
 }
 
-// Rows that lie in columns, as gradients of narrow weights have them, would be copied for the core for a few rows.
+// Transposed rows, as in gradients of narrow weights, would have to be copied for the skinny core.
 static bool few_in_columns(const Form& form, DType unit, const DeviceFacts& facts) {
   return facts.arch == "sm_90a" && core_allowed("wgmma") && columns_in_boxes(form.holes[0], unit);
 }
 
 bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !core_allowed("skinny")) return false;
-  if (facts.batch_invariant()) return false;  // a larger batch has too many rows for it
+  if (facts.batch_invariant()) return false;  // a larger batch has too many rows for this core
   const Shape x = form.holes[0].shape();
   return !nodes::Linear::batched(x, form.holes[1].shape()) && x.rows() <= SkinnyTileShape::kMostRows &&
          !few_in_columns(form, unit, facts);
@@ -205,8 +206,8 @@ bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
 
 namespace {
 
-// True if boxes of 128 bytes along one axis, columns or rows, bring all of the other: of one tensor, or of several that
-// meet at whole boxes. `least`: the smallest step from one line of a box to the next.
+// True if boxes 128 bytes wide along one axis (rows or columns) cover the other axis fully: of one tensor, or of
+// several joined at whole boxes. `least`: smallest stride from one line of a box to the next.
 bool in_boxes(const Expr& operand, DType unit, bool along_rows, int64_t least) {
   const int64_t size = size_of(unit), step = 128 / size;
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
@@ -233,7 +234,7 @@ bool columns_in_boxes(const Expr& operand, DType unit) {
 
 namespace {
 
-// A product that the core with wgmma may take with operands in columns.
+// True for a product that the wgmma core may take with transposed operands.
 bool may_take_columns(const Form& form, DType unit, const DeviceFacts& facts) {
   if (!multiplies_rows(form.anchor) || size_of(unit) != 2 || facts.arch != "sm_90a" || !core_allowed("wgmma"))
     return false;
@@ -242,7 +243,7 @@ bool may_take_columns(const Form& form, DType unit, const DeviceFacts& facts) {
          (x.rows() > SkinnyTileShape::kMostRows || few_in_columns(form, unit, facts));
 }
 
-// True if hole i is or will be rows that the copy engine brings.
+// True if hole i is, or will be stored as, rows that TMA loads.
 bool boxed_rows(const Form& form, size_t i, DType unit) {
   const Expr& h = form.holes[i];
   if (i == 1 && of_weights_only(h)) return true;
@@ -259,7 +260,7 @@ bool takes_columns(const Form& form, size_t i, DType unit, const DeviceFacts& fa
 }
 
 Expr weights_in_columns(const Form& form, DType unit, const DeviceFacts& facts) {
-  constexpr int64_t kRun = 32;  // rows of weights lie in runs of so many
+  constexpr int64_t kRun = 32;  // rows of weights are stored in runs of this many
   const Expr &hole = form.holes[1], value = without_rounding(hole, unit);
   if (!may_take_columns(form, unit, facts) || !of_weights_only(hole) || !value.is<nodes::Permute>()) return {};
   const Expr& rows = value->in[0];
@@ -268,11 +269,11 @@ Expr weights_in_columns(const Form& form, DType unit, const DeviceFacts& facts) 
 }
 
 Target target_of(std::shared_ptr<Device> device) {
-  constexpr int64_t kLaunchBytes = int64_t{2} << 20;  // what an H200 moves while a launch of a recorded graph begins
+  constexpr int64_t kLaunchBytes = int64_t{2} << 20;  // what an H200 moves while a recorded launch starts
   const DeviceFacts& facts = device->facts();
   const auto reads = [device](const Form& form, size_t hole) {
     const std::optional<DType> arithmetic = arithmetic_of(form.anchor);
-    if (!arithmetic) return true;  // its kernel refuses that
+    if (!arithmetic) return true;  // its kernel rejects that
     const DType unit = core_for(*arithmetic, form, device->facts());
     if (form.anchor.is<nodes::BranchedLinear>() && hole != 1) return in_place_beside(form, hole, unit);
     if (is_attention_gradient(form.anchor)) return in_place_for_gradient(form.holes[hole], hole, unit);

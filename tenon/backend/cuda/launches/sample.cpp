@@ -1,4 +1,4 @@
-// The sample skeleton: a block a row of scores, which lies in memory, or a cluster.
+// The sample skeleton: one block, or one cluster, per row of scores, which lie in memory.
 #include "tenon/backend/cuda/device/sample_sizes.h"
 #include "tenon/backend/cuda/launches/anchor_kernel.h"
 #include "tenon/expr/ops.h"
@@ -6,8 +6,8 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int kMostKept = 512;  // scores in shared memory, a warp
-// A long row takes a cluster as long as a short one takes a block, whatever other rows there are.
+constexpr int kMostKept = 512;  // scores kept in shared memory, per warp
+// Long rows always take a cluster, in the time of a short row on one block, regardless of the number of rows.
 constexpr int kBlocksOfLongRow = 8, kLongRow = 16384;
 
 class SampleKernel : public AnchorKernel {

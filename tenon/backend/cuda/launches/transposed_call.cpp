@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLineBytes = 128;
 
-// What a value reads: the longest chains of views down to leaves in memory.
+// A value's operands: the longest chains of views that end in leaves in memory.
 std::vector<Expr> operands_of(const Expr& value) {
   std::vector<Expr> out, stack{value};
   std::unordered_set<const Node*> seen;
@@ -29,7 +29,7 @@ std::vector<Expr> operands_of(const Expr& value) {
   return out;
 }
 
-// Elements that lie beside their neighbour of the next row, less those that lie beside that of the next column.
+// Number of elements contiguous with their neighbour in the next row, less those contiguous with the next column's.
 int64_t elements_by_rows(const Expr& view, const MatrixDomain& matrix) {
   const auto pieces = affine_pieces(view, matrix.shape, matrix.split);
   if (!pieces) return 0;

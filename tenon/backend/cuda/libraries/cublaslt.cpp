@@ -18,7 +18,7 @@ struct CublasLt::Session {
     try {
       const std::shared_ptr<void> scope = current();
       api.Destroy(handle);
-    } catch (const Error&) {  // the GPU is gone: a fault, or the process ends; the handle goes with it
+    } catch (const Error&) {  // the GPU is gone (fault or process exit), and the handle with it
     }
   }
   Session(const Session&) = delete;
@@ -57,7 +57,7 @@ class Description {
     set(DescriptorAttribute::Epilogue, static_cast<uint32_t>(p.bias ? kBias : kPlain));
     if (!p.bias) return;
     set(DescriptorAttribute::BiasType, static_cast<int32_t>(data_type(p.type)));
-    set_bias(reinterpret_cast<const void*>(kAlignment));  // not read before a call: tells how it will be aligned
+    set_bias(reinterpret_cast<const void*>(kAlignment));  // not read before a call: only tells its alignment
   }
 
   void set_bias(const void* address) { set(DescriptorAttribute::BiasPointer, address); }
@@ -70,7 +70,7 @@ class Description {
                  "cannot describe what is preferred");
     };
     prefer(PreferenceAttribute::WorkspaceBytes, static_cast<uint64_t>(CublasLt::kMostWorkspace));
-    // Parts of K that meet in a fixed order, in f32: counters in place and sums in the result's type are out.
+    // Split-K sums must be combined in a fixed order, in f32: no in-place counters, no sums in the result's type.
     prefer(PreferenceAttribute::Reductions, static_cast<uint32_t>(kInComputeType));
     for (const PreferenceAttribute what : {PreferenceAttribute::AlignmentA, PreferenceAttribute::AlignmentB,
                                            PreferenceAttribute::AlignmentC, PreferenceAttribute::AlignmentD})
@@ -84,7 +84,7 @@ class Description {
     results.resize(static_cast<size_t>(found));
     return results;
   }
-  // What the algorithm takes, or nothing if it cannot do it.
+  // The algorithm's requirements, or empty if it cannot do it.
   std::optional<Result> checked(Handle handle, const Algorithm& algorithm) const {
     Result result;
     const Status status =
@@ -195,7 +195,7 @@ std::shared_ptr<LibraryCall> CublasLt::plan(const MatmulProblem& problem, const 
 std::string CublasLt::describe(const MatmulAlgorithm& algorithm) {
   const Algorithm words = algorithm_of(algorithm);
   std::string out = "cublaslt";
-  // A cluster's shape is a number of 16 bits.
+  // A cluster's shape is a 16-bit number.
   const auto say = [&]<class T>(const char* name, ConfigAttribute what, T value) {
     size_t written = 0;
     if (session_->api.MatmulAlgoConfigGetAttribute(&words, what, &value, sizeof(value), &written) == lt::kSuccess)

@@ -1,5 +1,5 @@
-// Products by cuBLASLt. A row-major matrix is the transpose of a column-major one, so the library is asked for
-// d^T = alpha b a^T + beta c^T + bias: its first operand is our b, transposed, its second our a.
+// Products by cuBLASLt. A row-major matrix is the transpose of a column-major one, so the library computes d^T = alpha
+// b a^T + beta c^T + bias: its first operand is our b, transposed, its second our a.
 #pragma once
 #include <memory>
 
@@ -8,13 +8,13 @@
 
 namespace tenon::cuda {
 
-/// Calls that were planned keep the library open.
+/// Planned calls keep the library open.
 class CublasLt : public MatmulLibrary {
  public:
-  /// Bytes that an algorithm may work in.
+  /// Most workspace that an algorithm may use, in bytes.
   static constexpr int64_t kMostWorkspace = int64_t{32} << 20;
 
-  /// Throws Error(Device) if the library is damaged or does not start.
+  /// Throws Error(Device) if the library is damaged or fails to start.
   CublasLt(LoadedLibrary library, MakeCurrent current);
 
   std::vector<MatmulAlgorithm> likeliest(const MatmulProblem& problem, int most) override;

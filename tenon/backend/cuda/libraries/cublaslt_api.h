@@ -1,5 +1,5 @@
-// The part of cuBLASLt that we use: declared by us, resolved when the library is loaded. Numbers are those of its ABI,
-// equal in versions 12 and 13.
+// The part of cuBLASLt that we use: declared by us, resolved when the library is loaded. Constants are those of its
+// ABI, the same in versions 12 and 13.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ using Descriptor = struct DescriptorTag*;
 using Layout = struct LayoutTag*;
 using Preference = struct PreferenceTag*;
 
-/// cublasLtMatmulAlgo_t: may be kept and used again with the same version.
+/// cublasLtMatmulAlgo_t: may be stored and used again with the same version.
 struct Algorithm {
   uint64_t words[8] = {};
 };
@@ -41,7 +41,7 @@ enum Epilogue : uint32_t { kPlain = 1, kBias = 4 };
 enum class LayoutAttribute : int { Type = 0, Rows = 2, Columns = 3, Stride = 4, Batch = 5, BatchStride = 6 };
 enum class PreferenceAttribute : int {
   WorkspaceBytes = 1,
-  Reductions = 3,  ///< a mask: how sums of parts of K may meet
+  Reductions = 3,  ///< a mask: how split-K sums may be combined
   AlignmentA = 5,
   AlignmentB = 6,
   AlignmentC = 7,
@@ -50,7 +50,7 @@ enum class PreferenceAttribute : int {
 enum Reduction : uint32_t { kInPlace = 1, kInComputeType = 2, kInOutputType = 4 };
 enum class ConfigAttribute : int { Id = 0, Tile = 1, Splits = 2, Reduction = 3, Stages = 6, Cluster = 8 };
 
-// X(member, parameters); the export is the member's name behind "cublasLt".
+// X(member, parameters); the export is the member's name prefixed with "cublasLt".
 #define TENON_CUBLASLT_FUNCTIONS(X)                                                                           \
   X(Create, (Handle*))                                                                                        \
   X(Destroy, (Handle))                                                                                        \
@@ -74,12 +74,12 @@ enum class ConfigAttribute : int { Id = 0, Tile = 1, Splits = 2, Reduction = 3, 
 /// The library's functions.
 class Api {
  public:
-  /// Error(Device) if a function is missing.
+  /// Throws Error(Device) if a function is missing.
   explicit Api(LoadedLibrary library);
 
   /// "13.1.0".
   const std::string& version() const { return version_; }
-  /// Throws Error(Device) with the library's name of the status; `where`: what was asked.
+  /// Throws Error(Device) with the library's name for the status. `where`: what was requested.
   void check(Status status, const std::string& where) const;
 
 #define TENON_CUBLASLT_MEMBER(member, parameters) Status(*member) parameters = nullptr;

@@ -18,7 +18,7 @@ struct Cudnn::Session {
     try {
       const std::shared_ptr<void> scope = current();
       api->destroy_handle(handle);
-    } catch (const Error&) {  // the GPU is gone: a fault, or the process ends; the handle goes with it
+    } catch (const Error&) {  // the GPU is gone (fault or process exit), and the handle with it
     }
   }
   Session(const Session&) = delete;
@@ -27,7 +27,7 @@ struct Cudnn::Session {
   std::shared_ptr<const CudnnApi> api;
   MakeCurrent current;
   CudnnHandle handle = nullptr;
-  mutable std::mutex mutex;  ///< of the handle, which has one stream at a time
+  mutable std::mutex mutex;  ///< guards the handle, which has one stream at a time
 };
 
 namespace {
@@ -49,7 +49,7 @@ class CudnnCall : public LibraryCall {
   CudnnPlan plan_;
 };
 
-// Memory that a plan may work in: beyond, it copies tensors into layouts of its own.
+// Limit on a plan's workspace: plans that need more copy tensors into their own layouts.
 constexpr int64_t kMostWorkspace = int64_t{64} << 20;
 
 std::string key_of(const DnnProblem& problem, const std::string& engine) { return describe(problem) + " " + engine; }
@@ -82,8 +82,8 @@ std::shared_ptr<LibraryCall> Cudnn::plan(const DnnProblem& problem, const std::s
   return calls_[key_of(problem, engine)] = nullptr;
 }
 
-// The call that a configuration of the problem stands for; null if it cannot be run. The GPU's context is current, the
-// session locked.
+// The call for a configuration of the problem; null if it cannot be run. Requires the GPU's context to be current and
+// the session to be locked.
 std::shared_ptr<LibraryCall> Cudnn::prepared(const DnnProblem& problem, const CudnnConfig& config) {
   const std::string key = key_of(problem, config.engine);
   if (const auto it = calls_.find(key); it != calls_.end()) return it->second;
@@ -92,7 +92,7 @@ std::shared_ptr<LibraryCall> Cudnn::prepared(const DnnProblem& problem, const Cu
     CudnnPlan made(config);
     if (made.loaded() && made.workspace_bytes() <= kMostWorkspace)
       call = std::make_shared<CudnnCall>(session_, std::move(made));
-  } catch (const Error& e) {  // a plan that the heuristics offer and the engine refuses
+  } catch (const Error& e) {  // a plan that the heuristics suggest but the engine rejects
     spdlog::debug("{}: {}", describe(problem), e.what());
   }
   return calls_[key] = call;

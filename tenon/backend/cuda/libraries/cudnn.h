@@ -12,11 +12,11 @@ namespace tenon::cuda {
 /// "cudnn 9.19.0".
 std::string cudnn_name(const CudnnApi& api);
 
-/// Calls that were planned keep the library open. A problem is planned once: an attention's engine is compiled for half
-/// a second.
+/// Planned calls keep the library open. A problem is planned only once: compiling an attention engine takes half a
+/// second.
 class Cudnn : public DnnLibrary {
  public:
-  /// Throws Error(Device) if the library does not start.
+  /// Throws Error(Device) if the library fails to start.
   Cudnn(const std::shared_ptr<const CudnnApi>& api, MakeCurrent current);
 
   const std::string& name() const override { return name_; }

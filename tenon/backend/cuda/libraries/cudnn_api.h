@@ -1,5 +1,5 @@
-// The part of cuDNN's backend API that we use: declared by us, resolved when the library is loaded. Everything there is
-// a descriptor: an object with attributes that is finalized before it is used. Numbers are those of cuDNN 9's header
+// The part of cuDNN's backend API that we use: declared by us, resolved when the library is loaded. Everything in it is
+// a descriptor: an object with attributes that is finalized before use. Constants are those of cuDNN 9's header
 // cudnn_graph.h, which never renumbers them.
 #pragma once
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace tenon::cuda {
 using CudnnStatus = int;
 enum CudnnCode : CudnnStatus {
   kCudnnSuccess = 0,
-  kCudnnDriverFailed = 5001,  ///< where an engine that was compiled is loaded: no GPU
+  kCudnnDriverFailed = 5001,  ///< when a compiled engine is loaded without a GPU
 };
 using CudnnHandle = struct CudnnHandleTag*;
 using CudnnObject = struct CudnnObjectTag*;
@@ -37,7 +37,7 @@ enum class CudnnKind : int {
   OperationAttention = 41,
 };
 
-/// What the elements of an attribute are.
+/// Element type of an attribute.
 enum class CudnnType : int {
   Handle = 0,
   DataType = 1,
@@ -130,14 +130,14 @@ enum class CudnnDataType : int { Float = 0, Half = 2, BFloat16 = 9 };
 /// cuDNN's functions. Loading needs no GPU.
 class CudnnApi {
  public:
-  /// Error(Device) with the command that installs it where there is none, or one older than 9.13.1 (attention as one
+  /// Throws Error(Device) with the command that installs it if it is missing or older than 9.13.1 (attention as one
   /// operation, plans without a device).
   explicit CudnnApi(const SearchSettings& settings = SearchSettings::from_environment());
 
-  /// As the library gives it: 91900 for 9.19.0.
+  /// In the library's numbering: 91900 for 9.19.0.
   size_t version() const { return version_; }
   const std::filesystem::path& path() const { return library_.path(); }
-  /// Throws Error(Device) that says what could not be done and the library's own words.
+  /// Throws Error(Device) with the failed action and the library's own message.
   void check(CudnnStatus status, const std::string& action) const;
 
 #define TENON_CUDNN_MEMBER(member, name, result, parameters) result(*member) parameters = nullptr;

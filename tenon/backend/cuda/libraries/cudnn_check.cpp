@@ -11,8 +11,8 @@ namespace tenon::cuda {
 namespace fs = std::filesystem;
 namespace {
 
-// cuDNN compiles no engine where it does not find libcuda.so.1. On a machine without a driver a toolkit's stub of it
-// will do, which has that name too.
+// cuDNN compiles engines only if it finds libcuda.so.1. On a machine without a driver, a toolkit's stub works, whose
+// soname is the same.
 bool has_driver(const SearchSettings& settings) {
   constexpr const char* kName = "libcuda.so.1";
   if (dlopen(kName, RTLD_NOW | RTLD_LOCAL)) return true;

@@ -1,4 +1,4 @@
-// Whether cuDNN has plans for what a model's launches ask of it, for a GPU that need not be here.
+// Checks whether cuDNN has plans for the problems of a model's launches, for a GPU that need not be present.
 #pragma once
 #include <set>
 #include <string>
@@ -9,33 +9,33 @@
 
 namespace tenon::cuda {
 
-/// What became of one problem.
+/// The outcome for one problem.
 struct CudnnVerdict {
-  std::string problem;  ///< described
-  std::string engine;   ///< the likeliest, prepared; empty where there is none
-  std::string why_not;  ///< then: what cuDNN says
+  std::string problem;  ///< its description
+  std::string engine;   ///< the one that cuDNN ranks first, prepared; empty if there is none
+  std::string why_not;  ///< cuDNN's reason if there is none
 };
 
 class CudnnCheck {
  public:
-  /// Throws Error(Device) if there is no cuDNN, or it does not know the device.
+  /// Throws Error(Device) if there is no cuDNN, or if it rejects the device.
   CudnnCheck(const SearchSettings& settings, const DeviceFacts& facts);
 
   /// "cudnn 9.19.0".
   const std::string& name() const { return name_; }
-  /// Plans it, if it is the first of its kind. An engine that cuDNN compiles is compiled for the GPU, not loaded.
+  /// Plans the problem, if not planned before. An engine that cuDNN compiles is compiled for the GPU but not loaded.
   void plan(const DnnProblem& problem);
 
-  /// In the order in which they came first.
+  /// In order of first occurrence.
   const std::vector<CudnnVerdict>& verdicts() const { return verdicts_; }
-  /// That planning took.
+  /// Time that planning took.
   double seconds() const { return seconds_; }
 
  private:
   std::shared_ptr<const CudnnApi> api_;
   CudnnPlanner planner_;
   std::string name_;
-  bool compiles_;  ///< what its compiled engines want is here
+  bool compiles_;  ///< its compiled engines have what they need here
   std::set<std::string> seen_;
   std::vector<CudnnVerdict> verdicts_;
   double seconds_ = 0;

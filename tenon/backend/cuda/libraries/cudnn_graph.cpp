@@ -12,7 +12,7 @@ CudnnDataType type_of(DType t) {
   return t == DType::F16 ? CudnnDataType::Half : CudnnDataType::BFloat16;
 }
 
-// Strides of [n, c, h, w] that lies as [n, h, w, c].
+// Strides of [n, c, h, w] stored as [n, h, w, c].
 std::array<int64_t, 4> channels_last(const std::array<int64_t, 4>& dims) {
   return {dims[1] * dims[2] * dims[3], 1, dims[3] * dims[1], dims[1]};
 }

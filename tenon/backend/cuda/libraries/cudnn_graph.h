@@ -1,4 +1,4 @@
-// What we ask cuDNN to compute, as graphs of its operations, and the descriptors that they are made of.
+// What we ask cuDNN to compute, as graphs of its operations, and the descriptors they consist of.
 #pragma once
 #include <array>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace tenon::cuda {
 
-/// A descriptor of cuDNN, its owner.
+/// Owns a cuDNN descriptor.
 class CudnnDescriptor {
  public:
   CudnnDescriptor(std::shared_ptr<const CudnnApi> api, CudnnKind kind);
@@ -19,7 +19,7 @@ class CudnnDescriptor {
   CudnnDescriptor& operator=(const CudnnDescriptor&) = delete;
 
   CudnnObject get() const { return object_; }
-  /// Each gives itself. Throws Error(Device) that names the attribute's number.
+  /// Each returns *this. Throws Error(Device) that names the attribute's number.
   CudnnDescriptor& set(CudnnAttribute attribute, CudnnType type, int64_t count, const void* elements);
   CudnnDescriptor& set(CudnnAttribute attribute, int64_t value);
   CudnnDescriptor& set(CudnnAttribute attribute, std::span<const int64_t> values);
@@ -27,7 +27,7 @@ class CudnnDescriptor {
   CudnnDescriptor& set(CudnnAttribute attribute, CudnnDataType value);
   CudnnDescriptor& set(CudnnAttribute attribute, const CudnnDescriptor& value);
   CudnnDescriptor& set(CudnnAttribute attribute, std::span<const CudnnObject> values);
-  /// Throws Error(Device) where cuDNN cannot do what was described.
+  /// Throws Error(Device) if cuDNN cannot do what was described.
   CudnnDescriptor& finalize();
   CudnnStatus try_finalize() { return api_->finalize(object_); }
 
@@ -44,7 +44,7 @@ class CudnnGraph {
 
   const std::shared_ptr<const CudnnApi>& api() const { return api_; }
   int tensors() const { return tensors_; }
-  /// Numbers that are passed with the tensors, by value; their ids follow the tensors'.
+  /// Numbers passed by value with the tensors; their ids follow the tensors'.
   const std::vector<float>& scalars() const { return scalars_; }
   std::span<const CudnnObject> operations() const { return operations_; }
 

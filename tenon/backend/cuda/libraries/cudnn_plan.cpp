@@ -12,7 +12,7 @@ namespace {
 using Attribute = CudnnAttribute;
 using Descriptors = std::vector<std::shared_ptr<const CudnnDescriptor>>;
 
-// Objects of an attribute, at most so many (0: all): cuDNN fills descriptors that are there.
+// Objects of an attribute, at most `most` (0: all): cuDNN fills existing descriptors.
 Descriptors objects(const std::shared_ptr<const CudnnApi>& api, const CudnnDescriptor& of, Attribute attribute,
                     CudnnKind kind, int64_t most) {
   int64_t count = most;
@@ -47,7 +47,7 @@ std::vector<int> notes(const CudnnApi& api, const CudnnDescriptor& engine, Attri
   return out;
 }
 
-// Names the engine of a configuration and says whether it compiles; false if its results are not what is wanted.
+// Reads a configuration's engine name and whether it compiles; false if its results do not qualify.
 bool read_engine(const std::shared_ptr<const CudnnApi>& api, CudnnConfig& config) {
   constexpr int kDownConverts = 1, kReducedSums = 2, kFourier = 3, kNondeterministic = 4, kLastWinograd = 8;
   constexpr int kCompilesAtRunTime = 0, kMostKnobs = 64;
@@ -72,7 +72,7 @@ bool read_engine(const std::shared_ptr<const CudnnApi>& api, CudnnConfig& config
                       [](int note) { return note >= kDownConverts && note <= kLastWinograd; });
 }
 
-// The device in cuDNN's words. What DeviceFacts does not say is that of an H200 or an L4.
+// The device in cuDNN's format. What DeviceFacts lacks is taken from an H200 or an L4.
 std::string description(const DeviceFacts& facts) {
   const bool hopper = facts.arch == "sm_90a";
   std::ostringstream out;

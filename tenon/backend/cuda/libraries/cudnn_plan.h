@@ -1,5 +1,5 @@
-// cuDNN's plans: a problem, an engine with its knobs that the heuristics prefer, and the memory it works in. Only
-// engines that give the same bits run after run, by sums of products and no other algorithm (Winograd, Fourier).
+// cuDNN's plans: a problem, an engine with the knob settings that the heuristics prefer, and its workspace. Only
+// engines that give the same bits in every run, by sums of products and no other algorithm (Winograd, Fourier).
 #pragma once
 #include <memory>
 #include <optional>
@@ -12,25 +12,25 @@
 
 namespace tenon::cuda {
 
-/// How a problem may be done, not yet prepared. Keeps what it was made of.
+/// A way to solve a problem, not yet prepared. Owns what it consists of.
 struct CudnnConfig {
-  std::string engine;     ///< "engine 62 knobs 2:16 27:2": equal for equal ones of a version of cuDNN
-  bool compiles = false;  ///< when it is prepared: about half a second, and a driver is wanted
+  std::string engine;     ///< "engine 62 knobs 2:16 27:2": identifies it within one version of cuDNN
+  bool compiles = false;  ///< when prepared: takes about half a second, and needs a driver
   std::shared_ptr<const CudnnGraph> graph;
-  std::vector<std::shared_ptr<const CudnnDescriptor>> made_of;  ///< the engine's configuration last
+  std::vector<std::shared_ptr<const CudnnDescriptor>> made_of;  ///< the engine's configuration comes last
 };
 
-/// Something that can be executed.
+/// A plan that can be executed.
 class CudnnPlan {
  public:
-  /// Prepares it. Throws Error(Device); but where an engine was compiled and only its loading failed, for which a GPU
-  /// is needed, loaded() is false.
+  /// Prepares it. Throws Error(Device), except if an engine was compiled and only loading it, which needs a GPU,
+  /// failed: then loaded() is false.
   explicit CudnnPlan(CudnnConfig config);
 
   const std::string& engine() const { return config_.engine; }
   bool loaded() const { return loaded_; }
   int64_t workspace_bytes() const { return workspace_bytes_; }
-  /// `addresses` of the graph's tensors. Goes to the handle's stream.
+  /// `addresses`: of the graph's tensors. Runs on the handle's stream.
   void execute(CudnnHandle handle, std::span<void* const> addresses, void* workspace) const;
 
  private:
@@ -40,15 +40,15 @@ class CudnnPlan {
   int64_t workspace_bytes_ = 0;
 };
 
-/// Plans for a device: this one, or one that is described and need not be here.
+/// Plans for this device, or for one that is only described.
 class CudnnPlanner {
  public:
   CudnnPlanner(std::shared_ptr<const CudnnApi> api, CudnnHandle handle);
-  /// Without a GPU, for devices like the one named. Error(Device) if cuDNN does not take the description.
+  /// Without a GPU, for devices like the one described. Throws Error(Device) if cuDNN rejects the description.
   CudnnPlanner(std::shared_ptr<const CudnnApi> api, const DeviceFacts& facts);
 
-  /// The likeliest first; none for a problem that cuDNN does not do. Throws Error(Device) that says why it cannot even
-  /// be described.
+  /// Configurations, the heuristics' favourite first; none if cuDNN does not support the problem. Throws Error(Device)
+  /// with the reason if the problem cannot even be described.
   std::vector<CudnnConfig> configs(const DnnProblem& problem) const;
 
  private:

@@ -1,5 +1,5 @@
-// When a launch runs on a library of network layers: where it was measured to be faster on this device, by the version
-// that is here. The library is not even loaded for anything else.
+// When a launch runs on a neural-network library: where that was measured to be faster on this device, with the
+// installed version. Otherwise the library is not even loaded.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace tenon::cuda {
 
-/// The value of the table where a kernel of ours was faster.
+/// The table's value if our own kernel was faster.
 inline constexpr const char* kOwnKernel = "own";
 
-/// What was measured for `key` (tile_table.h: "cudnn 9.19.0 engine .."), if this device's library can run it; with
-/// TENON_CUDA_CORE=cudnn, else what the library holds fastest; else nothing.
+/// The measured plan for `key` (tile_table.h: "cudnn 9.19.0 engine .."), if this device's library can run it; else,
+/// with TENON_CUDA_CORE=cudnn, the plan that the library ranks fastest; else empty.
 std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const DnnProblem& problem);
 /// The library's call as a kernel call, named after `name` and its engine.
 TunedCall dnn_call(Device& device, const std::string& name, const DnnPlan& plan,

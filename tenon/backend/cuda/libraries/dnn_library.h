@@ -1,6 +1,6 @@
-// What the conv2d and attention skeletons ask of a vendor's library of network layers: cuDNN (libraries/cudnn.h), or
-// what tests put in its place. Layouts are ours, so that nothing is permuted: images [batch, height, width, channels],
-// filters [outputs, height, width, channels], heads wherever their strides say.
+// What the conv2d and attention skeletons need from a vendor's neural-network library: cuDNN (libraries/cudnn.h), or a
+// stand-in in tests. Layouts are ours, so that nothing is permuted: images [batch, height, width, channels], filters
+// [outputs, height, width, channels], heads with any strides.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace tenon::cuda {
 
-/// y = x * w (+ bias [outputs]), all dense and of `type` (f16 or bf16); sums in f32, rounded once. A call is on the
-/// addresses of x, w, y, then the bias where there is one.
+/// y = x * w (+ bias [outputs]), all dense and of `type` (f16 or bf16); sums in f32, rounded once. A call takes the
+/// addresses of x, w, y, then the bias if there is one.
 struct DnnConv {
   DType type = DType::F16;
   int64_t batch = 1, height = 1, width = 1, channels = 1;
@@ -24,11 +24,11 @@ struct DnnConv {
   bool bias = false;
 };
 
-/// Elements from one batch, head or token to the next; a head's columns lie side by side.
+/// Strides between batches, heads and tokens, in elements; a head's columns are contiguous.
 struct DnnHeads {
   int64_t batch = 0, head = 0, token = 0;
 };
-/// o = softmax(scale q k^T) v, all of `type`; f32 in between. A call is on the addresses of q, k, v and o.
+/// o = softmax(scale q k^T) v, all of `type`; f32 in between. A call takes the addresses of q, k, v and o.
 struct DnnAttention {
   DType type = DType::F16;
   int64_t batch = 1, heads = 1, kv_heads = 1, queries = 1, keys = 1, depth = 64;
@@ -37,13 +37,14 @@ struct DnnAttention {
 };
 
 using DnnProblem = std::variant<DnnConv, DnnAttention>;
-/// All of it in words, equal for equal problems: "conv2d f16 2x64x64x320 -> 64x64x320 by 3x3x1 pad 1 1 1 1 bias".
+/// The whole problem in words, equal for equal problems: "conv2d f16 2x64x64x320 -> 64x64x320 by 3x3x1 pad 1 1 1 1
+/// bias".
 std::string describe(const DnnProblem& problem);
 
-/// How the library does it, in its own words, and the call.
+/// The library's own description of how it solves the problem, and the call.
 struct DnnPlan {
   std::string engine;
-  bool compiles = false;  ///< by every process that plans it, for half a second and more
+  bool compiles = false;  ///< in every process that plans it, for half a second or more
   std::shared_ptr<LibraryCall> call;
 };
 
@@ -52,10 +53,10 @@ class DnnLibrary {
   virtual ~DnnLibrary() = default;
   /// "cudnn 9.19.0".
   virtual const std::string& name() const = 0;
-  /// At most `most` plans that give the same bits at every run, those the library holds fastest first; none for a
-  /// problem that it does not do. Throws Error(Device).
+  /// At most `most` plans that give the same bits in every run, those that the library ranks fastest first; none if it
+  /// does not support the problem. Throws Error(Device).
   virtual std::vector<DnnPlan> likeliest(const DnnProblem& problem, size_t most) = 0;
-  /// The call of one of them; null if this library cannot run it.
+  /// The call for one of them; null if this library cannot run it.
   virtual std::shared_ptr<LibraryCall> plan(const DnnProblem& problem, const std::string& engine) = 0;
 };
 

@@ -1,11 +1,11 @@
-// What is asked of a vendor's library (cuBLASLt, cuDNN): a call that was planned once, on addresses. Everything is
-// decided and made when the launch is (so that its memory is known before anything is allocated); a call only puts work
-// on a stream, so that it can be recorded into a graph.
+// A call of a vendor's library (cuBLASLt, cuDNN), planned once and run on given addresses. Everything is decided and
+// created together with the launch (so that its memory is known before anything is allocated); a call only enqueues
+// work on a stream, so that it can be captured into a graph.
 //
-// In the table of tiles (tile_table.h) a library's line has a key of its own, the product's and what its epilogue
-// stores, and a value that begins with the library's name and version:
+// In the table of tiles (tile_table.h) a library's line has a separate key, the product's plus what its epilogue adds,
+// and a value that begins with the library's name and version:
 //   gemm 2048x1280x5120 batch 1 lanes 1 bytes 2 epilogue bias residual = cublaslt 13.1.0 ..  # 12.34 us
-// Where the library cannot run it (absent, another version) the product's own line, without an epilogue, is as it was.
+// If the library cannot run it (absent, another version), the product's own line, without an epilogue, applies.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -19,17 +19,17 @@ namespace tenon::cuda {
 class LibraryCall {
  public:
   virtual ~LibraryCall() = default;
-  /// Bytes that a call works in, 256-byte aligned; the caller's.
+  /// Workspace of a call in bytes, 256-byte aligned; supplied by the caller.
   virtual int64_t workspace_bytes() const = 0;
-  /// Puts the call on `stream` (a CUstream), with the GPU's context current; allocates nothing and waits for nothing.
+  /// Enqueues the call on `stream` (a CUstream), with the GPU's context current; does not allocate or wait.
   /// `addresses`: of the kernel call's operands, in their order. Throws Error(Device).
   virtual void launch(void* stream, std::span<void* const> addresses, void* workspace) = 0;
 };
 
-/// Makes the GPU's context current for as long as what it gives lives: a library wants it to start and to plan.
+/// Makes the GPU's context current while the returned object lives: a library needs it to start and to plan.
 using MakeCurrent = std::function<std::shared_ptr<void>()>;
 
-/// An address that a call gets: a leaf's, and bytes from there.
+/// An address passed to a call: a leaf's, plus an offset.
 struct LibraryOperand {
   Expr leaf;
   int64_t offset_bytes = 0;

@@ -9,9 +9,9 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int64_t kFragment = 8;  // elements of 16 bytes
+constexpr int64_t kFragment = 8;  // elements in 16 bytes
 
-// The single piece of a view in which the columns lie side by side.
+// The single piece of a view, if its columns are contiguous.
 std::optional<AffinePiece> piece_of(const Expr& view) {
   if (!is_view_chain(view) || view.shape().rank() == 0 || view.shape().numel() == 0) return std::nullopt;
   const auto pieces = affine_pieces(view, view.shape(), view.shape().rank() - 1);
@@ -33,7 +33,7 @@ std::optional<ColumnVector> column_vector(const Expr& view) {
   return ColumnVector{value, LibraryOperand{p->leaf, p->offset * size_of(p->leaf.dtype())}};
 }
 
-// Takes a sum apart into what a library adds.
+// Splits a sum into the terms that a library adds.
 class Terms {
  public:
   Terms(const Shape& domain, DType type, int64_t batch) : domain_(domain), type_(type), batch_(batch) {}
@@ -50,7 +50,7 @@ class Terms {
       found.scale = factor;
       return true;
     }
-    const bool widens = e.is<nodes::Cast>() && e.dtype() == DType::F32;  // which changes nothing
+    const bool widens = e.is<nodes::Cast>() && e.dtype() == DType::F32;  // a cast that changes nothing
     return leaf(widens ? e->in[0] : e, factor);
   }
   bool complete() const { return acc_; }
@@ -61,7 +61,7 @@ class Terms {
   bool leaf(const Expr& e, double factor) {
     if (!found.bias && factor == 1)
       if ((found.bias = column_vector(e))) return true;
-    // A factor of zero would drop infinities and NaN: the library does not read what it multiplies by zero.
+    // A factor of zero would drop infinities and NaN: the library does not read an operand scaled by zero.
     if (found.residual || e.dtype() != type_ || static_cast<float>(factor) == 0) return false;
     found.residual = strided_matrices(e, batch_);
     found.residual_scale = factor;

@@ -1,5 +1,5 @@
-// Epilogues that vendors' libraries have too: a residual and a bias added to a product. Read off a launch's form, so
-// that a library is offered only what it does itself.
+// Epilogues that vendors' libraries support too: a residual and a bias added to a product. Derived from a launch's
+// form, so that a library only gets what it can do itself.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace tenon::cuda {
 
-/// Matrices of 2-byte elements that lie in strides of whole 16 bytes, in one tensor.
+/// Matrices of 2-byte elements in one tensor, with strides that are multiples of 16 bytes.
 struct StridedMatrices {
   Expr leaf;
-  int64_t offset = 0;  ///< elements from the leaf's first
+  int64_t offset = 0;  ///< elements from the leaf's start
   MatrixStrides strides;
   LibraryOperand operand() const { return {leaf, offset * size_of(leaf.dtype())}; }
 };
-/// `view` as `batch` matrices whose rows are its last axis, or nothing if they do not lie so.
+/// `view` as `batch` matrices whose columns are its last axis, or empty if it has another layout.
 std::optional<StridedMatrices> strided_matrices(const Expr& view, int64_t batch);
 
-/// A value of the domain's columns, the same for all rows.
+/// A value for each column of the domain, the same for all rows.
 struct ColumnVector {
   Expr value;                        ///< views of shape [columns]
-  std::optional<LibraryOperand> at;  ///< where its elements lie side by side, if they do
+  std::optional<LibraryOperand> at;  ///< where its elements are contiguous in memory, if they are
 };
 
 /// stored = scale acc + residual_scale residual + bias, computed in f32 and rounded once.
@@ -31,10 +31,10 @@ struct NativeEpilogue {
   StridedMatrices stored;
   std::optional<StridedMatrices> residual;
   std::optional<ColumnVector> bias;
-  /// What it adds, for a table's key: "plain", "bias", "residual" or "bias residual".
+  /// What it adds, for the key into the table: "plain", "bias", "residual" or "bias residual".
   std::string words() const;
 };
-/// Nothing if the launch stores more, or computes more on the way. `type`: of what is stored and of the residual.
+/// Empty if the launch stores or computes more. `type`: of the stored result and of the residual.
 std::optional<NativeEpilogue> native_epilogue(const Form& form, DType type, int64_t batch);
 
 }  // namespace tenon::cuda

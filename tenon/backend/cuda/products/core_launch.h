@@ -1,5 +1,4 @@
-// Host side of the tensor-core kernels: what a launch is, and the boxes of operands that the copy engine brings.
-// Formulas only.
+// Host side of the tensor-core kernels: what a launch is, and the boxes of operands that TMA loads. Formulas only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,21 +8,21 @@
 
 namespace tenon::cuda {
 
-/// A launch, and what SplitK wants of it: nothing with one split.
+/// A launch, and the memory that its SplitK needs: none with one split.
 struct CoreLaunch {
   LaunchShape shape;
   int64_t workspace_bytes = 0;
   int64_t counters = 0;  ///< of 4 bytes, zero before the first launch
 };
 
-/// GemmSizes::range of a product: whole 64s.
+/// GemmSizes::range of a product: a multiple of 64.
 inline int sum_range(int k) {
   const int blocks = (k + 63) / 64, ranges = device::kSumRanges;
   return (blocks + ranges - 1) / ranges * 64;
 }
 
-/// An operand of gemm_wgmma: `rows` (all batches) of `columns` elements, `row_bytes` apart; boxes of `box_rows`: the
-/// tile's m for A, its rows_of_b for B that lies in runs.
+/// An operand of gemm_wgmma: `rows` (over all batches) of `columns` elements, `row_bytes` apart. Boxes of `box_rows`:
+/// the tile's m for A, its rows_of_b for a B stored in runs.
 inline TensorBox rows_box(const void* address, int element_bytes, int64_t rows, int64_t columns, int64_t row_bytes,
                           int box_rows) {
   return {.address = const_cast<void*>(address),
@@ -35,9 +34,9 @@ inline TensorBox rows_box(const void* address, int element_bytes, int64_t rows, 
           .swizzle_bytes = 128};
 }
 
-/// Operand B of gemm_wgmma that does not lie in runs: a multiple of 8 `rows` (all batches) of `columns` elements,
-/// `row_bytes` apart; boxes of 32 rows, which the box's dimensions put in runs: 2 rows, those 8 further, those 2
-/// further.
+/// Operand B of gemm_wgmma if not stored in runs: `rows` (over all batches, a multiple of 8) of `columns` elements,
+/// `row_bytes` apart. Boxes of 32 rows, which the box dimensions permute into runs: 2 adjacent rows, then steps of 8
+/// rows, then steps of 2.
 inline TensorBox runs_box(const void* address, int element_bytes, int64_t rows, int64_t columns, int64_t row_bytes) {
   return {.address = const_cast<void*>(address),
           .element_bytes = element_bytes,
@@ -48,7 +47,7 @@ inline TensorBox runs_box(const void* address, int element_bytes, int64_t rows, 
           .swizzle_bytes = 128};
 }
 
-/// Gives a convolution's tiles the box of output pixels that leaves the fewest of a tile's `rows` unused.
+/// Chooses the box of output pixels for a convolution's tiles that leaves the fewest of a tile's `rows` unused.
 inline void choose_box(int rows, device::ConvSizes& c) {
   int64_t best = 0;
   for (int width = 1; width <= std::min({rows, c.out_width, 256}); ++width) {
@@ -58,13 +57,14 @@ inline void choose_box(int rows, device::ConvSizes& c) {
     if (best == 0 || count <= best) best = count, c.box_width = width, c.box_height = height, c.box_images = images;
   }
 }
-/// True if conv_wgmma can do it: strides of 1, or of 2 over even images of whole steps of channels (one tensor).
+/// True if conv_wgmma supports it: stride 1, or stride 2 with even width and height and channels in whole 128-byte
+/// steps (one tensor).
 inline bool conv_fits_boxes(const device::ConvSizes& c, int element_bytes) {
   if (c.channels * element_bytes % 16 != 0) return false;
   return c.stride == 1 ||
          (c.stride == 2 && c.width % 2 == 0 && c.height % 2 == 0 && c.channels * element_bytes % 128 == 0);
 }
-/// conv_wgmma's input, or one of several joined: `channels` of each pixel.
+/// The input of conv_wgmma, or one of several joined inputs: `channels` of each pixel.
 inline TensorBox pixels_box(const void* address, int element_bytes, const device::ConvSizes& c, int channels) {
   const int64_t pixel = int64_t{channels} * element_bytes, line = pixel * c.width, image = line * c.height;
   void* const at = const_cast<void*>(address);
@@ -84,7 +84,7 @@ inline TensorBox pixels_box(const void* address, int element_bytes, const device
           .box = {128 / element_bytes, c.box_width, 1, c.box_height, c.box_images},
           .swizzle_bytes = 128};
 }
-/// conv_wgmma's weights [rows][kernel_h * kernel_w][channels] that lie in runs; boxes of `box_rows`, the tile's
+/// Weights of conv_wgmma, [rows][kernel_h * kernel_w][channels], stored in runs; boxes of `box_rows`, the tile's
 /// rows_of_b.
 inline TensorBox taps_box(const void* address, int element_bytes, const device::ConvSizes& c, int64_t rows,
                           int box_rows) {
@@ -97,7 +97,7 @@ inline TensorBox taps_box(const void* address, int element_bytes, const device::
           .box = {128 / element_bytes, 1, box_rows},
           .swizzle_bytes = 128};
 }
-/// The same that do not, a multiple of 8 rows; boxes of 32 rows that are put in runs.
+/// The same for weights not stored in runs, a multiple of 8 rows; boxes of 32 rows that are permuted into runs.
 inline TensorBox taps_runs_box(const void* address, int element_bytes, const device::ConvSizes& c, int64_t rows) {
   const int64_t tap = int64_t{c.channels} * element_bytes, taps = int64_t{c.kernel_h} * c.kernel_w, row = taps * tap;
   return {.address = const_cast<void*>(address),

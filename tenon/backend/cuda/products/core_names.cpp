@@ -33,7 +33,7 @@ bool core_allowed(std::string_view core) {
   const std::string only = asked_core();
   if (only.empty()) return true;
   if (only == "own") return !is_library(core);
-  return is_library(only) || only == core;  // a library for what it can do; the rest runs as it would
+  return is_library(only) || only == core;  // a library runs what it can; everything else as usual
 }
 
 bool library_asked(std::string_view library) { return is_library(library) && asked_core() == library; }

@@ -1,4 +1,4 @@
-// cuBLASLt as a core of products whose epilogue is the library's too.
+// cuBLASLt as a core for products whose epilogue the library supports.
 #include "tenon/backend/cuda/products/product_kernel.h"
 
 namespace tenon::cuda {
@@ -37,7 +37,7 @@ class CublasLtCore : public ProductCore {
   }
 
  private:
-  // Without the call that fills its bias.
+  // Without the call that fills the bias.
   static TunedCall alone(const ProductKernel& kernel, const TileChoice& choice) {
     return kernel.route()->call(kernel.device(), kernel.name(), choice.as<MatmulAlgorithm>(), false);
   }

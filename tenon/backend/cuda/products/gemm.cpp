@@ -42,7 +42,8 @@ class GemmKernel : public ProductKernel {
     if (tensor_cores() && !branch() && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_ &&
         !facts.batch_invariant() && !in_ranges)
       route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
-    // What core and tile are chosen for: of a matrix alone each row counts as a sample. f32 has one core.
+    // The sizes for which core and tile are chosen: each row of a plain matrix counts as a sample. f32 has only one
+    // core.
     const int64_t there = std::max<int64_t>(x[0], 1),
                   samples = tensor_cores() ? this->device().facts().samples_to_choose_for(there) : there,
                   m = batched || x.rank() < 2 ? sizes_.m : (x.rank() > 2 ? sizes_.m / there : 1) * samples,

@@ -1,4 +1,4 @@
-// The core with mma and cp.async, on every GPU of ours: operands that lie in memory, in any strides.
+// The core with mma and cp.async, on every supported GPU: operands in memory with any strides.
 #include "tenon/backend/cuda/products/mma_tile.h"
 #include "tenon/backend/cuda/products/product_kernel.h"
 #include "tenon/backend/cuda/products/tile_estimate.h"
@@ -6,7 +6,7 @@
 namespace tenon::cuda {
 namespace {
 
-// Operands are read once a tile: rates fall with its size.
+// Operands are read once per tile, so rates fall with tile size.
 constexpr RatedTile<MmaTileShape> kMmaTiles[] = {
     {{128, 128, 2, 4, 64, 4}, 1.0}, {{128, 64, 2, 2, 64, 4}, 0.85}, {{64, 128, 2, 2, 64, 4}, 0.85},
     {{64, 64, 2, 2, 128, 4}, 0.7},  {{32, 64, 2, 2, 128, 4}, 0.5},
@@ -16,7 +16,7 @@ class MmaCore : public ProductCore {
  public:
   std::string_view name() const override { return "mma"; }
 
-  // e4m3 on sm_89 only: on sm_90a it would be converted, and wgmma takes all that is multiplied in e4m3 there.
+  // e4m3 only on sm_89: on sm_90a it would have to be converted, and wgmma takes all e4m3 products there.
   std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
     std::vector<TileChoice> out;
     if (!p.in_memory || p.element_bytes == 4 || (p.element_bytes == 1 && facts.arch == "sm_90a")) return out;

@@ -1,4 +1,4 @@
-// Host side of device/gemm_mma.h and conv_mma.h: what a tile takes, and how a problem is launched with it. Formulas
+// Host side of device/gemm_mma.h and conv_mma.h: resources of a tile, and how a problem is launched with it. Formulas
 // only.
 #pragma once
 #include <algorithm>
@@ -19,11 +19,11 @@ struct MmaTileShape {
     const int pipeline = stages * (m + n) * row_bytes, slabs = warps_m * warps_n * 16 * (n / warps_n + 8) * 4;
     return std::max(pipeline, slabs);
   }
-  /// Columns of K in a stage.
+  /// Columns of K per stage.
   int columns(int element_bytes) const { return row_bytes / element_bytes; }
   /// True if results reach the epilogue in runs (device/mma_results.h).
   bool has_runs(int lanes) const { return n / warps_n % (32 * lanes) == 0; }
-  /// The type in kernels' text.
+  /// The type in kernel text.
   std::string type() const {
     std::string text = "MmaTile<" + std::to_string(m);
     for (int x : {n, warps_m, warps_n, row_bytes, stages}) text += ", " + std::to_string(x);
@@ -31,12 +31,12 @@ struct MmaTileShape {
   }
 };
 
-/// Stages of K: more splits than these would leave blocks without work.
+/// Number of stages along K: with more splits than these, blocks would have no work.
 inline int k_steps(const MmaTileShape& tile, int k, int element_bytes) {
   return (k + tile.columns(element_bytes) - 1) / tile.columns(element_bytes);
 }
 
-/// A product of m x n (n over all lanes), `batch` times.
+/// A product of m x n (n counts all lanes), `batch` times.
 inline CoreLaunch mma_launch(const MmaTileShape& tile, int m, int n, int lanes, int batch, int splits) {
   const int64_t tiles_m = (m + tile.m - 1) / tile.m, lane_columns = tile.n / lanes;
   const int64_t tiles = tiles_m * ((n / lanes + lane_columns - 1) / lane_columns);
@@ -55,7 +55,7 @@ inline CoreLaunch mma_launch(const MmaTileShape& tile, int m, int n, int lanes, 
 inline CoreLaunch gemm_launch(const MmaTileShape& tile, const device::GemmSizes& g, int lanes) {
   return mma_launch(tile, g.m, g.n, lanes, g.batch, g.split.splits);
 }
-/// One product: a row for each output pixel, a column for each output channel.
+/// A convolution as one product: a row per output pixel, a column per output channel.
 inline CoreLaunch conv_launch(const MmaTileShape& tile, const device::ConvSizes& c, int lanes) {
   return mma_launch(tile, c.batch * c.out_height * c.out_width, c.outputs, lanes, 1, c.split.splits);
 }

@@ -1,6 +1,5 @@
-// Cores of products and convolutions: ways to multiply on this device, of ours or a library's. A core says what it
-// can do for a product and with which tiles, and makes the kernel. It registers itself: its file is all there is to
-// add.
+// Cores of products and convolutions: ways to multiply on this device, ours or a library's. A core reports what it can
+// do for a product and with which tiles, and makes the kernel. It registers itself: adding one takes only its file.
 #pragma once
 #include <any>
 #include <functional>
@@ -28,49 +27,50 @@ struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   int lanes = 1;
   int64_t element_bytes = 2;  ///< 4: f32, whose operands are computed where they are read
-  /// Tiles of so many rows along m where the copy engine brings boxes of the operands; nothing where it cannot.
+  /// Number of tiles along m, given a tile's rows, if TMA can load boxes of the operands; else empty.
   std::function<int64_t(int rows)> boxed_tiles_m = {};
-  bool counts = false;  ///< the epilogue counts what it stores, which takes registers
-  /// Operands lie in memory as they are multiplied: no rows are computed in front, no image is seen at twice its size.
+  bool counts = false;  ///< the epilogue counts statistics, which takes registers
+  /// Operands lie in memory as they are multiplied: no rows are computed before the product, no image is upsampled on
+  /// read.
   bool in_memory = true;
-  bool b_in_columns = false;  ///< B is [K][rows] in memory
-  bool few_rows = false;      ///< few enough, of a type and an operand B that suit: takes_few_rows (operands.h)
+  bool b_in_columns = false;  ///< B is stored transposed, [K][rows]
+  bool few_rows = false;      ///< rows are few enough, and type and B are suitable: takes_few_rows (operands.h)
   bool branches = false;      ///< a narrow product is added before the epilogue
-  bool in_ranges = false;     ///< sums are wanted in the order of GemmSizes::range, where a core for many rows has it
-  int64_t front = 0;          ///< bytes that rows computed in front of it take of a core's shared memory
-  std::string key = {};       ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
+  bool in_ranges = false;     ///< sum in the order of GemmSizes::range, if a core for many rows supports it
+  int64_t front = 0;          ///< shared memory taken by rows computed before the product
+  std::string key = {};       ///< equal for products that take equal time on the same core: "gemm 8192x320x320 lanes 1"
 
-  /// Where a library could do all of it: what its epilogue adds (NativeEpilogue::words), the problem in its terms, and
-  /// the library or null, asked for only where it matters. Else empty.
+  /// If a library could do the whole product: what its epilogue adds (NativeEpilogue::words), the problem in its terms,
+  /// and the library or null, looked up only when needed. Else empty.
   std::string epilogue = {};
   MatmulProblem matmul = {};
   std::function<MatmulLibrary*()> library = {};
-  /// The key of what was measured with this epilogue.
+  /// The key of measurements with this epilogue.
   std::string epilogue_key() const { return key + " epilogue " + epilogue; }
 };
 
 struct TileChoice {
   const ProductCore* core = nullptr;
   std::any tile = {};  ///< of the core's own type
-  int splits = 1;      ///< parts that K is cut into
-  double time = 0;     ///< estimated, in units that choices of one product share
+  int splits = 1;      ///< parts into which K is split (split-K)
+  double time = 0;     ///< estimate, in units comparable between choices of one product
 
   template <class Tile>
   const Tile& as() const {
     return std::any_cast<const Tile&>(tile);
   }
-  /// True if both run the same core, tile and splits, whatever was estimated.
+  /// True if both use the same core, tile and splits; estimates are ignored.
   bool same_as(const TileChoice& other) const {
     return core == other.core && splits == other.splits && text() == other.text();
   }
   /// "wgmma 128x160 stages 5 resident 1 cluster 1 splits 1", "skinny groups 1 warps 8", "cublaslt 13.1.0
-  /// 42-1500000000", and back; nothing for what is no choice.
+  /// 42-1500000000", and back; empty for text that is not a choice.
   std::string text() const;
   static std::optional<TileChoice> parse(const std::string& text);
 };
 
-/// A core's tiles as statistics in its epilogue see them: rows of a tile, those of them that a warp adds up, and
-/// whether a convolution's tiles are boxes of pixels. No rows: it cannot count.
+/// A core's tiles as statistics in its epilogue see them: rows per tile, rows that one warp adds up, and whether a
+/// convolution's tiles are boxes of pixels. 0 rows: the core cannot count.
 struct CountedRows {
   int tile = 0, warp = 0;
   bool boxes = false;
@@ -79,30 +79,30 @@ struct CountedRows {
 class ProductCore {
  public:
   virtual ~ProductCore() = default;
-  /// The first word of its choices, and a value of TENON_CUDA_CORE.
+  /// The first word of its choices' text, and a value of TENON_CUDA_CORE.
   virtual std::string_view name() const = 0;
-  /// Its choices worth a try with estimated times; none where it cannot do the product. Of a library: some, those it
-  /// holds fastest first.
+  /// Its choices worth trying, with estimated times; none if it cannot do the product. For a library: some choices,
+  /// those that it ranks fastest first.
   virtual std::vector<TileChoice> choices(const ProductShape& product, const DeviceFacts& facts) const = 0;
-  /// A choice of its own behind the core's name, and back; what comes back with another text is none.
+  /// The text of its choice after the core's name, and back. A choice whose text differs after parsing is rejected.
   virtual std::string text(const TileChoice& choice) const = 0;
   virtual std::optional<TileChoice> parse(const std::string& text) const = 0;
-  /// How a choice is launched: known before anything is compiled.
+  /// How a choice is launched; known before anything is compiled.
   virtual CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const = 0;
   /// The kernel of a choice.
   virtual TunedCall call(ProductKernel& kernel, const TileChoice& choice) const = 0;
-  /// Whether and how its epilogue can count what it stores.
+  /// Whether and how its epilogue can count statistics of what it stores.
   virtual CountedRows counted_rows(const TileChoice&, int /*lanes*/) const { return {}; }
-  /// True if it adds a narrow product before its epilogue.
+  /// True if it can add a narrow product (a branch) before its epilogue.
   virtual bool adds_branch() const { return false; }
-  /// True if products that the cores asked for cannot do may run on it.
+  /// True if it may run products that none of the selected cores can do.
   virtual bool stands_in() const { return false; }
 
-  /// A library takes what was measured only, reads weights in plain order and works in memory of its own.
+  /// A library is used only where measured, reads weights in plain order and has its own workspace.
   virtual bool library() const { return false; }
-  /// Of a library: true if this one can run a choice that was measured.
+  /// For a library: true if the installed one can run a measured choice.
   virtual bool runs(const TileChoice&, const ProductShape&) const { return true; }
-  /// Kernels of its call.
+  /// Kernels that its call launches.
   virtual int kernels(const ProductKernel&, const TileChoice&) const { return 1; }
 };
 
@@ -113,7 +113,7 @@ struct RegisterCore {
   T core;
   RegisterCore() { register_core(&core); }
 };
-/// All of them, by name.
+/// All registered cores, sorted by name.
 std::span<const ProductCore* const> product_cores();
 
 /// "128x64 stages 4" for the pattern "#x# stages #", and back: false for any other text.

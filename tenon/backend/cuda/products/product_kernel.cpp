@@ -145,7 +145,7 @@ bool ProductKernel::fills_bias() const {
   return bias && !of_weights_only(bias);
 }
 
-// Memory that the library works in, and its bias where that is not the launch's own.
+// Reserves the library's workspace, and its bias if that is not the launch's own.
 void ProductKernel::reserve_library() {
   library_workspace_at_ = reserve_scratch(choice_.core->launch(*this, choice_).workspace_bytes);
   const MatmulRoute::Bias& bias = route_->bias();
@@ -206,7 +206,7 @@ CountedRows ProductKernel::counted_rows() const {
 CountTiles ProductKernel::tiles_of_rows(const Shape& seen) const {
   const CountedRows rows = counted_rows();
   if (rows.tile == 0) return {};
-  if (device().facts().batch_invariant() && seen[1] % rows.tile) return {};  // samples would be cut up differently
+  if (device().facts().batch_invariant() && seen[1] % rows.tile) return {};  // samples would be split up differently
   return {slots_of_rows(seen[0], seen[1], rows.tile, rows.warp), rows.tile};
 }
 

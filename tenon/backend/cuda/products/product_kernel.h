@@ -1,4 +1,5 @@
-// What the gemm and conv2d skeletons share: which core, tile or library runs a product, its operands and its results.
+// What the gemm and conv2d skeletons share: the choice of core, tile or library for a product, its operands and
+// results.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,15 +17,15 @@
 
 namespace tenon::cuda {
 
-/// What the kernels of a kind of product are told at run time.
+/// Run-time sizes passed to the kernels of a kind of product.
 using ProductSizes = std::variant<device::GemmSizes, device::ConvSizes>;
 
-/// A kind of product supplies its sizes, operands and boxes; this chooses a core and a tile, measures, and adds the
+/// Each kind of product supplies its sizes, operands and boxes; this class chooses core and tile, tunes, and adds the
 /// kernel call that the core makes.
 class ProductKernel : public AnchorKernel {
  public:
-  // What cores make kernels of. Fields of the argument are numbered in the order in which sources are asked for: the
-  // epilogue's first, as in the kernels that caches hold.
+  // What cores build kernels from. Fields of the argument are numbered in the order in which sources are requested: the
+  // epilogue's first, as in kernels that are already cached.
   using AnchorKernel::device;
   using AnchorKernel::epilogue_source;
   using AnchorKernel::MakeRowsBox;
@@ -34,19 +35,19 @@ class ProductKernel : public AnchorKernel {
   const ProductShape& product() const { return product_; }
   DType unit() const { return unit_; }
   int element_bytes() const { return static_cast<int>(size_of(unit_)); }
-  /// What a choice's kernel is told. `box_rows`: of a tile whose rows are a box of a convolution's pixels; 0 where they
-  /// are in plain order.
+  /// The sizes passed to a choice's kernel. `box_rows`: rows of a tile that is a box of a convolution's pixels; 0 if
+  /// rows are in plain order.
   ProductSizes sizes(const TileChoice& choice, int box_rows = 0) const;
-  /// "gemm" or "conv", which names of templates in device/ begin with.
+  /// "gemm" or "conv", the prefix of template names in device/.
   std::string kind_name() const { return product_.kind == ProductKind::Gemm ? "gemm" : "conv"; }
   /// The operands as they are read: rows [.., k], or pixels and filters.
   const Expr& a() const { return a_; }
   const Expr& b() const { return b_; }
-  /// Axes of B that are its rows.
+  /// Number of leading axes of B that form its rows.
   int b_split() const { return product_.kind == ProductKind::Gemm ? b_.shape().rank() - 1 : 1; }
-  /// True if operand B lies in runs (device/mma_results.h): its rows in memory, which are K where it is in columns.
+  /// True if operand B is stored in runs (device/mma_results.h): its rows in memory, which are K if it is transposed.
   bool b_in_runs() const { return in_runs_; }
-  /// True for operands that are read as columns, [K][rows] in memory.
+  /// True for operands stored transposed, [K][rows].
   bool a_in_columns() const { return a_in_columns_; }
   bool b_in_columns() const { return b_in_columns_; }
 
@@ -54,84 +55,84 @@ class ProductKernel : public AnchorKernel {
   Params begin(const ProductSizes& sizes) const;
   /// "struct A { .. }" and "struct B { .. }" of operands in memory, read row by row.
   std::string rows_source(Params& params, std::string& headers);
-  /// "struct B : Rows { .. }" from what is called Rows.
+  /// "struct B : Rows { .. }" from the functor named Rows.
   std::string runs_source() const { return with_runs(in_runs_, stays(b_)); }
-  /// The kernel call of a text that is complete but for the launch's name.
+  /// The kernel call of a text that is complete except for the launch's name.
   TunedCall finish(KernelParts text, const Params& params, CoreLaunch launch) const;
-  /// The kernel call of device/<kind>_<core>.h's template of that name, on the `tile` that it writes, for so many
-  /// blocks a multiprocessor. `arguments`: behind the template's others.
+  /// The kernel call of the template of that name in device/<kind>_<core>.h, on the tile type `tile`, with `resident`
+  /// blocks per multiprocessor. `arguments`: appended to the template's other arguments.
   TunedCall tile_call(const TileChoice& choice, KernelParts text, const std::string& tile, int resident,
                       const Params& params, const std::string& arguments = {}) const;
 
-  /// Rows that a core computes in front of the product: operand A is then `leaf`, in shared memory, where `rows` lie so
-  /// far apart that 8 bytes of each of four meet no bank twice.
+  /// Rows that a core computes before the product. Operand A is then `leaf`, in shared memory, where `rows` has a
+  /// padded row stride so that 8-byte reads from each of four rows have no bank conflicts.
   struct Front {
     Expr value, leaf, rows;
   };
   const std::optional<Front>& front() const { return front_; }
-  /// Of operand A, whose rows lie in memory: the factors that come behind the product.
+  /// For an operand A whose rows lie in memory: the row factors applied after the product.
   const std::optional<RowFactor>& factor() const { return factor_; }
   bool computes_rows_in_front() const { return front_ || factor_; }
 
-  /// A narrow product that is added before the epilogue, to the result times the factors: rows of K in memory, B's in
-  /// runs.
+  /// A narrow product that is added, before the epilogue, to the result scaled by the factors: operands with rows of K
+  /// in memory, B's in runs.
   struct Branch {
     Expr a, b;
     std::span<const Expr> factors;
   };
   const std::optional<Branch>& branch() const { return branch_; }
-  /// "struct Branch { .. }", whose operands come in such boxes.
+  /// "struct Branch { .. }" with operands loaded in such boxes.
   std::string branch_source(Params& params, std::string& headers, const MakeRowsBox& a, const MakeRowsBox& b) const;
 
-  /// By a library, where it could do all of it.
+  /// The product as a library's, if one could do all of it.
   const std::optional<MatmulRoute>& route() const { return route_; }
-  /// True if a call in front of the library's fills the bias.
+  /// True if a kernel call before the library's fills the bias.
   bool fills_bias() const;
 
  protected:
   using AnchorKernel::AnchorKernel;
 
-  /// Without splits and counts.
+  /// The sizes without splits and counts.
   virtual ProductSizes plain_sizes(int box_rows) const = 0;
-  /// Chooses for the product, whose sizes, key, boxes and abilities the kind has set.
+  /// Chooses for the product; the kind has set its sizes, key, boxes and abilities.
   void choose(ProductShape product);
 
-  /// Operand B, hole 1, stored as [rows][..]: `stored`, its rows padded to blocks of 32, and `layout` from a leaf of
-  /// that shape to the hole's view of it. Constants lie in runs where a lane is whole blocks; for a library they lie in
-  /// order. Which of the two is kept is decided by choose().
+  /// Operand B, hole 1, stored as [rows][..] with the shape `stored`, whose rows are padded to blocks of 32; `layout`
+  /// maps a leaf of that shape to the hole's view of it. Constants are stored in runs if a lane is whole blocks; for a
+  /// library they are stored in plain order. choose() decides which of the two is kept.
   Expr weight_operand(Shape stored, const Layout& layout);
-  /// Operand B from weights that stand [K][rows] in memory, in runs as the products have them whose rows they are.
+  /// Operand B from weights stored [K][rows] in memory, in runs as the products that use their rows have them.
   Expr column_operand(const Expr& weights);
   const Expr& in_order() const { return in_order_.leaf; }
-  /// Hole `i`, which the core for a few rows computes: rows in memory whose factors come behind the product, or else a
-  /// leaf in shared memory that it fills in front of it.
+  /// Hole `i`, which the skinny core computes: rows in memory whose factors are applied after the product, or else a
+  /// leaf in shared memory that the core fills before the product.
   Expr front_operand(size_t i);
 
-  /// Holes 2 and 3 of a product with a branch, and its factors.
+  /// Sets up holes 2 and 3 of a product with a branch, and its factors.
   void set_branch();
 
-  /// For a kind that a library of network layers has: true if the launch runs on it, whose memory is reserved then.
+  /// For a kind that a neural-network library supports: true if the launch runs on it; reserves its memory.
   virtual bool choose_layers() { return false; }
-  /// Adds its kernel calls, if it was chosen.
+  /// Adds the library's kernel calls, if it was chosen.
   virtual bool add_layers() { return false; }
-  /// How many these are: none if it was not.
+  /// Number of those calls; 0 if it was not chosen.
   virtual int layer_calls() const { return 0; }
   virtual int layer_kernels_beside() const { return 0; }
-  /// Measures it beside the kernel call of ours.
+  /// Times the library against our own kernel call.
   virtual void measure_layers(const std::function<TunedCall()>& own) { static_cast<void>(own); }
   const std::string& key() const { return product_.key; }
 
   // "8192x320x320".
   static std::string by_x(std::initializer_list<int> numbers);
 
-  /// How the chosen core counts, if it does here.
+  /// How the chosen core counts statistics, if it does so for this launch.
   CountedRows counted_rows() const;
   /// Tiles of rows in plain order, for a value seen as [samples, inner, channels].
   CountTiles tiles_of_rows(const Shape& seen) const;
 
   Expr a_, b_;
   bool in_runs_ = false, a_in_columns_ = false, b_in_columns_ = false;
-  std::optional<MatmulRoute> route_;  ///< before choose()
+  std::optional<MatmulRoute> route_;  ///< set before choose()
 
  private:
   static constexpr int64_t kFrontPadding = 16;  // elements of 16 bits

@@ -12,7 +12,7 @@
 namespace tenon::cuda {
 namespace {
 
-// A function of `leaf` and numbers, element by element; `views`: through views too.
+// True if `e` is an elementwise function of `leaf` and literals; `views`: views are allowed too.
 bool made_of(const Expr& e, const Expr& leaf, bool views) {
   bool all = true;
   walk_below({e}, [&](const Expr& x) {

@@ -1,5 +1,5 @@
-// A norm in front of a product whose weights hold the norm's own: the factor of each row comes behind the sums, so that
-// nothing waits for it.
+// A norm before a product whose weights already include the norm's own weights: each row's factor is applied after the
+// sums, so that the product does not wait for it.
 #pragma once
 #include <optional>
 
@@ -7,18 +7,18 @@
 
 namespace tenon::cuda {
 
-/// rows * f(reduction of rows): what a root-mean-square norm is.
+/// rows * f(reduction of rows), the form of a root-mean-square norm.
 struct RowFactor {
   Expr rows;       ///< [.., k] as they lie in memory
   Expr reduction;  ///< over the last axis, of a function of `rows` alone
   Expr factor;     ///< [.., 1], a function of `reduction` alone
 };
 
-/// `value` in these parts, whose roundings to `unit` are left out: the rows hold its values as they are, and the sums
-/// are f32. Nothing if it has others.
+/// Splits `value` into these parts, dropping roundings to `unit`: the rows hold their values unchanged, and the sums
+/// are f32. Empty if `value` does not have this form.
 std::optional<RowFactor> row_factor(const Expr& value, DType unit);
 
-/// What is reduced, of elements `x` that stand for the rows.
+/// The reduced expression, over elements `x` that stand for the rows.
 Expr reduced_part(const RowFactor& f, const Expr& x);
 /// The factor for every column of `reduced`, which stands for the reduction.
 Expr factor_of(const RowFactor& f, const Expr& reduced);

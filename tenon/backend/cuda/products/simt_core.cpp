@@ -1,4 +1,4 @@
-// The core of f32: plain arithmetic, any operands, which it computes where it reads them.
+// The core for f32: plain arithmetic, any operands, computed where they are read.
 #include "tenon/backend/cuda/products/product_kernel.h"
 
 namespace tenon::cuda {

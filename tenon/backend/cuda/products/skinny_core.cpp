@@ -1,5 +1,5 @@
-// The core for products of a few rows, with mma: it may compute these in front of the product, or their factors behind
-// it.
+// The core for products of few rows, with mma. It may compute these rows before the product, or row factors that are
+// applied after it.
 #include <algorithm>
 #include <array>
 
@@ -11,22 +11,22 @@
 namespace tenon::cuda {
 namespace {
 
-/// Warps of a multiprocessor where rows are computed in front: they have 128 registers a thread.
+/// Warps per multiprocessor if rows are computed before the product: 128 registers per thread.
 constexpr int kWarpsInFront = 16;
 
-// Of groups of columns and warps for up to `rows` rows, in units that choices of one product share. What counts is that
-// enough warps load at once, that a warp has enough to do, that blocks whose weights are to be on their way early are
-// all there at once (16 rows take more registers), and else that each has many columns; warps of a block share what is
-// computed in front.
+// Estimated time for up to `rows` rows, comparable between choices of one product. Terms, in order: enough warps load
+// at once; each warp has enough pieces; columns per warp; warps of a block share the rows computed before the product;
+// if not all blocks are resident at once to prefetch their weights (16 rows take more registers), more columns per
+// block help.
 double skinny_time(const SkinnyTileShape& tile, const ProductShape& p, int rows, const DeviceFacts& facts) {
-  const int wanted = 16, there = tile.warps_there(rows);  // warps of a multiprocessor
+  const int wanted = 16, there = tile.warps_there(rows);  // per multiprocessor
   const double warps = static_cast<double>(p.n / p.lanes) / (8 * tile.groups) * tile.warps / facts.multiprocessors;
   const double pieces = static_cast<double>(p.k) / 32 / tile.warps;
   return 1e-3 * (1 / std::min(warps / wanted, 1.0) + 1 / pieces + 0.05 * tile.groups + 2.0 / tile.warps +
                  (warps > there ? 1.0 / tile.groups : 0.0));
 }
 
-// How a choice runs in the launch of a kernel.
+// How a choice runs in a kernel's launch.
 class SkinnyLaunch {
  public:
   SkinnyLaunch(const ProductKernel& kernel, const TileChoice& choice)
@@ -36,17 +36,17 @@ class SkinnyLaunch {
         tile_(tile_for(choice.as<SkinnyTileShape>())) {}
 
   std::string type() const { return tile_.type(sizes_.m, lanes_, sizes_.k); }
-  /// Shared memory beside what is computed in front.
+  /// Shared memory, without that of rows computed before the product.
   int shared_bytes() const { return tile_.shared_bytes(sizes_.m, lanes_, sizes_.k); }
   CoreLaunch launch() const {
     CoreLaunch launch = gemm_launch(tile_, sizes_, lanes_);
     launch.shape.shared_bytes += static_cast<unsigned>(front_bytes(tile_));
     return launch;
   }
-  /// Blocks of a multiprocessor.
+  /// Blocks per multiprocessor.
   int resident() const {
     if (tile_.walkers) return resident_walkers(tile_);
-    if (!in_front() || tile_.warps < 8) return 1;  // else whatever registers the compiler would like
+    if (!in_front() || tile_.warps < 8) return 1;  // the compiler may use as many registers as it likes
     return (kernel_.factor() ? tile_.warps_there(sizes_.m) : kWarpsInFront) / tile_.warps;
   }
 
@@ -55,28 +55,28 @@ class SkinnyLaunch {
   int64_t multiprocessors() const { return kernel_.device().facts().multiprocessors; }
   int shared() const { return kernel_.device().facts().shared_bytes; }
 
-  // Blocks of the tile that run together on a multiprocessor where they walk.
+  // Persistent blocks of the tile that fit on a multiprocessor.
   int resident_walkers(const SkinnyTileShape& walking) const {
     const int64_t bytes = walking.shared_bytes(sizes_.m, lanes_, sizes_.k) + front_bytes(walking);
     return static_cast<int>(std::clamp<int64_t>(shared() / (bytes + 1024), 1, kWarpsInFront / walking.warps));
   }
-  // Shared memory of what is computed in front, or of what each warp has of the rows' reductions.
+  // Shared memory of rows computed before the product, or of each warp's partial row reductions.
   int64_t front_bytes(const SkinnyTileShape& tile) const {
     if (const auto& front = kernel_.front()) return front->rows.shape().numel() * kernel_.element_bytes();
     return kernel_.factor() ? int64_t{4} * tile.warps * SkinnyTileShape::rows(sizes_.m) : 0;
   }
   SkinnyTileShape tile_for(SkinnyTileShape tile) const {
     const auto tiles = [&](int groups) { return div_up(sizes_.n / lanes_, 8 * groups); };
-    // Two blocks fit, and beside them those of the next launch, whose weights can be on their way.
+    // Two blocks must fit, and next to them those of the next launch, so that it can prefetch its weights.
     if (kernel_.front()) tile.slot_bytes = SkinnyTileShape::slot_bytes_beside(front_bytes(tile), shared()) * 2 / 3;
-    // A few tiles that do not run together with the others take as long as all: two groups are added like one.
+    // A small second wave takes as long as a full one. Two groups, which are summed in the same order, avoid it.
     const int64_t together = std::max(kWarpsInFront / tile.warps, 1) * multiprocessors();
     if (kernel_.front() && tile.groups == 1 && lanes_ == 1 && tiles(1) > together && tiles(2) <= together)
       tile.groups = 2;
     if (!in_front() || tile.rows(sizes_.m) <= tile.warps) return tile;
-    // Where there are many more blocks than run together, and each would compute several rows a warp in front, that is
-    // paid once a block that walks. Of fewer rows it takes no longer than the weights' way, and blocks that come and go
-    // read faster.
+    // If there are many more blocks than run together, and each would compute several rows per warp before its product,
+    // persistent blocks do that only once. With fewer rows this is hidden behind loading the weights, and
+    // non-persistent blocks read faster.
     SkinnyTileShape walking = tile;
     walking.walkers = 1;
     walking.walkers = static_cast<int>(resident_walkers(walking) * multiprocessors());
@@ -89,7 +89,7 @@ class SkinnyLaunch {
   SkinnyTileShape tile_;
 };
 
-// "Reduction": what is reduced of operand A beside the product.
+// "Reduction": what is reduced over operand A alongside the product.
 void add_reduction(const RowFactor& f, DType unit, Params& params, KernelParts& text) {
   const Expr x = input(f.rows.graph(), acc_name(0), DType::F32, f.rows.shape());
   const ProgramOutput part{reduced_part(f, x), {}, unit};
@@ -104,8 +104,8 @@ class SkinnyCore : public ProductCore {
  public:
   std::string_view name() const override { return "skinny"; }
 
-  // A few rows take as long as their weights' way, whatever the tile, and less than with any other core. Sums are in
-  // one order whatever the tile (GemmSizes::range).
+  // Few rows take as long as loading their weights, whatever the tile, and are faster here than on any other core. The
+  // summation order is the same for all tiles (GemmSizes::range).
   std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
     std::vector<TileChoice> out;
     if (!p.few_rows) return out;

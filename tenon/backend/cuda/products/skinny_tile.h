@@ -1,4 +1,4 @@
-// Host side of device/gemm_skinny.h: what a tile takes, and how a problem is launched with it. Formulas only.
+// Host side of device/gemm_skinny.h: resources of a tile, and how a problem is launched with it. Formulas only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -8,27 +8,27 @@
 
 namespace tenon::cuda {
 
-/// device::SkinnyTile as a value, whose rows are the product's.
+/// device::SkinnyTile as a value; its rows come from the product.
 struct SkinnyTileShape {
   int groups = 1, warps = 8;
-  int walkers = 0;              ///< blocks that go from tile to tile; 0: each has one
-  int slot_bytes = kSlotBytes;  ///< most that pieces on their way take of shared memory
+  int walkers = 0;              ///< persistent blocks that go from tile to tile; 0: one tile per block
+  int slot_bytes = kSlotBytes;  ///< limit on shared memory for pieces in flight
 
   bool operator==(const SkinnyTileShape&) const = default;
   static constexpr int kMostRows = 16, kSlotBytes = 80 << 10;
-  /// The same where `front` bytes of a block's `shared` are taken by rows that are computed in front.
+  /// The limit if rows computed before the product take `front` bytes of a block's `shared`.
   static int slot_bytes_beside(int64_t front, int shared) {
     return static_cast<int>(std::min<int64_t>(kSlotBytes, shared - front));
   }
   static int rows(int m) { return m > 8 ? 16 : 8; }
-  /// Warps that are to be together on a multiprocessor: 16 rows take more registers.
+  /// Warps meant to be resident together on a multiprocessor: 16 rows take more registers.
   static int warps_there(int m) { return m > 8 ? 16 : 24; }
   int threads() const { return 32 * warps; }
-  /// Pieces of 32 of K that a warp has; of those on their way, what is held in registers, and the rest.
+  /// Pieces of 32 columns of K per warp. Of those in flight, held() are in registers and slots() in shared memory.
   int pieces(int k) const { return sum_range(k) / 32 * (device::kSumRanges / warps); }
   int held(int m, int lanes, int k) const {
     if (warps < device::kSumRanges || groups * lanes > 4 || walkers)
-      return 0;  // sums take the registers, or the next tile's
+      return 0;  // registers are needed for sums, or for the next tile's pieces
     return std::clamp(pieces(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));
   }
   int slots(int m, int lanes, int k) const {
@@ -39,7 +39,7 @@ struct SkinnyTileShape {
     const int ring = slots(m, lanes, k) * 512, sums = rows(m) / 8 * 72 * 4;
     return warps * groups * lanes * (walkers || warps < device::kSumRanges ? ring + sums : std::max(ring, sums));
   }
-  /// The type in kernels' text.
+  /// The type in kernel text.
   std::string type(int m, int lanes, int k) const {
     std::string text = "SkinnyTile<" + std::to_string(rows(m));
     for (int x : {groups, warps, held(m, lanes, k), slots(m, lanes, k)}) text += ", " + std::to_string(x);
@@ -49,7 +49,7 @@ struct SkinnyTileShape {
  private:
   static constexpr int kHeldFragments = 2;
 };
-/// Of at most kMostRows rows, one batch, operand B in memory.
+/// A product of at most kMostRows rows and one batch, operand B in memory.
 inline CoreLaunch gemm_launch(const SkinnyTileShape& tile, const device::GemmSizes& g, int lanes) {
   CoreLaunch launch;
   const int tiles = ((g.n / lanes + 31) / 32 * 4 + tile.groups - 1) / tile.groups;

@@ -23,7 +23,7 @@ std::vector<TileChoice> choices_of(const ProductShape& p, const DeviceFacts& fac
 
 bool library_allowed(const ProductCore& core) { return core.library() && core_allowed(core.name()); }
 
-// The choice of a table's line, if it is one and can run here.
+// The choice in a table's line, if it is valid and can run here.
 std::optional<TileChoice> possible(const std::optional<std::string>& line, const ProductShape& p,
                                    const std::vector<TileChoice>& own) {
   const std::optional<TileChoice> measured = line ? TileChoice::parse(*line) : std::nullopt;
@@ -39,7 +39,7 @@ std::optional<TileChoice> possible(const std::optional<std::string>& line, const
 std::vector<TileChoice> tile_choices(const ProductShape& p, const DeviceFacts& facts) {
   std::vector<TileChoice> out =
       choices_of(p, facts, [](const ProductCore& core) { return !core.library() && core_allowed(core.name()); });
-  if (out.empty())  // what is asked for alone cannot do it
+  if (out.empty())  // the selected core cannot do it
     out = choices_of(p, facts, [](const ProductCore& core) { return core.stands_in(); });
   std::stable_sort(out.begin(), out.end(), [](const TileChoice& a, const TileChoice& b) { return a.time < b.time; });
   return out;

@@ -1,5 +1,5 @@
-// Which core and tile a product runs on, and into how many parts its K is cut, or which algorithm of a library: what
-// was measured, else an estimate. A library takes what was measured only.
+// Chooses a product's core, tile and split-K, or a library's algorithm: measured if possible, else estimated. A library
+// is used only where measured.
 #pragma once
 #include <vector>
 
@@ -7,16 +7,16 @@
 
 namespace tenon::cuda {
 
-/// Every choice of our own worth a try that the device can run, the best estimate first. TENON_CUDA_CORE leaves those
-/// of one core.
+/// Every choice of ours worth trying that the device can run, best estimate first. TENON_CUDA_CORE restricts them to
+/// one core.
 std::vector<TileChoice> tile_choices(const ProductShape& product, const DeviceFacts& facts);
 
-/// A library's choices, those it holds fastest first; none where it may not or cannot do the product.
+/// A library's choices, those that it ranks fastest first; none if it may not or cannot do the product.
 std::vector<TileChoice> library_choices(const ProductShape& product, const DeviceFacts& facts);
 
-/// What was measured for the product (tile_table.h), with its epilogue or else with any, if the device can run it; else
-/// the best estimate. Where TENON_CUDA_CORE asks for a library, that one's first choice comes before all but measured
-/// ones of libraries.
+/// The measured choice for the product (tile_table.h), preferably with its epilogue, if the device can run it; else the
+/// best estimate. If TENON_CUDA_CORE selects a library, its first choice wins over everything except measured library
+/// choices.
 TileChoice choose_tile(const ProductShape& product, const DeviceFacts& facts);
 
 }  // namespace tenon::cuda

@@ -1,5 +1,5 @@
-// How long a product takes in tiles, roughly: waves of blocks over the multiprocessors, each as long as its steps of K,
-// with smaller tiles less efficient and a cost for meeting.
+// Rough time of a product in tiles: waves of blocks over the multiprocessors, each as long as its steps of K; smaller
+// tiles are less efficient, and split-K adds a cost.
 #pragma once
 #include <cstdint>
 
@@ -14,16 +14,16 @@ struct RatedTile {
   double rate;
 };
 
-/// Time of `blocks` equal blocks of `area` results and `steps` steps of `row_bytes` of K, in units of a 64 x 64 product
-/// over 64 bytes at the best mma rate. Filling the pipeline and the epilogue cost a few steps; meeting costs a pass
-/// over the sums for each part.
+/// Time of `blocks` equal blocks, each with `area` results and `steps` steps of `row_bytes` of K, in units of a 64 x 64
+/// product over 64 bytes at the best mma rate. Filling the pipeline and the epilogue cost a few steps; split-K costs a
+/// pass over the sums per part.
 inline double time_of(int64_t blocks, int64_t area, int64_t steps, int row_bytes, double rate, int splits,
                       int multiprocessors) {
   const double each = static_cast<double>(steps) * row_bytes / 64 / rate + 4 + (splits > 1 ? 3.0 + splits : 0);
   return static_cast<double>(div_up(blocks, multiprocessors)) * static_cast<double>(area) / 4096 * each;
 }
 
-/// Calls `consider` with every number of parts worth a try: those that still find multiprocessors without work.
+/// Calls `consider` with every split-K worth trying: those that still find idle multiprocessors.
 template <class F>
 void for_splits(int64_t steps, int64_t tiles, int places, const F& consider) {
   constexpr int kMostSplits = 16;

@@ -26,7 +26,7 @@ std::string trimmed(std::string_view s) {
   return first == std::string_view::npos ? std::string() : std::string(s.substr(first, last - first + 1));
 }
 
-// The file's text, nothing where there is none.
+// The file's text, empty if there is no file.
 std::string table_text(const fs::path& file) {
   std::ifstream in(file);
   std::ostringstream text;
@@ -57,7 +57,7 @@ TileTable::TileTable(std::string_view shipped, fs::path file) : file_(std::move(
   read(table_text(file_), here_);
 }
 
-// Lines that are none are passed by: the worst that a bad file does is to leave the estimate.
+// Skips invalid lines: at worst, a bad file leaves only the estimates.
 void TileTable::read(std::string_view text, std::map<std::string, Entry>& into) {
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -89,7 +89,7 @@ void TileTable::add(const std::string& key, const std::string& choice, double mi
   std::ostringstream comment;
   comment.precision(2);
   comment << std::fixed << microseconds << " us" << (note.empty() ? "" : ", ") << note;
-  std::map<std::string, Entry> others;  // what other processes have measured since
+  std::map<std::string, Entry> others;  // measured by other processes in the meantime
   read(table_text(file_), others);
   here_.merge(others);
   here_[key] = {choice, comment.str()};

@@ -1,6 +1,6 @@
-// Choices of tiles that were measured: those that come with Tenon (tiles/), and those of this machine, in a
-// text file below the cache folder that TENON_CUDA_TUNE=1 fills. One line a product: "key = choice # microseconds";
-// where a library was measured too, a second one with "epilogue .." behind the key (library_call.h).
+// Measured choices of tiles: those shipped with Tenon (tiles/), and those of this machine, in a text file below the
+// cache folder that TENON_CUDA_TUNE=1 fills. One line per product, "key = choice # microseconds"; if a library was
+// measured too, a second line with "epilogue .." after the key (library_call.h).
 #pragma once
 #include <filesystem>
 #include <map>
@@ -13,21 +13,21 @@
 
 namespace tenon::cuda {
 
-/// What comes with Tenon for an architecture; empty for one that nothing was measured on.
+/// The table shipped for an architecture; empty if nothing was measured on it.
 std::string_view measured_tiles(std::string_view arch);
 
 class TileTable {
  public:
-  /// The table of devices like this one; read once a process.
+  /// The table for devices like this one; read once per process.
   static TileTable& of(const DeviceFacts& facts);
 
   TileTable(std::string_view shipped, std::filesystem::path file);
-  /// The text of a TileChoice.
+  /// The text of the TileChoice for `key`.
   std::optional<std::string> find(const std::string& key) const;
-  /// True if this machine has measured the product.
+  /// True if the product was measured on this machine.
   bool measured_here(const std::string& key) const;
-  /// Adds what was measured here, and writes the file anew; a file that cannot be written is reported in the log once.
-  /// `note`: for people, behind the time.
+  /// Adds a measurement of this machine and rewrites the file; a file that cannot be written is logged once. `note`:
+  /// for people, after the time.
   void add(const std::string& key, const std::string& choice, double microseconds, const std::string& note = {});
 
  private:

@@ -19,11 +19,12 @@ constexpr size_t kMostChoices = 40;
 constexpr int kLaunches = 24, kReplays = 5;
 constexpr double kNever = 1e30, kLongMicroseconds = 200, kNearlyAsFast = 1.15;
 constexpr double kWarmMicroseconds = 1e5, kOnEndMicroseconds = 1e5;
-// A library's kernels overlap neither neighbour: 38 us gained singly in a UNet step of 42 such calls were 10 us of it.
+// Library kernels overlap with neither neighbour: in a UNet step with 42 such calls, 38 us gained in single
+// measurements were 10 us in the step.
 constexpr double kCallMicroseconds = 1;
-constexpr int64_t kCopiesBytes = 200 << 20;  // several times the second-level cache
+constexpr int64_t kCopiesBytes = 200 << 20;  // several times the L2 cache
 
-// Memory for every leaf of the product, with small random numbers where elements have 16 or 8 bits.
+// Memory for every leaf of the product, filled with small random numbers if elements have 16 or 8 bits.
 class TuningMemory {
  public:
   TuningMemory(Device& device, std::vector<Expr> constants)
@@ -33,7 +34,7 @@ class TuningMemory {
     for (uint16_t& x : noise_) x = static_cast<uint16_t>(0x2c00 | (random() & 1) << 15 | mantissa(random));
     for (uint16_t& x : small_noise_) x = static_cast<uint16_t>(0x2020 | (random() & 0x9f9f));
   }
-  /// That it is filled on: what uses it goes there too.
+  /// The stream on which the memory is filled; users of the memory go there too.
   Stream& stream() { return *stream_; }
   void* of(const Expr& leaf, int launch) {
     std::vector<std::shared_ptr<void>>& copies = memory_[leaf.get()];
@@ -57,11 +58,11 @@ class TuningMemory {
   std::shared_ptr<Stream> stream_;
   std::vector<Expr> constants_;
   std::vector<uint16_t> noise_ = std::vector<uint16_t>(1 << 21);
-  std::vector<uint16_t> small_noise_ = std::vector<uint16_t>(1 << 21);  ///< of two e4m3 each, 2^-3 to 2 in size
+  std::vector<uint16_t> small_noise_ = std::vector<uint16_t>(1 << 21);  ///< two e4m3 values each, magnitude 2^-3 to 2
   std::map<const Node*, std::vector<std::shared_ptr<void>>> memory_;
 };
 
-// Launches of a step, recorded as one: replayed, with everything they need.
+// A recording of several launches with everything they need, to be replayed.
 class Replays {
  public:
   Replays(Device& device, TuningMemory& memory, TunedCall& tuned)
@@ -85,22 +86,22 @@ class Replays {
         for (KernelCall& call : tuned.after) run(stream, call, i);
       }
     };
-    launch(stream_);  // memory is there before the recording
+    launch(stream_);  // allocates the memory before the recording
     recording_ = device.record(launch);
   }
 
-  /// Microseconds of one launch among others, the least of some replays.
+  /// Microseconds per launch among others, the minimum over some replays.
   double least() {
     double out = kNever;
     for (int replay = 0; replay < kReplays; ++replay) out = std::min(out, once());
     return out;
   }
-  /// The same; of long launches, as they run on end.
+  /// The same, but for long launches their sustained time.
   double typical() {
     const double out = least();
     return out < kLongMicroseconds ? out : on_end();
   }
-  /// Microseconds of one launch where they run on end, at the clock that the power limit leaves then.
+  /// Microseconds per launch when run back to back, at the clock that the power limit then allows.
   double on_end() {
     double spent = 0, sum = 0;
     while (spent < kWarmMicroseconds) spent += once() * kLaunches;
@@ -134,12 +135,13 @@ struct Fastest {
   double time = kNever;
 };
 
-// The fastest of `choices`. Long launches, of which a network has many in a row, run into the power limit, where the
-// fastest alone may not be: those nearly as fast as it run on end. What a library refuses when it is called is none.
+// The fastest of `choices`. Long launches, of which a network has many in a row, hit the power limit, where the fastest
+// single launch may not be the fastest: all choices nearly as fast are timed back to back. A choice that a library
+// rejects when called is dropped.
 Fastest fastest(Device& device, const ProductShape& product, const std::vector<TileChoice>& choices,
                 TuningMemory& memory, const MakeTunedCall& make) {
   std::vector<TunedCall> calls;
-  for (const TileChoice& c : choices) calls.push_back(make(c));  // they compile at the same time
+  for (const TileChoice& c : choices) calls.push_back(make(c));  // so that they compile concurrently
   std::vector<double> times(choices.size(), kNever);
   std::string all;
   for (size_t i = 0; i < calls.size(); ++i) {
@@ -164,7 +166,7 @@ Fastest fastest(Device& device, const ProductShape& product, const std::vector<T
   return best;
 }
 
-// Ours: what was measured here, or the likeliest.
+// Our choices: the one measured on this machine, or the most promising.
 std::vector<TileChoice> own_choices(const ProductShape& product, const DeviceFacts& facts) {
   const TileTable& table = TileTable::of(facts);
   std::vector<TileChoice> out = tile_choices(product, facts);

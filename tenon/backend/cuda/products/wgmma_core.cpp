@@ -1,4 +1,4 @@
-// The core with wgmma, on sm_90a: the copy engine brings boxes of the operands.
+// The core with wgmma, on sm_90a: TMA loads boxes of the operands.
 #include "tenon/backend/cuda/products/product_kernel.h"
 #include "tenon/backend/cuda/products/tile_estimate.h"
 #include "tenon/backend/cuda/products/wgmma_tile.h"
@@ -6,8 +6,8 @@
 namespace tenon::cuda {
 namespace {
 
-// Operands are read once a tile: rates fall with its size. Blocks of a cluster wait for each other, which costs more
-// than the shared operand saves in all but few products.
+// Operands are read once per tile, so rates fall with tile size. Blocks of a cluster wait for each other, which for
+// most products costs more than the shared operand saves.
 constexpr RatedTile<WgmmaTileShape> kWgmmaTiles[] = {
     {{256, 128, 4, 1}, 1.8},    {{256, 96, 5, 1}, 1.7},     {{128, 256, 4, 1}, 1.8},    {{128, 224, 4, 1}, 1.75},
     {{128, 192, 5, 1}, 1.7},    {{128, 160, 6, 1}, 1.6},    {{128, 128, 6, 1}, 1.5},    {{128, 96, 7, 1}, 1.35},
@@ -83,29 +83,29 @@ class WgmmaCore : public ProductCore {
   }
   bool adds_branch() const override { return true; }
 
-  // Where a warp has two pieces of the tile, the whole tile must lie in one sample.
+  // If a warp has two pieces of the tile, the whole tile must lie in one sample.
   CountedRows counted_rows(const TileChoice& choice, int) const override {
     const int m = choice.as<WgmmaTileShape>().m;
     return {.tile = m, .warp = m > 128 ? m : 16, .boxes = true};
   }
 
  private:
-  static constexpr int kColumnsBlock = 64;  // of K, in an operand in columns
+  static constexpr int kColumnsBlock = 64;  // of K, for a transposed operand
   static constexpr std::string_view kText = "#x# stages # resident # cluster # splits #";
 
   static bool takes(const WgmmaTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
     if (!tile.has_runs(p.lanes) || tile.shared_bytes() > facts.shared_bytes) return false;
     if (p.b_in_columns && (tile.n % 64 != 0 || tile.cluster > 1)) return false;
-    // Sums of stages take registers, and so do lanes of a row scale each in the epilogue of 256 columns.
+    // Per-stage sums take registers, and so do several lanes with a row scale each in a 256-column epilogue.
     if (p.element_bytes == 1 && (!tile.adds_stages() || (p.lanes > 1 && tile.n == 256))) return false;
-    // Blocks that share a multiprocessor have 128 registers a thread: too few for wide sums and counts, or factors.
+    // With two blocks per multiprocessor a thread has 128 registers: too few for wide sums plus counts or factors.
     if ((p.counts || p.branches) && tile.resident > 1 && tile.n >= 128) return false;
     if (p.branches && tile.m == 64 && tile.n == 256) return false;
     if (p.in_ranges && !tile.adds_ranges()) return false;
     return tile.cluster == 1 || ((p.lanes == 1 || p.lanes == tile.cluster) && p.boxed_tiles_m(tile.m) >= tile.cluster);
   }
 
-  // A box of so many rows of an operand that has `rows` of them.
+  // Makes boxes of `box_rows` rows of an operand that has `rows` rows.
   static ProductKernel::MakeRowsBox rows_of(int bytes, int64_t rows, int box_rows) {
     return [=](void* address, int64_t columns, int64_t stride) {
       return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
@@ -126,7 +126,7 @@ class WgmmaCore : public ProductCore {
   };
   static Boxes boxes(const ProductKernel& kernel, const WgmmaTileShape& tile, const device::GemmSizes&) {
     const int bytes = kernel.element_bytes();
-    // Rows of the tensor in memory, and of a box: in columns they are K, and runs are then what has to be put in order.
+    // Rows of B in memory. For a transposed B these are K; if it is stored in runs, its boxes put K back in order.
     const int64_t k = kernel.product().k, rows_b = kernel.b_in_columns() ? k : kernel.b().shape().rows();
     const auto box_in_order = [=](void* address, int64_t columns, int64_t stride) {
       return runs_box(address, bytes, rows_b, columns, stride * bytes);

@@ -1,5 +1,5 @@
-// Host side of device/gemm_wgmma.h and conv_wgmma.h: what a tile takes, and how a problem is launched with it. Formulas
-// only.
+// Host side of device/gemm_wgmma.h and conv_wgmma.h: resources of a tile, and how a problem is launched with it.
+// Formulas only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,26 +12,27 @@ namespace tenon::cuda {
 /// device::WgmmaTile as a value.
 struct WgmmaTileShape {
   int m = 128, n = 128, stages = 4, resident = 1, cluster = 1;
-  bool in_ranges = false;  ///< sums are added in the order of GemmSizes::range
+  bool in_ranges = false;  ///< sum in the order of GemmSizes::range
 
   bool operator==(const WgmmaTileShape&) const = default;
   int groups() const { return m > 128 ? 2 : m / 64; }
   int threads() const { return 128 * (groups() + 1); }
-  /// True if operand B's rows of a lane, and of a cluster's block, are whole runs of 32.
+  /// True if operand B's rows per lane, and per block of a cluster, are whole runs of 32.
   bool has_runs(int lanes) const { return n % (32 * std::max(lanes, cluster)) == 0; }
-  /// Rows of B that one copy brings where they lie in runs: a lane's, or a share of a cluster's block.
+  /// Rows of B that one copy loads if they are stored in runs: a lane's, or one block's share in a cluster.
   int rows_of_b(int lanes) const { return n / std::max(lanes, cluster); }
-  /// Columns whose sums of a stage are kept apart at a time, of elements whose stages are added in f32 (e4m3).
+  /// For elements whose stages are accumulated in f32 (e4m3): columns whose per-stage sums are held separately at a
+  /// time.
   int apart_columns() const { return m / 64 / groups() * n > 192 && n > 128 ? n / 2 : n; }
-  /// True if such elements' sums fit the registers of a thread beside its tile's.
+  /// True if those per-stage sums fit in a thread's registers next to the tile's sums.
   bool adds_stages() const {
     const int registers = m / 64 / groups() * n / 2 + apart_columns() / 2;
     return apart_columns() % 32 == 0 && registers <= (resident > 1 ? 64 : 192);
   }
-  /// True if sums of two ranges fit them.
+  /// True if the sums of two ranges fit in registers.
   bool adds_ranges() const { return m <= 128 && n <= (cluster > 1 ? 64 : 128) && resident == 1; }
   int shared_bytes() const { return stages * (m + n) * 128 + 4 * groups() * (2 * n + 4) * 4 + 16 * stages + 16; }
-  /// Columns of K in a stage.
+  /// Columns of K per stage.
   int columns(int element_bytes) const { return 128 / element_bytes; }
   std::string type() const {
     std::string text = "WgmmaTile<" + std::to_string(m);
@@ -40,7 +41,7 @@ struct WgmmaTileShape {
   }
 };
 
-/// `tiles_m` x `tiles_n` tiles, `batch` times, on blocks that stay.
+/// `tiles_m` x `tiles_n` tiles, `batch` times, on persistent blocks.
 inline CoreLaunch wgmma_launch(const WgmmaTileShape& tile, int64_t tiles_m, int64_t tiles_n, int batch, int splits,
                                int multiprocessors) {
   const int64_t tiles = div_up(tiles_m, tile.cluster) * tile.cluster * tiles_n * batch;
@@ -61,7 +62,7 @@ inline CoreLaunch gemm_launch(const WgmmaTileShape& tile, const device::GemmSize
   return wgmma_launch(tile, (g.m + tile.m - 1) / tile.m, (g.n / lanes + lane_columns - 1) / lane_columns, g.batch,
                       g.split.splits, multiprocessors);
 }
-/// After choose_box.
+/// Call after choose_box.
 inline CoreLaunch conv_launch(const WgmmaTileShape& tile, const device::ConvSizes& c, int lanes, int multiprocessors) {
   const auto tiles = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
   return wgmma_launch(
