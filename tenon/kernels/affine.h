@@ -26,9 +26,8 @@ struct LookedUp {
   bool operator==(const LookedUp& o) const = default;
 };
 
-/// Rows [row_begin, row_end) by columns [col_begin, col_end) of a domain, affine in one leaf. Digits are those of the
-/// row (column) number counted from row_begin (col_begin), outermost first, with adjacent digits merged where one step
-/// serves.
+/// Rows [row_begin, row_end) by columns [col_begin, col_end) of a domain, affine in one leaf. Digits are of the row
+/// (column) number counted from row_begin (col_begin), outermost first; adjacent ones are merged if one step serves.
 struct AffinePiece {
   Expr leaf;           ///< empty: zeros
   int64_t offset = 0;  ///< elements from the leaf's first one

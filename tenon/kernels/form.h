@@ -48,7 +48,7 @@ struct Form {
   Shape domain;             ///< of the outputs: the shape of the anchor's result, or of one lane
   int lanes = 1;            ///< the anchor's last axis has `lanes` equal parts, which the epilogue reads side by side
   std::vector<FormOutput> outputs;
-  /// Rows of states that the launch writes before its anchor's operands read them: holes read the updated state. Each
+  /// Rows of states that the launch writes before its anchor's operands read them (holes read the updated state). Each
   /// has a domain of its own.
   std::vector<FormOutput> updates;
 

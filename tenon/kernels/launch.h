@@ -51,8 +51,7 @@ struct Launch {
   std::string skeleton;  ///< name of a registered skeleton
   std::vector<Output> outputs;
   std::vector<KeptApart> apart;
-  /// Buffers that it reads and that neither it nor the previous launch of its phase writes: complete before that one
-  /// began.
+  /// Buffers it reads that neither it nor the previous launch of its phase writes: complete before that one began.
   std::vector<std::string> settled = {};
   /// The form of the body (form.h), set once it has a skeleton. Shared by all readers: copy it before adding to it.
   std::shared_ptr<const Form> form = {};

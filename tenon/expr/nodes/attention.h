@@ -1,5 +1,5 @@
-// Scaled dot-product attention per head, softmax(scale * q k^T + causal mask) v, its log-sum-exp as a second result,
-// and its gradients as anchors.
+// Scaled dot-product attention per head, softmax(scale * q k^T + causal mask) v; its log-sum-exp is a second result,
+// and its gradients are anchors.
 #pragma once
 #include <functional>
 
@@ -103,8 +103,7 @@ struct AttentionQueryGradient : AttentionGradient {
   static Expr apart(const Expr& node);
 };
 
-/// f32 [B, Hkv, Sk, D + Dv]: the gradient of k, scale ds^T q, beside that of v, p^T g; summed over heads that share
-/// keys.
+/// f32 [B, Hkv, Sk, D + Dv]: gradients of k, scale ds^T q, and of v, p^T g; summed over heads that share keys.
 struct AttentionKeyGradient : AttentionGradient {
   static constexpr auto name = "attention_key_gradient";
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {

@@ -1,4 +1,4 @@
-// Rounding points. They are part of a model's meaning: fused and unfused results are bit-identical because both round
+// Rounding points. They are part of a model's meaning: fused and unfused results agree to the bit since both round
 // here.
 #pragma once
 #include "tenon/expr/node_type.h"
@@ -31,7 +31,7 @@ NODE(Round)
 
 namespace tenon {
 
-/// x as element type t, both rounded and stored in it. x itself if it has that type already.
+/// x as element type t: rounded to it and stored in it. x itself if it has that type already.
 inline Expr cast(const Expr& x, DType t) {
   if (x.dtype() == t) return x;
   return make_node<nodes::Cast>({x}, {.has_dtype = true, .dtype = t});
