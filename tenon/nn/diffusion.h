@@ -15,9 +15,9 @@ struct TimeSignal {
   Expr step;       ///< i32 scalar, 0..T-1; unset: image i uses row i
 };
 
-/// h = conv1(silu(norm1 x)) + time_emb_proj(embedding)[step];  conv2(silu(norm2 h)) + (conv_shortcut x, or x). x
-/// [N,H,W,I] stored as act; yields [N,H,W,outputs] stored as act. Without `time` there is no projection. The projection
-/// covers the whole schedule, so it is computed once for all steps.
+/// h = conv1(silu(norm1 x)) + time_emb_proj(embedding)[step];  conv2(silu(norm2 h)) + (conv_shortcut x, or x).
+/// x [N,H,W,I] stored as act; yields [N,H,W,outputs] stored as act. Without `time` there is no projection. The
+/// projection covers the whole schedule, so it is computed once for all steps.
 Expr residual_block(const Scope& s, const Expr& x, int64_t outputs, const GroupNorm& n,
                     const TimeSignal* time = nullptr);
 

@@ -1,5 +1,5 @@
-// What an anchor's launch absorbs. Where not all users of a stored value can be absorbed, single ones are if they are
-// stored anyway: the launch that has their operand in registers writes them. What its only reader can compute from
+// What an anchor's launch absorbs. If not all users of a stored value can be absorbed, those that are stored anyway
+// still are: the launch that has their operand in registers writes them. A value that its only reader can compute from
 // fewer bytes is left to that reader.
 #include <algorithm>
 

@@ -10,7 +10,7 @@
 namespace tenon {
 namespace {
 
-// Trials are requested again for an anchor alone and with what it absorbs, before and after storing what is in front.
+// An anchor's trials are requested repeatedly: alone and with what it absorbs, before and after storing its operands.
 constexpr size_t kRemembered = 4;
 
 bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }

@@ -19,12 +19,12 @@ std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots);
 std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots);
 
 /// Folds a constant factor per channel (LayerScale, a literal) after a linear layer into its weights and bias, and one
-/// before linear layers, if nothing else reads the product, into their weights: (x w + b) f = x (w f) + b f, (z f) w =
-/// z (f w). Weights are scaled in f32, from the unrounded parameter, and rounded once.
+/// before linear layers, if nothing else reads the product, into their weights: (x w + b) f = x (w f) + b f,
+/// (z f) w = z (f w). Weights are scaled in f32, from the unrounded parameter, and rounded once.
 std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots);
 
-/// Merges a linear layer with an inner one whose result, plus a tensor in memory, it reads, into one layer over both
-/// inputs side by side: u (w g + b + h) = [u w, u] [g, h] + u b, if nothing else reads the sum and it takes no more
+/// Merges two linear layers if one reads the sum of the other's result and a tensor in memory: one layer reads both
+/// inputs side by side, u (w g + b + h) = [u w, u] [g, h] + u b, if nothing else reads the sum and it takes no more
 /// operations. The product of the weights is a computed parameter: computed in f32, rounded once. The sum itself is no
 /// longer rounded.
 std::vector<Expr> fold_products(Graph& g, std::span<const Expr> roots);

@@ -12,8 +12,8 @@ namespace tenon::cpu {
 
 inline constexpr int kMaxOperands = 4;
 
-/// dst[r][c] = body(src[0][r][c], ..). An operand whose bit is set in the body's mask has one value per row: src[i][r *
-/// ld].
+/// dst[r][c] = body(src[0][r][c], ..). An operand whose bit is set in the body's mask has one value per row,
+/// src[i][r * ld].
 struct PointwiseArgs {
   float* dst;
   int64_t dst_ld;

@@ -18,8 +18,8 @@ using HeadOutFn = FunctionRef<void(int64_t b, int64_t h, int64_t row0, int64_t r
 /// Most rows requested at a time; requests start at a multiple of it.
 inline constexpr int64_t kHeadRows = 64;
 
-/// Pages of rows. Page numbers, 0 to count - 1, are i32 or i64 in memory; that of page i of (b, h) is at element b *
-/// batch_stride + h * head_stride + i * stride.
+/// Pages of rows. Page numbers, 0 to count - 1, are i32 or i64 in memory; that of page i of (b, h) is at element
+/// b * batch_stride + h * head_stride + i * stride.
 struct HeadPages {
   int64_t rows = 0, count = 0, page_stride = 0;  ///< rows: per page, a multiple of kHeadRows or all; 0: no pages
   const void* numbers = nullptr;

@@ -119,8 +119,8 @@ struct SoftmaxArgs {
 };
 
 /// A row of Winograd F(4x4, 3x3) tiles (winograd.h): tile i is the 6 x 6 pixels of six image rows from column 4 i on.
-/// Point xi = 6 * y + x of the transformed tile, channels 16 t .. 16 t + 15, goes to the line at dst + xi *
-/// point_stride + t * term_stride + i * kLine.
+/// Point xi = 6 * y + x of the transformed tile, channels 16 t .. 16 t + 15, goes to the line at
+/// dst + xi * point_stride + t * term_stride + i * kLine.
 struct WinogradInputArgs {
   const float* rows[6];
   int64_t ld;  ///< elements between pixels; channels up to 16 * terms must be readable
