@@ -9,7 +9,7 @@
 namespace tenon {
 namespace {
 
-// Computing products of weights takes time at load, to save one launch in every step.
+// Products of weights take time at load and save a launch in every step: worth it if a launch costs this many bytes.
 constexpr int64_t kDearLaunch = int64_t{1} << 20;
 
 // Weights are packed for the launch that reads them. Packing can reduce their rows (to quantise them), but not through

@@ -92,7 +92,8 @@ void find_stored(Plan& plan) {
   }
 }
 
-// If the previous launch writes no elements, it may have no kernel; the one before it then counts as the previous one.
+// If the previous launch writes no elements, it may have no kernel, so the kernel in front is another launch's: settle
+// nothing then.
 void find_settled(Plan& plan) {
   const auto writes = [](const Launch& by, const std::string& name) {
     return std::ranges::find(by.outputs, name, &Output::buffer) != by.outputs.end();
@@ -115,7 +116,7 @@ void lay_out_memory(Plan& plan) {
   const auto is_result = [](const Life& l) { return l.buffer->role == BufferRole::Output; };
   const auto rest = std::stable_partition(lives.begin(), lives.end(), is_result);
   std::stable_sort(lives.begin(), rest, [](const Life& a, const Life& b) { return a.first > b.first; });
-  // Alternatively, after the results: first the buffers live at the point of peak usage, longest-lived first.
+  // Alternatively, after the results: first the buffers live at the point of peak usage, the last to end first.
   std::map<int, int64_t> there;
   for (const Life& l : std::span(rest, lives.end()))
     for (int i = l.first; i <= l.last; ++i) there[i] += l.buffer->bytes;
