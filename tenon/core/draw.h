@@ -19,9 +19,9 @@ struct DrawnToken {
   double log_probability = 0;  ///< after filtering and scaling, normalised over what remains
 };
 
-/// The first token at which the cumulative probability of those that remain exceeds the fraction `u` of their sum, 0 <=
-/// u < 1; sums are f64. {0, NaN} if a score is NaN or +infinity, or none is above -infinity. T: float, or double (the
-/// oracle).
+/// The first token at which the cumulative probability of those that remain exceeds the fraction `u` of their sum,
+/// 0 <= u < 1; sums are f64. {0, NaN} if a score is NaN or +infinity, or none is above -infinity. T: float, or double
+/// (the oracle).
 template <class T>
 DrawnToken draw_token(std::span<const T> scores, const DrawRule& rule, double u);
 

@@ -22,7 +22,7 @@ enum class Family : uint8_t { Leaf, Pointwise, View, Reduce, Sink, Anchor };
 
 /// How often a value changes. A node changes as often as the fastest of its operands. The planner hoists by rate.
 enum class Rate : uint8_t { Constant, Schedule, Prompt, Step };
-/// In order, from never to most often.
+/// In order, from never changing to changing most often.
 inline constexpr Rate kRates[] = {Rate::Constant, Rate::Schedule, Rate::Prompt, Rate::Step};
 std::string_view name_of(Rate r);
 

@@ -49,7 +49,7 @@ std::vector<double> eval_view(const Node& n, const Operands& in) {
   return out;
 }
 
-// Evaluates `as`, an expression over stand-in leaves for the operands.
+// Evaluates the expression that `as` makes of leaves which stand in for the operands.
 template <class As>
 std::vector<double> eval_in_other_nodes(const Node& n, const Operands& in, const As& as) {
   Graph g;

@@ -15,8 +15,8 @@ constexpr size_t kLookedAt = 64;
 
 }  // namespace
 
-// True if only maths reads `e`, and as far as can be seen in one launch after the region's: it has one reader, or none
-// of its readers waits for another anchor.
+// True if only maths reads `e` and, as far as can be seen, in a single launch after the region's: it has one reader, or
+// none of its readers waits for another anchor.
 bool Partitioner::passes_to_maths(const Expr& e, const Region& region) const {
   const std::vector<Expr>& users = users_.of(e);
   const auto waits = [&](const Expr& u) {

@@ -405,8 +405,8 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
 
 // ---- results ----
 
-// Recomputes weights from parameters alone, rather than from values stored for other readers, such as their scales: the
-// result is packed once.
+// Lets weights be computed from parameters alone, rather than from values stored for other readers, such as their
+// scales: they are then packed once.
 void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
   const auto makes_itself = [](const Expr& x) {
     return of_weights_only(x) && std::ranges::none_of(topological(std::array{x}),

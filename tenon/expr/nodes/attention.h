@@ -46,8 +46,8 @@ struct Attention : Anchor {
         << keys << " keys, expected 0.." << all;
     return static_cast<int64_t>(keys);
   }
-  /// Recomputes the scores: p = e^(scale q k^T - log-sum-exp), which the forward pass stores beside its result. Queries
-  /// that share keys are rows of one matrix, so that their gradients are summed in a fixed order.
+  /// Recomputes p = e^(scale q k^T - log-sum-exp) from the log-sum-exp that the forward pass stores beside its result.
+  /// Queries that share keys are rows of one matrix, so that their gradients are summed in a fixed order.
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
   /// In place: e^(scale s - top) / total.
   static void softmax(std::span<double> s, double scale) {

@@ -5,8 +5,8 @@
 
 namespace tenon::nodes {
 
-/// x [N, H, W, C], w [O, C, kh, kw]; ints = stride, pad top, left, bottom, right. Accumulates in f32 and yields f32 [N,
-/// H', W', O]. Padding adds zeros to x as the convolution sees it, after whatever fills its input hole.
+/// x [N, H, W, C], w [O, C, kh, kw]; ints = stride, pad top, left, bottom, right. Accumulates in f32 and yields f32
+/// [N, H', W', O]. Padding adds zeros to x as the convolution sees it, after whatever fills its input hole.
 struct Conv2d : Anchor {
   static constexpr auto name = "conv2d";
   static constexpr int kArity = 2;
