@@ -33,7 +33,7 @@ struct ExplainedLaunch {
   int64_t bytes = 0, unfused_bytes = 0;
   double flops = 0;
   std::optional<DType> arithmetic;  ///< of the anchor, where it has one
-  int kernels = 1;                  ///< that a run of it launches on the device
+  int kernels = 1;                  ///< that a run of it puts on the device
   std::optional<double> seconds;
   std::string how;  ///< how the backend runs it
 };

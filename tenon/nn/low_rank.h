@@ -1,6 +1,6 @@
-// Low-rank branches beside linear layers (Hu et al. 2021, "LoRA"): y = W x + scale B (A x), with A [rank, K] and B [N,
-// rank] as separate weights that can be trained, or exchanged, while W is fixed. With B = 0 the layer's results are
-// unchanged, to the bit.
+// Low-rank branches beside linear layers (Hu et al. 2021, "LoRA"): y = W x + scale B (A x), with A [rank, K] and
+// B [N, rank] as separate weights that can be trained, or exchanged, while W is fixed. With B = 0 the layer's results
+// are unchanged, to the bit.
 #pragma once
 #include <algorithm>
 #include <cstdint>

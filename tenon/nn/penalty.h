@@ -4,8 +4,8 @@
 
 namespace tenon::nn {
 
-/// Scores [R, V] in which those of `seen` tokens (non-zero in a tensor of the same shape) are divided by `penalty` [R,
-/// 1], or multiplied if negative.
+/// Scores [R, V] in which those of `seen` tokens (non-zero in a tensor of the same shape) are divided by `penalty`
+/// [R, 1], or multiplied if negative.
 Expr penalised(const Expr& scores, const Expr& seen, const Expr& penalty);
 
 }  // namespace tenon::nn

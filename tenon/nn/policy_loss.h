@@ -30,8 +30,8 @@ struct PolicyOptions {
   double beta = 0;   ///< weight of k3; 0: no reference is read
 };
 
-/// Throws Error(Usage) that names the option out of range: 0 <= clip_low < 1, clip_high >= 0, delta 0 or above 1, beta
-/// >= 0.
+/// Throws Error(Usage) that names the option out of range: 0 <= clip_low < 1, clip_high >= 0, delta 0 or above 1,
+/// beta >= 0.
 void check_policy(const PolicyOptions& o);
 
 /// weight * l of every token; all arguments have one shape. Where `weight` is 0, the result and its gradient are 0,

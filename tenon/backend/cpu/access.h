@@ -66,7 +66,7 @@ class Access {
   Shape domain_;
   int split_ = 0;
   DType dtype_ = DType::F32;
-  int64_t size_ = 4;  // of an element
+  int64_t size_ = 4;  // bytes of an element
   bool uniform_ = false;
   std::vector<Piece> pieces_;
   int64_t group_ = 1;  // above 1: the only piece is in_order_ with the columns of each group reversed

@@ -15,8 +15,8 @@ using TaskFn = FunctionRef<void(int64_t task, int thread)>;
 /// another.
 class ThreadPool {
  public:
-  /// Starts threads - 1 workers, or, with a warning, as many as the system allows. Throws Error(Usage) unless 1 <=
-  /// threads <= 1024.
+  /// Starts threads - 1 workers, or, with a warning, as many as the system allows. Throws Error(Usage) unless
+  /// 1 <= threads <= 1024.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -19,8 +19,8 @@ struct ConvPlan {
   DType type;
   ConvLayout layout;
   PackedShape w;
-  bool together;       ///< output pixels of a block: image rows x columns (cols < out_w only for Rows)
-  int64_t rows, cols;  ///< output pixels of a block: rows of the image x columns (cols < out_w only for Rows)
+  bool together;  ///< pack all images first, then split columns (else a thread packs and multiplies block by block)
+  int64_t rows, cols;  ///< output pixels of a block: image rows x columns (cols < out_w only for Rows)
   int64_t row_blocks, col_blocks;
   int64_t channel_terms;  ///< terms of one tap
   int64_t pitch;          ///< lines from one packed row to the next

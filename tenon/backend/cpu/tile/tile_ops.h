@@ -75,8 +75,8 @@ struct PackRowsArgs {
   int64_t row_stride, term_stride;
 };
 
-/// Packs up to 16 weight rows into `terms` blocks of one panel: column c, element k = src[c][k]; columns >= cols and k
-/// >= k_size become zeros. Sources are f32, f16, bf16 or e4m3, with any alignment.
+/// Packs up to 16 weight rows into `terms` blocks of one panel: column c, element k = src[c][k]; columns >= cols and
+/// k >= k_size become zeros. Sources are f32, f16, bf16 or e4m3, with any alignment.
 struct PackPanelArgs {
   const void* src;
   DType src_type;
