@@ -19,8 +19,8 @@ namespace tenon {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int kAttempts = 100;  // at a temporary name that nobody has
-constexpr int kMostLinks = 40;  // one after the other, as Linux has it
+constexpr int kAttempts = 100;  // to find an unused temporary name
+constexpr int kMostLinks = 40;  // followed in a row, as in Linux
 constexpr std::string_view kTemporaryBegin = ".tenon-", kTemporaryEnd = ".tmp";
 constexpr time_t kSweepAfter = 60;  // seconds since a temporary file was last written
 
@@ -30,7 +30,7 @@ fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.
   throw Error(ErrorKind::Usage, path.string(), "the file exists already", hint);
 }
 
-// A name for a temporary file in `folder`. Short, so that every name a file system takes can be written.
+// A name for a temporary file in `folder`; short, so that it fits wherever the target's name does.
 fs::path temporary_name(const fs::path& folder) {
   static std::atomic<unsigned> counter{0};
   std::string name(kTemporaryBegin);
@@ -38,7 +38,7 @@ fs::path temporary_name(const fs::path& folder) {
   return folder / name;
 }
 
-// Whether temporary_name makes such names.
+// True for names that temporary_name produces.
 bool is_temporary_name(std::string_view name) {
   const size_t around = kTemporaryBegin.size() + kTemporaryEnd.size();
   if (name.size() < around || !name.starts_with(kTemporaryBegin) || !name.ends_with(kTemporaryEnd)) return false;
@@ -50,7 +50,7 @@ bool is_temporary_name(std::string_view name) {
   return dash != name.npos && is_number(name.substr(0, dash)) && is_number(name.substr(dash + 1));
 }
 
-// Removes temporary files of processes that ended before they could. Whoever lives holds a lock on what it writes.
+// Removes temporary files of processes that ended before they could. A live writer holds a lock on its file.
 void sweep(const fs::path& folder) {
   const std::shared_ptr<DIR> open_folder(opendir(folder.c_str()), [](DIR* d) { return d ? closedir(d) : 0; });
   if (!open_folder) return;
@@ -66,29 +66,29 @@ void sweep(const fs::path& folder) {
   }
 }
 
-// A file without a name: a process that is killed leaves nothing. -1 where the file system has no such thing.
+// A file without a name: a killed process leaves nothing behind. -1 if the file system does not support it.
 int open_nameless(const fs::path& folder) {
   if (access("/proc/self/fd", X_OK) != 0) return -1;
   return open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
 }
 
-// Gives a nameless file a name without ever replacing; the error number, 0 for success.
+// Gives an unnamed file a name without replacing anything; returns the error number, 0 for success.
 int link_nameless(int fd, const fs::path& to) {
   const std::string from = "/proc/self/fd/" + std::to_string(fd);
   return linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
-// Renames without ever replacing; the error number, 0 for success.
+// Renames without replacing anything; returns the error number, 0 for success.
 int rename_to_free_name(const fs::path& from, const fs::path& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return errno;
-  // A file system without that flag: a hard link has the same guarantee.
+  // Without support for that flag, a hard link gives the same guarantee.
   if (link(from.c_str(), to.c_str()) != 0) return errno;
   unlink(from.c_str());
   return 0;
 }
 
-// The file that a link (or a link to a link) names, whether it exists or not; any other path is itself.
+// The file that a link (or chain of links) names, whether it exists or not; any other path is returned as is.
 fs::path behind_links(fs::path path) {
   std::error_code none;
   const fs::path given = path;
@@ -122,7 +122,7 @@ std::string system_reason(int error) {
 fs::path output_place(const fs::path& path) {
   const fs::path target = behind_links(path), folder = folder_of(target);
   std::error_code failed;
-  // A folder that does not exist yet has no canonical form beyond its text.
+  // A folder that does not exist yet has no canonical form but its normalised text.
   fs::path place = fs::canonical(folder, failed);
   if (failed) place = fs::absolute(folder, failed).lexically_normal();
   return (failed ? folder : place) / target.filename();
@@ -136,12 +136,12 @@ AtomicFile::AtomicFile(fs::path target, Overwrite overwrite)
   if (fd_ < 0 && !take_temporary_name()) fail("create", errno);
   struct stat replaced {};
   if (overwrite_ == Overwrite::Yes && stat(target_.c_str(), &replaced) == 0) fchmod(fd_, replaced.st_mode & 0777);
-  flock(fd_, LOCK_EX | LOCK_NB);  // says that its writer lives; where there are no locks nobody sweeps either
+  flock(fd_, LOCK_EX | LOCK_NB);  // marks a live writer; without lock support nothing is swept either
 }
 
 AtomicFile::~AtomicFile() { discard(); }
 
-// For a nameless file one that links to it, else a new file.
+// Links an unnamed file to a temporary name, or creates a file with such a name.
 bool AtomicFile::take_temporary_name() {
   const fs::path folder = folder_of(target_);
   sweep(folder);
@@ -180,13 +180,13 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-// Gives the written file its name; the error number, 0 for success.
+// Gives the written file its name; returns the error number, 0 for success.
 int AtomicFile::name_it() {
   const bool nameless = temporary_.empty();
   if (nameless) {
     const int error = link_nameless(fd_, target_);
     if (error != EEXIST || overwrite_ == Overwrite::No) return error;
-    if (!take_temporary_name()) return errno;  // only a rename replaces, and it needs a name to start from
+    if (!take_temporary_name()) return errno;  // only a rename can replace a file, and it needs a name to rename from
   }
   if (overwrite_ == Overwrite::No) return rename_to_free_name(temporary_, target_);
   return rename(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno;
@@ -205,9 +205,9 @@ void AtomicFile::commit() {
   }
   if (error != 0) fail("name", error);
   temporary_.clear();
-  close(fd_);  // after fsync nothing is left to be written
+  close(fd_);  // after fsync, nothing is left to write
   fd_ = -1;
-  // The new name survives a power cut only when its folder is on disk too; a file system may not offer that.
+  // The new name survives a power failure only once its folder is on disk too, which a file system may not support.
   const int folder = open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     fsync(folder);
@@ -235,7 +235,7 @@ void check_output(const fs::path& path, Overwrite overwrite, const std::string& 
       << "cannot create the file: " << system_reason(ENAMETOOLONG);
   int error = access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
   struct stat info {};
-  if (stat(folder.c_str(), &info) == 0 && info.st_nlink == 0) error = ENOENT;  // removed under whoever is in it
+  if (stat(folder.c_str(), &info) == 0 && info.st_nlink == 0) error = ENOENT;  // the folder was removed while in use
   if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) error = ENOTDIR;
   TENON_CHECK(Internal, error == 0, path.string())
       << "cannot write into folder '" << folder.string() << "': " << system_reason(error);

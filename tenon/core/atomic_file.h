@@ -9,16 +9,16 @@ namespace tenon {
 
 enum class Overwrite : bool { No, Yes };
 
-/// A file under construction. Bytes go to a file without a name in the target's folder (with a temporary name where the
-/// file system has none such); commit() makes them durable (fsync) and gives them the target's name in one step.
-/// Destroyed before commit(), it leaves nothing behind, nor does a process that is killed, but for the moment in which
-/// a file with a temporary name is renamed: such a name (.tenon-<process>-<number>.tmp) is swept by whoever writes into
-/// that folder a minute later.
+/// A file under construction. Bytes go to an unnamed file in the target's folder (or one with a temporary name, if the
+/// file system has no unnamed files); commit() makes them durable (fsync) and gives the file the target's name in one
+/// step. Destroyed before commit(), it leaves nothing behind; neither does a killed process, except while a file with a
+/// temporary name is being renamed: such a file (.tenon-<process>-<number>.tmp) is removed, a minute or more later, by
+/// the next writer that needs a temporary name in that folder.
 ///
-/// With Overwrite::No the last step never replaces a file, so that of two processes writing one name exactly one wins
-/// and the other gets Error(Usage). With Overwrite::Yes the file that a link names is replaced and the link stays, and
-/// the permissions of what is replaced stay; what is no regular file (a FIFO, a device) is refused. Failing system
-/// calls (no folder, no permission, full disk) are Error(Internal) with the path and the system's reason.
+/// With Overwrite::No the last step never replaces a file: of two processes writing the same name, exactly one wins and
+/// the other gets Error(Usage). With Overwrite::Yes the target of a symbolic link is replaced and the link stays, as do
+/// the permissions of the replaced file; anything but a regular file (a FIFO, a device) is refused. Failing system
+/// calls (no folder, no permission, full disk) throw Error(Internal) with the path and the system's reason.
 class AtomicFile {
  public:
   AtomicFile(std::filesystem::path target, Overwrite overwrite);
@@ -27,8 +27,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
-  /// What was written is on disk, still without its name. Of files that belong together each is brought so far before
-  /// the first one is committed.
+  /// Flushes what was written to disk, without naming the file yet. For files that belong together, call it on all of
+  /// them before committing the first.
   void sync();
   void commit();
 
@@ -38,23 +38,23 @@ class AtomicFile {
   int name_it();
   [[noreturn]] void fail(const char* action, int error);
 
-  std::filesystem::path name_, target_, temporary_;  // as it was given; behind links; while there is one
+  std::filesystem::path name_, target_, temporary_;  // as given; with links resolved; while it exists
   Overwrite overwrite_;
   int fd_ = -1;
 };
 
 inline constexpr const char* kExistsHint = "choose another name or let it be overwritten";
 
-/// AtomicFile in one call.
+/// Writes a whole file with AtomicFile.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes, Overwrite overwrite);
 
-/// Fails early, with the errors that write_file would give later, if `path` exists (and Overwrite::No), is a folder or
-/// no regular file, or its folder is missing or not writable. A run of minutes should not end in such an error. `hint`:
-/// what the caller's user can do about a file that exists.
+/// Fails early, with the errors that write_file would throw later, if `path` exists (and Overwrite::No), is a folder or
+/// not a regular file, or its folder is missing or not writable: a run of minutes should not end in such an error.
+/// `hint`: what the user can do about an existing file.
 void check_output(const std::filesystem::path& path, Overwrite overwrite, const std::string& hint = kExistsHint);
 
-/// Where writing to `path` would put the file: an absolute path behind all links, equal for two names of one file.
-/// Error(Usage) for a loop of links.
+/// Where writing to `path` would put the file: an absolute path with links resolved, equal for two names of one file.
+/// Throws Error(Usage) for a loop of links.
 std::filesystem::path output_place(const std::filesystem::path& path);
 
 /// "No such file or directory, errno 2"

@@ -6,7 +6,7 @@ namespace tenon {
 
 using Clock = std::chrono::steady_clock;
 
-/// Seconds between `begin` and now.
+/// Seconds since `begin`.
 inline double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }

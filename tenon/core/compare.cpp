@@ -4,14 +4,14 @@
 
 namespace tenon {
 namespace {
-// All digits that a float has: two that differ look different.
+// As many digits as distinguish all floats.
 std::string text_of(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.9g", value);
   return text;
 }
 
-// From an e4m3 number of this size to the next larger one: 3 bits behind the leading one.
+// The distance from an e4m3 number of this size to the next larger one: 3 mantissa bits.
 double e4m3_step(double size) { return std::ldexp(1.0, std::max(std::ilogb(size), -6) - 3); }
 }  // namespace
 
@@ -31,7 +31,7 @@ void Comparison::add(double got, double want, double allowed) {
   const int64_t at = compared_++;
   if (got == want) return;
   if (std::isnan(got) && std::isnan(want) && nan_ == NaN::MayBeExpected) return;
-  const double difference = std::abs(got - want);  // of a NaN: NaN, which no comparison below holds for
+  const double difference = std::abs(got - want);  // NaN for a NaN; the comparisons below are then false
   const bool agrees = std::isfinite(want) && difference <= allowed;
   worst_ = std::isfinite(difference) ? std::max(worst_, difference) : std::numeric_limits<double>::infinity();
   worst_share_ = allowed > 0 && std::isfinite(difference) ? std::max(worst_share_, difference / allowed)
@@ -60,7 +60,7 @@ void QuantizedRowsComparison::add(double got, double want) {
   ++numbers_;
   if (got == want) return;
   ++different_;
-  // Between powers of two the distance is that of the smaller one, from which the larger is a step away.
+  // Use the smaller number's step: across a power of two, the larger number is one such step away.
   const double steps = std::abs(got - want) / e4m3_step(std::max(std::min(std::abs(got), std::abs(want)), kSmall));
   worst_steps_ = std::max(worst_steps_, std::isfinite(steps) ? steps : std::numeric_limits<double>::infinity());
 }
@@ -71,7 +71,7 @@ bool QuantizedRowsComparison::agrees() const {
 
 std::string QuantizedRowsComparison::text() const {
   char share[32];
-  std::snprintf(share, sizeof share, "%.2f", std::floor(1e4 * equal_share()) / 100);  // 100.00 means all
+  std::snprintf(share, sizeof share, "%.2f", std::floor(1e4 * equal_share()) / 100);  // rounded down: 100.00 means all
   return std::string(share) + " % of " + std::to_string(numbers_) + " bytes are equal, the others at most " +
          text_of(worst_steps_) + " steps away, scales within " + text_of(worst_scale_);
 }

@@ -1,4 +1,4 @@
-// The one comparison of computed values with expected ones, for `tenon verify`, tests and examples.
+// Compares computed with expected values, for `tenon verify`, tests and examples alike.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -18,38 +18,38 @@ struct Tolerance {
   double at(double want) const { return absolute + (std::isfinite(want) ? relative * std::abs(want) : 0); }
 };
 
-/// How results were computed, as far as it says how much they may be off: sums of `length` terms of size / sqrt(length)
-/// each, of operands rounded to `operands`, added up in f32 and rounded to `stored`.
+/// How results were computed, as far as it determines their error: sums of `length` terms of size / sqrt(length) each,
+/// of operands rounded to `operands`, accumulated in f32 and rounded to `stored`.
 struct Rounding {
   DType stored = DType::F32;
   DType operands = DType::F32;
   int64_t length = 1;
   double size = 1;
-  double lost = 0;  ///< of `size`, by hardware that adds up in fewer bits
+  double lost = 0;  ///< fraction of `size`, by hardware that accumulates in fewer bits
 
-  /// Errors of n roundings add up like sqrt(n). An operand within f32's error of a tie may be rounded the other way:
-  /// one step of one term, which is taken to be at most ten times its usual size.
+  /// Errors of n roundings accumulate like sqrt(n). An operand within f32's error of a tie may be rounded the other
+  /// way: one step of one term, which is assumed to be at most ten times its usual size.
   Tolerance tolerance() const;
 };
 
-/// Whether a NaN agrees where a NaN is expected. A NaN anywhere else never does.
+/// Whether a NaN agrees where a NaN is expected. A NaN anywhere else never agrees.
 enum class NaN : uint8_t { Differs, MayBeExpected };
 
-/// What a comparison found.
+/// The result of a comparison.
 class Comparison {
  public:
-  /// Of values of these shapes; different ones differ, whatever their elements are.
+  /// For values of these shapes; if the shapes differ, the values do too.
   Comparison(const Shape& got, const Shape& want, NaN nan = NaN::Differs);
 
-  /// The next element. Numbers agree if they are equal or, where a finite one is expected, at most `allowed` apart.
+  /// Adds the next element. Numbers agree if they are equal or, if the expected one is finite, at most `allowed` apart.
   void add(double got, double want, double allowed);
 
   bool agrees() const { return shapes_.empty() && different_ == 0; }
   int64_t compared() const { return compared_; }
   int64_t different() const { return different_; }
-  /// The largest difference, infinite if one of the different elements is not a number.
+  /// The largest difference; infinite if one of the differing elements is not a number.
   double worst() const { return worst_; }
-  /// The largest difference relative to what was allowed there.
+  /// The largest difference relative to what was allowed for it.
   double worst_share() const { return worst_share_; }
   /// "all 80 agree, at most 1e-06 apart", or "3 of 80 differ, the first at 17: nan, expected 0.25 within 1e-05; the
   /// largest difference is inf"
@@ -63,19 +63,19 @@ class Comparison {
   double worst_ = 0, worst_share_ = 0;
 };
 
-/// The three gates of rows that were quantised to e4m3, against rows computed in fp64 and rounded once: scales, how
-/// many bytes are equal, and how far the others are.
+/// Three checks for rows quantised to e4m3, against rows computed in fp64 and rounded once: the scales, how many bytes
+/// are equal, and how far apart the others are.
 class QuantizedRowsComparison {
  public:
-  static constexpr double kScales = 1e-3;  ///< a scale may be off by this part of the expected one
-  static constexpr double kEqual = 0.99;   ///< the part of bytes that must be equal; of fewer than 100, all but one
-  static constexpr double kSteps = 1;      ///< how many steps between neighbouring e4m3 numbers the others may be away
-  /// A sixteenth of the largest number. Smaller ones are measured in its steps: a rounding to 16 bits in front of the
-  /// quotient may go the other way, and where terms cancel that is more than a step of what is left.
+  static constexpr double kScales = 1e-3;  ///< largest relative difference of a scale
+  static constexpr double kEqual = 0.99;   ///< fraction of bytes that must be equal; with fewer than 100, all but one
+  static constexpr double kSteps = 1;  ///< most steps between neighbouring e4m3 numbers that the others may differ by
+  /// A sixteenth of the largest number; smaller ones are measured in its steps. A 16-bit rounding before the division
+  /// may go the other way, and where terms cancel that is more than a step of what is left.
   static constexpr double kSmall = 28;
 
   void add_scale(double got, double want);
-  /// The next number of a row, as it is stored: a value of e4m3, before the scale. A NaN differs from everything.
+  /// Adds the next number of a row as stored: an e4m3 value before scaling. A NaN differs from everything.
   void add(double got, double want);
 
   bool agrees() const;
@@ -84,7 +84,7 @@ class QuantizedRowsComparison {
   }
   /// The largest relative difference of a scale; infinite if one is not a number.
   double worst_scale() const { return worst_scale_; }
-  /// The largest distance in steps, infinite where one is a NaN.
+  /// The largest distance in steps; infinite if there is a NaN.
   double worst_steps() const { return worst_steps_; }
   /// "99.87 % of 16220160 bytes are equal, the others at most 1 steps away, scales within 6e-08"
   std::string text() const;
@@ -94,7 +94,7 @@ class QuantizedRowsComparison {
   double worst_steps_ = 0, worst_scale_ = 0;
 };
 
-/// What may be off at element i, of which `want` is expected: a Tolerance, or a function of both.
+/// The difference allowed at element i, where `want` is expected: given by a Tolerance, or by a function of both.
 template <class A>
 double allowed_at(const A& allowed, size_t i, double want) {
   if constexpr (std::same_as<A, Tolerance>)
@@ -115,7 +115,7 @@ Comparison compare(const Got& got, const Want& want, const Allowed& allowed, NaN
   return c;
 }
 
-/// Compares what was computed with expected values of a shape.
+/// Compares a computed tensor with expected values and their shape.
 template <class Allowed>
 Comparison compare(const HostTensor& got, const Shape& shape, const std::vector<double>& want, const Allowed& allowed,
                    NaN nan = NaN::Differs) {
@@ -123,7 +123,7 @@ Comparison compare(const HostTensor& got, const Shape& shape, const std::vector<
   return compare(got.values(), want, allowed, nan);
 }
 
-/// The largest magnitude of those that are finite: a tolerance made of it judges each of them, whatever stands beside.
+/// The largest finite magnitude: a tolerance based on it is meaningful for all finite values, even next to infinities.
 template <class Values>
 double largest_magnitude(const Values& values) {
   double largest = 0;

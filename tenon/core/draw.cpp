@@ -8,7 +8,7 @@
 namespace tenon {
 namespace {
 
-// The least score that the rule leaves, of scores scaled by the temperature of which `top` is the largest.
+// The smallest score that the rule keeps. Scores are already divided by the temperature; `top` is their largest.
 template <class T>
 T least_left(const std::vector<T>& scores, const DrawRule& rule, T top) {
   std::vector<T> left;
@@ -22,7 +22,7 @@ T least_left(const std::vector<T>& scores, const DrawRule& rule, T top) {
     least = *kth;
     std::erase_if(left, [&](T s) { return s < least; });
   }
-  if (rule.top_p < 1) {  // a heap gives the largest in order: few are asked for
+  if (rule.top_p < 1) {  // a heap yields the largest in order; few are needed
     double whole = 0, kept = 0;
     for (const T s : left) whole += weight(s);
     std::make_heap(left.begin(), left.end());
@@ -55,7 +55,7 @@ DrawnToken draw_token(std::span<const T> given, const DrawRule& rule, double u) 
   std::vector<double> weights(scores.size());
   for (size_t i = 0; i < scores.size(); ++i)
     whole += weights[i] = scores[i] < least ? 0 : std::exp(static_cast<double>(scores[i]) - top);
-  size_t chosen = best;  // stays where u * whole was rounded up to the last sum
+  size_t chosen = best;  // kept if rounding makes u * whole reach the last sum
   for (size_t i = 0; draws && i < weights.size(); ++i) {
     sum += weights[i];
     if (sum <= u * whole) continue;

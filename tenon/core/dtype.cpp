@@ -28,7 +28,7 @@ constexpr std::array<Info, 11> kInfo = {{{"f64", 8, true, 0x1p-53},
                                          {"bool", 1, false, 0}}};
 const Info& info(DType t) { return kInfo[static_cast<size_t>(t)]; }
 
-/// x towards zero, the nearest that T can hold where it cannot, 0 for NaN. The upper bound is exact in f64 for every T.
+/// x rounded towards zero and saturated to T's range; 0 for NaN. The upper bound is exact in f64 for every T.
 template <class T>
 T saturated(double x) {
   if (std::isnan(x)) return 0;

@@ -1,4 +1,4 @@
-// Element types and their conversions: the only place that knows bit layouts.
+// Element types and their conversions. Bit layouts are known nowhere else.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -12,9 +12,9 @@ enum class DType : uint8_t { F64, F32, F16, BF16, E4M3, I64, I32, I16, I8, U8, B
 
 /// Bytes of one element.
 int64_t size_of(DType t);
-/// Lower-case name as it appears in plans: "f32", "bf16", "e4m3", ...
+/// Lower-case name, as in plans: "f32", "bf16", "e4m3", ...
 std::string_view name_of(DType t);
-/// Inverse of name_of; throws Error(Usage) that lists the names for anything else.
+/// Inverse of name_of; for anything else throws Error(Usage) that lists the names.
 DType parse_dtype(std::string_view name);
 /// True for f64, f32, f16, bf16, e4m3.
 bool is_float(DType t);
@@ -22,7 +22,7 @@ bool is_float(DType t);
 /// integers.
 double unit_roundoff(DType t);
 
-/// bf16 bits of x, round to nearest even; NaN stays NaN.
+/// The bf16 bits of x, rounded to nearest even; NaN stays NaN.
 inline uint16_t bf16_bits(float x) {
   uint32_t u = std::bit_cast<uint32_t>(x);
   if ((u & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((u >> 16) | 0x40);
@@ -30,19 +30,19 @@ inline uint16_t bf16_bits(float x) {
 }
 inline float bf16_value(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-/// f16 (IEEE binary16) bits of x, round to nearest even, overflow to infinity.
+/// The f16 (IEEE binary16) bits of x, rounded to nearest even; overflows to infinity.
 uint16_t f16_bits(float x);
 float f16_value(uint16_t bits);
 
-/// e4m3 ("fn": no infinities, max 448) bits of x, round to nearest even, saturating; NaN -> 0x7f.
+/// The e4m3 ("fn": no infinities, max 448) bits of x, rounded to nearest even, saturating; NaN -> 0x7f.
 uint8_t e4m3_bits(float x);
 float e4m3_value(uint8_t bits);
 
-/// x rounded to the values that `t` can hold (identity for f32 and f64; integers: rounded towards zero).
+/// x rounded to a value that `t` represents (identity for f32 and f64; integers: rounded towards zero).
 double round_to(DType t, double x);
 
-/// Reads / writes one element of an array of type `t` at `index`. Write rounds as round_to does; an integer type takes
-/// the nearest that it can hold, and 0 for NaN.
+/// Reads / writes one element of an array of type `t` at `index`. Writing rounds as round_to does; integer types
+/// saturate, and store 0 for NaN.
 double load_element(DType t, const void* base, int64_t index);
 void store_element(DType t, void* base, int64_t index, double value);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kLongestName = 120;
 
-// One step of a path, without what could lead elsewhere.
+// A path component without anything that could lead elsewhere.
 std::string plain(std::string_view step) {
   std::string out;
   for (const char c : step.substr(0, kLongestName)) {
@@ -38,7 +38,7 @@ void dump(const std::string& name, std::string_view text) {
     path /= plain(std::string_view(name).substr(begin, end - begin));
     begin = end + 1;
   }
-  static std::mutex writing;  // several threads may write one name
+  static std::mutex writing;  // several threads may write the same file
   const std::lock_guard lock(writing);
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
@@ -47,7 +47,7 @@ void dump(const std::string& name, std::string_view text) {
   file << text;
   if (file.flush().good()) return;
   const int error = failed ? failed.value() : errno;
-  if (file.is_open()) fs::remove(path, failed);  // not half of it
+  if (file.is_open()) fs::remove(path, failed);  // leave no partial file
   throw Error(ErrorKind::Internal, "TENON_DUMP", "cannot write " + path.string() + ": " + system_reason(error));
 }
 

@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kWhereBytes = 160, kHintBytes = 200;
 }
 
-// What stands in a message may come from anywhere: here it becomes fit for a terminal, however long it was.
+// Text in a message may come from anywhere: make it safe for a terminal, whatever its length.
 Error::Error(ErrorKind kind, std::string where, std::string what, const std::string& hint)
     : kind_(kind), where_(std::move(where)), what_(std::move(what)), hint_(shown(hint, kHintBytes)) {
   std::string advice;

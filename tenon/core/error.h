@@ -1,4 +1,4 @@
-// Errors: one type, thrown where the fault is seen, translated once at each edge (command line, C, Python).
+// Errors: one type, thrown where the fault is detected, translated once at each boundary (command line, C, Python).
 #pragma once
 #include <exception>
 #include <sstream>
@@ -6,9 +6,9 @@
 
 namespace tenon {
 
-/// What went wrong, in the terms that decide a process's exit code.
+/// What went wrong; determines the process's exit code.
 enum class ErrorKind {
-  Internal = 1,    ///< a defect of ours or a failing system call: exit code 1
+  Internal = 1,    ///< a bug of ours or a failing system call: exit code 1
   Usage = 2,       ///< a bad argument: exit code 2
   Model = 3,       ///< a model file missing, unreadable or not what it claims: exit code 3
   Memory = 4,      ///< the plan does not fit or memory ran out: exit code 4
@@ -17,19 +17,19 @@ enum class ErrorKind {
   Cancelled = 130  ///< interrupted by the user: exit code 130
 };
 
-/// An error that names the thing (`where`), says what was expected and found (`what`), and may say what to do (`hint`).
-/// what() is one line of at most kMessageBytes that a terminal can be given: foreign text is escaped and shortened.
+/// An error that names the object (`where`), says what was expected and found (`what`), and may give advice (`hint`).
+/// what() is one line of at most kMessageBytes that is safe for a terminal: foreign text is escaped and shortened.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string where, std::string what, const std::string& hint = {});
   const char* what() const noexcept override { return text_.c_str(); }
   ErrorKind kind() const { return kind_; }
-  /// As it was given, not escaped.
+  /// As given, not escaped.
   const std::string& where() const { return where_; }
   const std::string& hint() const { return hint_; }
-  /// The process exit code of this kind of error (see ErrorKind).
+  /// The process exit code for this kind of error (see ErrorKind).
   int exit_code() const { return static_cast<int>(kind_); }
-  /// The same error, of another kind.
+  /// The same error with another kind.
   Error with_kind(ErrorKind kind) const;
 
  private:
@@ -56,7 +56,7 @@ class Thrower {
 };
 }  // namespace detail
 
-/// Throws Error{kind, where, message} when `condition` is false: `TENON_CHECK(Usage, x > 0, "generate") << "...";`
+/// Throws Error{kind, where, message} unless `condition` holds: `TENON_CHECK(Usage, x > 0, "generate") << "...";`
 #define TENON_CHECK(kind, condition, where) \
   if (condition) {                          \
   } else                                    \

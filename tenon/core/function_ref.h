@@ -10,7 +10,7 @@ namespace tenon {
 template <class Signature>
 class FunctionRef;
 
-/// Refers to any callable with signature R(A...). Default-constructed: empty, tests false, must not be called.
+/// Refers to any callable with signature R(A...). Default-constructed: empty, converts to false, must not be called.
 template <class R, class... A>
 class FunctionRef<R(A...)> {
  public:

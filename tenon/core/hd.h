@@ -1,5 +1,5 @@
-// The maths that node bodies may use, for every element type a body is instantiated with: double (the oracle), float,
-// and GCC vector types of float (the CPU's tape interpreter). Device compilers get the same names for float.
+// The maths available to node bodies, for every type a body is instantiated with: double (the oracle), float, and GCC
+// vectors of float (the CPU's tape interpreter). Device compilers get the same names for float.
 #pragma once
 #ifdef TENON_DEVICE
 #include "tenon/core/hd_device.h"
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-// Always inlined: files compiled for different instruction sets instantiate the same bodies, and one shared out-of-line
+// Always inlined: files compiled for different instruction sets instantiate the same bodies, and a shared out-of-line
 // copy would run on machines that lack its instructions.
 #define HD [[gnu::always_inline]]
 
@@ -18,7 +18,7 @@ namespace tenon::hd {
 template <class V>
 concept ScalarValue = std::is_floating_point_v<V>;
 
-// Width and companions of a GCC vector of float.
+// Width and related types of a GCC vector of float.
 template <class V>
 struct VecTraits {
   static constexpr int kLanes = sizeof(V) / sizeof(float);
@@ -26,7 +26,7 @@ struct VecTraits {
   typedef uint32_t Bits __attribute__((vector_size(sizeof(V))));
 };
 
-/// The plain number type behind V: double for double, float for float and vectors of float.
+/// The scalar type of V: double for double, float for float and vectors of float.
 template <class V>
 struct ScalarOf {
   using type = float;
@@ -38,7 +38,7 @@ struct ScalarOf<double> {
 template <class V>
 using Scalar = typename ScalarOf<V>::type;
 
-/// All lanes equal to s.
+/// s in all lanes.
 template <class V>
 HD inline V splat(Scalar<V> s) {
   if constexpr (ScalarValue<V>)
@@ -52,7 +52,7 @@ HD inline V select(M mask, V a, V b) {
   return mask ? a : b;
 }
 
-// Lane by lane through the scalar library: exact, for functions that no hot path uses.
+// Lane by lane with the scalar library: exact, for functions outside hot paths.
 template <class V, class F>
 HD inline V per_lane(V x, F f) {
   for (int i = 0; i < VecTraits<V>::kLanes; ++i) x[i] = f(x[i]);
@@ -77,7 +77,7 @@ HD inline V max(V a, V b) {
   return select<V>(a > b, a, b);
 }
 
-/// a * b + c in one rounding.
+/// a * b + c, rounded once.
 template <class V>
 HD inline V fma(V a, V b, V c) {
   if constexpr (ScalarValue<V>) {
@@ -135,7 +135,7 @@ HD inline V exp(V x) {
     p = p * r + splat<V>(1.6666665459e-1f);
     p = p * r + splat<V>(5.0000001201e-1f);
     p = p * r * r + r + splat<V>(1.0f);
-    // n goes straight into the exponent of p: the result is a normal number for every clamped x.
+    // n is added to the exponent of p: the result is a normal number for every clamped x.
     V y = reinterpret_cast<V>(reinterpret_cast<Bits>(p) + (reinterpret_cast<Bits>(shifted) << 23));
     y = select<V>(x < lowest, splat<V>(0.0f), y);
     y = select<V>(x > highest, splat<V>(INFINITY), y);
@@ -189,7 +189,7 @@ HD inline V sigmoid(V x) {
   return splat<V>(1) / (splat<V>(1) + exp(-x));
 }
 
-/// tanh. Vectors: (1 - e) / (1 + e) with e = exp(-2|x|), and an odd series near 0 where that cancels.
+/// tanh. Vectors: (1 - e) / (1 + e) with e = exp(-2|x|); near 0, where that cancels, an odd series.
 template <class V>
 HD inline V tanh(V x) {
   if constexpr (ScalarValue<V>) {
@@ -208,7 +208,7 @@ HD inline V tanh(V x) {
   }
 }
 
-/// Error function. Vectors: x P(x^2) below 0.9, above it 1 - e^(-a Q(a)) with a = |x|; 2e-7. (Minimax fits of ours.)
+/// Error function. Vectors: x P(x^2) below 0.9, otherwise 1 - e^(-a Q(a)) with a = |x|; 2e-7. (Our own minimax fits.)
 template <class V>
 HD inline V erf(V x) {
   if constexpr (ScalarValue<V>) {
@@ -233,8 +233,8 @@ HD inline V erf(V x) {
   }
 }
 
-/// Distribution function of the standard normal, erfc(-x / sqrt 2) / 2. Vectors: erfc(a) = e^(-a Q(a)), a minimax fit
-/// of ours to 7e-8 that goes on to fall to 0 beyond its range.
+/// Distribution function of the standard normal, erfc(-x / sqrt 2) / 2. Vectors: erfc(a) = e^(-a Q(a)), our own minimax
+/// fit to 7e-8, which keeps falling to 0 beyond its range.
 template <class V>
 HD inline V normal_cdf(V x) {
   if constexpr (ScalarValue<V>) {

@@ -1,5 +1,5 @@
-// The maths of hd.h in kernels: the same names, for float alone. Included by hd.h where TENON_DEVICE is defined, by a
-// device compiler or by a host compiler that stands in for one.
+// The maths of hd.h for kernels: the same names, for float only. hd.h includes it if TENON_DEVICE is defined, by a
+// device compiler or by a host compiler in its place.
 #pragma once
 #ifndef __CUDACC__
 #include <cmath>
@@ -59,7 +59,7 @@ template <class V>
 HD inline V rsqrt(V x) {
   return 1.0f / sqrtf(x);
 }
-/// e^x through the special-function unit: 2^(x log2 e), about 2 ulp plus the rounding of the product.
+/// e^x by the special-function unit: 2^(x log2 e), about 2 ulp plus the rounding of the product.
 template <class V>
 HD inline V exp(V x) {
 #ifdef __CUDACC__
@@ -104,8 +104,8 @@ template <class V>
 HD inline V erf(V x) {
   return erff(x);
 }
-/// Distribution function of the standard normal, erfc(-x / sqrt 2) / 2, by hd.h's fit for vectors: a third of erfcf's
-/// instructions, and what GELU costs behind a product.
+/// Distribution function of the standard normal, erfc(-x / sqrt 2) / 2, by hd.h's fit for vectors. It takes a third of
+/// erfcf's instructions, which dominate the cost of GELU after a product.
 template <class V>
 HD inline V normal_cdf(V x) {
   const float a = min<float>(fabsf(x), 16.0f) * 0.707106781f;

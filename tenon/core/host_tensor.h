@@ -1,4 +1,4 @@
-// A tensor in ordinary memory: what tests, the oracle and model files exchange with the engine.
+// A tensor in host memory, exchanged between the engine and tests, the oracle and model files.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -9,15 +9,15 @@
 
 namespace tenon {
 
-/// Row-major elements of one type; data.size() == shape.numel() * size_of(dtype). A plain value.
+/// Row-major elements of one type; data.size() == shape.numel() * size_of(dtype). A plain value type.
 struct HostTensor {
   DType dtype = DType::F32;
   Shape shape;
   std::vector<std::byte> data;
 
-  /// All zero bytes.
+  /// A tensor of zero bytes.
   static HostTensor zeros(DType dtype, const Shape& shape);
-  /// `values` rounded to `dtype` as round_to does; throws Error(Internal) if their number is not shape.numel().
+  /// `values` rounded to `dtype` as round_to does; throws Error(Internal) unless there are shape.numel() of them.
   static HostTensor from(DType dtype, const Shape& shape, std::span<const float> values);
   static HostTensor from(DType dtype, const Shape& shape, std::span<const double> values);
   /// The elements as numbers.

@@ -11,14 +11,14 @@ namespace {
 
 constexpr float kLargest = 127, kLeast = 0x1p-100f;
 
-// Compared as bits, so that a NaN is the largest of all.
+// Compares bits, so that a NaN counts as largest.
 float largest_of(const float* x, int64_t n) {
   uint32_t bits = 0;
   for (int64_t i = 0; i < n; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
   return std::bit_cast<float>(bits);
 }
 
-// To nearest even, in a form that compilers make vectors of; |x| < 2^22.
+// Rounds to nearest even, in a form that compilers can vectorise; |x| < 2^22.
 float nearest(float x) {
   constexpr float kWhole = 0x1.8p23f;
   return (x + kWhole) - kWhole;
@@ -29,7 +29,7 @@ float nearest(float x) {
 float round_i8_block(const float* x, int64_t n, BlockScale kind, int8_t* q) {
   const float largest = largest_of(x, n), exact = largest < kLeast ? 0.0f : largest / kLargest;
   const float scale = kind == BlockScale::F16 ? f16_value(f16_bits(exact)) : exact;
-  // Zeros where there is no number to divide by; the scale then says what became of the block.
+  // Zeros if nothing can be divided by the scale, which then shows what happened to the block.
   const float inverse = scale > 0 && std::isfinite(scale) ? 1.0f / scale : 0.0f;
   for (int64_t i = 0; i < n; ++i) {
     const float y = nearest(std::clamp(x[i] * inverse, -kLargest, kLargest));

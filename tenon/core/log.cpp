@@ -13,7 +13,7 @@
 namespace tenon {
 namespace {
 
-// The message, as `shown`: names of files and keys of configurations stand in it.
+// The message as `shown`: it may contain file names and configuration keys.
 class ShownMessage : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {

@@ -1,4 +1,4 @@
-// Options that come from the environment, generated from options.def.
+// Options from environment variables, generated from options.def.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -19,11 +19,11 @@ struct OptionInfo {
   const char* doc;
 };
 
-/// Every option, in the order of options.def.
+/// All options, in the order of options.def.
 std::span<const OptionInfo> all_options();
 /// The variable's value, or its default if it is unset.
 std::string option(Option id);
-/// The folder of measured choices and compiled kernels: TENON_CACHE_DIR, else XDG_CACHE_HOME/tenon, else
+/// The folder for measured choices and compiled kernels: TENON_CACHE_DIR, else XDG_CACHE_HOME/tenon, else
 /// ~/.cache/tenon. It may not exist yet.
 std::filesystem::path cache_folder();
 

@@ -1,4 +1,4 @@
-// Random numbers that a key and a counter determine, on the host and in kernels.
+// Random numbers determined by a key and a counter, on the host and in kernels.
 #pragma once
 #include "tenon/core/hd.h"
 #ifndef TENON_DEVICE
@@ -7,8 +7,8 @@
 
 namespace tenon {
 
-/// Philox 4x32 with ten rounds (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011): 128 bits that a key
-/// and a counter determine, so that numbers can be drawn in any order.
+/// Philox 4x32 with ten rounds (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011): 128 bits determined
+/// by a key and a counter, so that numbers can be drawn in any order.
 HD inline void philox_words(uint64_t key, uint64_t counter, uint64_t stream, uint32_t (&words)[4]) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32),
@@ -28,7 +28,7 @@ HD inline void philox_words(uint64_t key, uint64_t counter, uint64_t stream, uin
   words[3] = c3;
 }
 
-/// A uniform number in [0, 1), of 53 of the bits.
+/// A uniform number in [0, 1), from 53 of the bits.
 HD inline double philox_uniform(uint64_t key, uint64_t counter) {
   uint32_t words[4];
   philox_words(key, counter, 0, words);

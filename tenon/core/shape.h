@@ -11,7 +11,7 @@ namespace tenon {
 inline constexpr int kMaxRank = 8;
 using Coord = std::array<int64_t, kMaxRank>;
 
-/// Extents of a tensor, outermost first; rank 0 is a scalar. A plain value.
+/// Extents of a tensor, outermost first; rank 0 is a scalar. A plain value type.
 class Shape {
  public:
   Shape() = default;
@@ -28,11 +28,11 @@ class Shape {
   int64_t numel() const;
   /// Extent of the last axis, 1 for a scalar.
   int64_t cols() const { return rank_ ? dims_[rank_ - 1] : 1; }
-  /// numel() / cols(): the number of last-axis rows (0 if cols() is 0).
+  /// numel() / cols(), the number of rows (0 if cols() is 0).
   int64_t rows() const;
   /// Row-major strides in elements.
   Coord strides() const;
-  /// Coordinates of a row-major linear index, and back.
+  /// Coordinates of a row-major linear index, and the inverse.
   Coord unravel(int64_t linear) const;
   int64_t ravel(const Coord& c) const;
   /// "[2,64,64,320]"
@@ -44,7 +44,7 @@ class Shape {
   int rank_ = 0;
 };
 
-/// NumPy broadcasting of two shapes; throws Error(Usage) that prints both when they do not fit.
+/// The NumPy broadcast of two shapes; throws Error(Usage) that prints both if they are incompatible.
 Shape broadcast_shapes(const Shape& a, const Shape& b);
 
 }  // namespace tenon

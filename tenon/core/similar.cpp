@@ -8,7 +8,7 @@
 namespace tenon {
 namespace {
 
-constexpr size_t kLongestWord = 64;  // what is longer is no misspelled name, and the distance takes quadratic time
+constexpr size_t kLongestWord = 64;  // longer words are no misspelled names, and the distance takes quadratic time
 constexpr int kLettersPerEdit = 3;
 constexpr size_t kShortestStart = 3;
 
@@ -19,7 +19,7 @@ bool begins_with(std::string_view name, std::string_view start) {
   return name.size() > start.size() && std::equal(start.begin(), start.end(), name.begin(), equal);
 }
 
-// The name that begins with `start` and that all others which do begin with too.
+// The name that begins with `start` and is a prefix of all others that do.
 std::string name_that_begins(std::string_view start, std::span<const std::string> known) {
   std::string shortest;
   for (const std::string& name : known)
@@ -32,7 +32,7 @@ std::string name_that_begins(std::string_view start, std::span<const std::string
 }  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
-  // Rows of the table: distances of the beginnings of b from a[0..i-1), a[0..i) and a[0..i+1).
+  // Rows of the table: distances from prefixes of b to a[0..i-1), a[0..i) and a[0..i+1).
   std::vector<int> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = static_cast<int>(j);
   for (size_t i = 1; i <= a.size(); ++i) {

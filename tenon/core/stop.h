@@ -1,17 +1,17 @@
-// Stopping work that is under way. Who can be asked to stop (a signal, Python's interrupt, a server's client that left)
-// opens a StopScope around the work; what may take long asks check_stop() now and then, wherever it is: parsing,
-// tokenizing, planning, packing weights, compiling, running. So nothing in between passes a flag along.
+// Stops running work. Code that can be asked to stop (by a signal, Python's interrupt, a server's disconnected client)
+// opens a StopScope around the work; anything that may take long calls check_stop() now and then: parsing, tokenizing,
+// planning, packing weights, compiling, running. No flag needs to be passed along.
 #pragma once
 #include <functional>
 #include <string_view>
 
 namespace tenon {
 
-/// Asked while work is going on, by the thread that does it: true ends the work with Error(Cancelled).
+/// Called by the working thread; returning true ends the work with Error(Cancelled).
 using StopCheck = std::function<bool()>;
 
-/// While it lives, work of this thread asks `stop`, besides the scopes around it. Scopes end in the reverse order of
-/// their beginning.
+/// During its lifetime, work of this thread asks `stop` as well as enclosing scopes. Scopes must be destroyed in
+/// reverse order.
 class StopScope {
  public:
   explicit StopScope(StopCheck stop);
@@ -25,7 +25,7 @@ class StopScope {
   const StopScope* outer_;
 };
 
-/// Whether a scope of this thread says that work is to stop. Costs nothing where there is none.
+/// Whether a scope of this thread wants work to stop. Costs nothing without a scope.
 bool stop_asked();
 /// Throws Error(Cancelled) at `where` if stop_asked().
 void check_stop(std::string_view where = {});

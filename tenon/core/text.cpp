@@ -14,8 +14,8 @@ namespace {
 struct Range {
   uint32_t first, last;
 };
-// Code points that a terminal obeys or that cannot be seen: C0, DEL and C1, then what Unicode calls format characters.
-// The joiners 200c and 200d stay: scripts and emoji need them.
+// Code points that control a terminal or are invisible: C0, DEL and C1, then Unicode's format characters. The joiners
+// 200c and 200d are allowed: scripts and emoji need them.
 constexpr std::array<Range, 12> kHidden = {{{0x00, 0x1f},
                                             {0x7f, 0x9f},
                                             {0xad, 0xad},
@@ -42,7 +42,7 @@ std::string escape_of(uint32_t c) {
   return out;
 }
 
-// The byte or character at `at` as it is shown; `at` moves behind it.
+// The byte or character at `at` as shown; advances `at` past it.
 std::string next_shown(std::string_view text, size_t& at) {
   const size_t begin = at, length = utf8_length(text, at);
   if (length == 0) {
@@ -54,7 +54,7 @@ std::string next_shown(std::string_view text, size_t& at) {
   return is_hidden(c) ? escape_of(c) : std::string(text.substr(begin, length));
 }
 
-// Where the first character that begins at or behind `at` begins: at most three bytes on, as in UTF-8.
+// Where the first character at or after `at` begins: at most three bytes on, as in UTF-8.
 size_t character_from(std::string_view text, size_t at) {
   for (int i = 0; i < 3 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; ++i) ++at;
   return at;
@@ -88,7 +88,7 @@ std::string shown(std::string_view foreign, size_t most) {
   constexpr std::string_view kGap = " .. ";
   if (foreign.size() <= most)
     if (std::string whole = escaped(foreign); whole.size() <= most) return whole;
-  // Only what can be shown is read: a value may have megabytes.
+  // Read no more than can be shown: a value may have megabytes.
   const size_t room = most > kGap.size() ? most - kGap.size() : 0, tail_room = room / 3;
   std::string out;
   size_t read = 0;

@@ -1,4 +1,4 @@
-// Text for people: numbers, and what comes from files and users.
+// Text for people: numbers, and text from files and users.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,19 +20,19 @@ std::string counted(int64_t number, const std::string& thing);
 /// "a, b, c".
 std::string joined(std::span<const std::string> words, std::string_view separator = ", ");
 
-/// Foreign text (a name, a value of a file, an argument) as one line that a terminal can be given: control characters,
-/// C1 controls, marks that turn the direction of writing, invisible characters and bytes that are not UTF-8 become
-/// \n, \x1b, \u202e, \xff. A backslash stays itself, so that nothing is escaped twice.
+/// Foreign text (a name, a value of a file, an argument) as one line that is safe for a terminal: control characters,
+/// C1 controls, bidirectional marks, invisible characters and bytes that are not UTF-8 become \n, \x1b, \u202e, \xff. A
+/// backslash is unchanged, so that nothing is escaped twice.
 std::string escaped(std::string_view foreign);
 
-/// Bytes that a single foreign value may take in a message.
+/// Most bytes of a single foreign value in a message.
 inline constexpr size_t kShownBytes = 120;
-/// Bytes of a whole message, on a terminal or in a log.
+/// Most bytes of a whole message, on a terminal or in a log.
 inline constexpr size_t kMessageBytes = 480;
-/// escaped(); of a longer text its beginning and end with " .. " between them, `most` bytes together.
+/// escaped(); a longer text becomes its beginning and end with " .. " between them, `most` bytes in total.
 std::string shown(std::string_view foreign, size_t most = kShownBytes);
 
-/// Foreign text as valid UTF-8, for JSON and PNG files: only bytes that are not UTF-8 are escaped.
+/// Foreign text as valid UTF-8, for JSON and PNG files: escapes only bytes that are not UTF-8.
 std::string as_utf8(std::string_view foreign);
 
 }  // namespace tenon

@@ -12,7 +12,7 @@ size_t utf8_length(std::string_view text, size_t i) {
   const uint8_t first = byte_at(text, i);
   if (first < 0x80) return 1;
   size_t length = 0;
-  uint8_t low = 0x80, high = 0xbf;  // bounds of the second byte; the later ones have 80..bf
+  uint8_t low = 0x80, high = 0xbf;  // bounds of the second byte; later ones are 80..bf
   if (first >= 0xc2 && first <= 0xdf) {
     length = 2;
   } else if (first >= 0xe0 && first <= 0xef) {
@@ -38,7 +38,7 @@ size_t utf8_length(std::string_view text, size_t i) {
 
 std::optional<size_t> first_invalid_utf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
-    uint64_t eight = 0;  // most text is ASCII
+    uint64_t eight = 0;  // fast path: most text is ASCII
     if (text.size() - i >= sizeof eight) {
       std::memcpy(&eight, text.data() + i, sizeof eight);
       if ((eight & 0x8080808080808080u) == 0) {

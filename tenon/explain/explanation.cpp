@@ -20,13 +20,13 @@ std::string scaled(double value, const char* unit) {
   return text;
 }
 
-// Bytes of the launch's nodes, had each been a launch of its own.
+// Bytes the launch's nodes would move if each were a launch of its own.
 int64_t unfused(const Launch& launch) {
-  Graph g;  // planning adds nodes
+  Graph g;  // planning adds nodes to it
   Memo memo;
   std::vector<Result> results;
   for (const Output& o : launch.outputs) {
-    // What it reads of a state was written by launches in front of it, which are not here.
+    // The state it reads was written by earlier launches, which are not part of this graph.
     for (const Expr& e : topological(std::array{o.value}))
       if (e.is<nodes::State>()) memo.emplace(e.get(), state(g, e->attrs.text, e.dtype(), e.shape()));
     results.push_back({o.buffer, rebuild(g, o.value, memo)});
@@ -60,11 +60,11 @@ bool same_holes(const std::vector<Place>& a, const std::vector<Place>& b) {
   return std::ranges::equal(a, b, {}, &Place::hole, &Place::hole);
 }
 
-// Neighbours of one kind with one reason that went into holes of one name become one: "slice, 3 times".
+// Merges neighbours of one kind, with the same reason, that went into holes of the same name: "slice, 3 times".
 std::vector<KeptApart> merged(const std::vector<KeptApart>& all) {
   std::vector<KeptApart> out;
   std::vector<int> times;
-  std::vector<std::vector<Place>> first;  // places of the first of those that became one
+  std::vector<std::vector<Place>> first;  // places of the first of the merged ones
   const auto kind = [](const KeptApart& k) { return k.what.substr(0, k.what.find(" [")); };
   for (const KeptApart& k : all) {
     size_t i = 0;
@@ -81,7 +81,7 @@ std::vector<KeptApart> merged(const std::vector<KeptApart>& all) {
     }
     ++times[i];
   }
-  for (size_t i = out.size(); i-- > 0;) {  // from the end: those before still have their own words
+  for (size_t i = out.size(); i-- > 0;) {  // from the end: earlier entries still have their own text
     const auto alike = [&](const KeptApart& k) {
       return k.kind == out[i].kind && k.why == out[i].why && kind(k) == kind(out[i]);
     };
@@ -131,7 +131,7 @@ std::vector<ExplainedBuffer> explain_buffers(const Plan& plan, const std::vector
       e.first = std::min(e.first, i);
       e.last = std::max(e.last, i);
     }
-    if (b.role == BufferRole::Input || b.rate != launches.back().rate) e.last = end;  // read again by every step
+    if (b.role == BufferRole::Input || b.rate != launches.back().rate) e.last = end;  // read again in every step
     if (b.role == BufferRole::Input) e.first = 0;
     if (b.role == BufferRole::Output) e.last = end;
     out.push_back(std::move(e));

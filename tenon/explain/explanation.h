@@ -1,4 +1,4 @@
-// What a plan says when it is explained: plain data, made once; here as text.
+// An explained plan: plain data, made once, and its text form.
 #pragma once
 #include <map>
 #include <optional>
@@ -22,12 +22,12 @@ struct ExplainedHole {
 
 struct ExplainedLaunch {
   std::string name, skeleton, anchor;
-  size_t number = 0;  ///< in the whole plan, all phases in order
+  size_t number = 0;  ///< in the whole plan, phases in order
   Rate rate = Rate::Step;
-  std::vector<ExplainedHole> lets;                          ///< small values made first
-  std::vector<ExplainedHole> holes;                         ///< what fills the inputs of the anchor
+  std::vector<ExplainedHole> lets;                          ///< small values computed first
+  std::vector<ExplainedHole> holes;                         ///< what fills the anchor's inputs
   std::vector<ExplainedHole> sinks;                         ///< what is written; `name` is the buffer
-  std::vector<std::pair<std::string, std::string>> stored;  ///< buffers and what decided that they are
+  std::vector<std::pair<std::string, std::string>> stored;  ///< buffers, and why they are stored
   std::vector<KeptApart> apart;
   std::vector<std::string> reads, writes;  ///< buffers
   int64_t bytes = 0, unfused_bytes = 0;
@@ -42,50 +42,50 @@ struct ExplainedBuffer {
   std::string name, type;
   BufferRole role = BufferRole::Temporary;
   int64_t offset = 0, bytes = 0;
-  int first = 0, last = 0;  ///< launches between which it lives, counted over all phases
+  int first = 0, last = 0;  ///< first and last launch of its lifetime, numbered across all phases
 };
 
 struct Explanation {
   std::string model, part, device;
   std::vector<ExplainedLaunch> launches;  ///< of all phases, in order
-  std::map<std::string, size_t> numbers;  ///< of every launch by name, also where keep() left it out
+  std::map<std::string, size_t> numbers;  ///< of every launch by name, including those that keep() dropped
   std::set<std::string> with_anchor;      ///< launches that have one
   std::vector<ExplainedBuffer> buffers;
-  Rate rate = Rate::Step;  ///< of the phase that runs most often: what the counts and bytes are of
+  Rate rate = Rate::Step;  ///< of the most frequent phase, which the counts and bytes describe
   PlanCounts counts;
   int kernels = 0;  ///< of these launches
   int64_t fused_bytes = 0, unfused_bytes = 0;
-  double flops = 0, seconds = 0;  ///< seconds: 0 if it was not timed
+  double flops = 0, seconds = 0;  ///< seconds: 0 if not timed
   MemoryPlan memory;
-  std::optional<Roofline> roofline;  ///< of the device, where launches were timed
+  std::optional<Roofline> roofline;  ///< of the device, if launches were timed
   int64_t peak_bytes() const { return memory.total(); }
 };
 
-/// What runs showed of a launch.
+/// What runs revealed about a launch.
 struct Measurement {
   double seconds = 0;
   std::string how;  ///< Kernel::describe
 };
 using Measurements = std::map<std::string, Measurement>;  ///< by launch name
 
-/// Takes a plan apart. `unfused_bytes`: what the plan of --no-fusion moves. `launched`: PlanKernels::launched; a launch
-/// that is not there is one kernel.
+/// Explains a plan. `unfused_bytes`: what the plan of --no-fusion moves. `launched`: PlanKernels::launched; a launch
+/// missing there counts as one kernel.
 Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes,
                     const Measurements& measured = {}, const KernelCounts& launched = {});
 
 enum class LaunchOrder : uint8_t { Plan, Time, Bytes };
-/// Which launches to show, and the longest or largest first if asked.
+/// Which launches to show; on request sorted by time or bytes, largest first.
 struct LaunchChoice {
-  std::string only;  ///< a part of the name, or a pattern with * ? [..] for the whole of it; empty: all
+  std::string only;  ///< part of a name, or a pattern with * ? [..] for a whole name; empty: all
   LaunchOrder order = LaunchOrder::Plan;
 };
-/// True for launches that `only` asks for by name, as above.
+/// True if `only`, as above, selects the launch of this name.
 bool asks_for(const std::string& only, const std::string& name);
-/// Leaves the other launches out; counts, bytes and memory stay those of the plan.
+/// Drops the other launches; counts, bytes and memory remain those of the plan.
 void keep(Explanation& e, const LaunchChoice& choice);
 
-/// The time that the launch's bytes or its arithmetic take at the device's peaks, whichever is longer, as a part of the
-/// time that it took; 0 for a launch that was not timed. May exceed 1 where the operands lie in a cache.
+/// The time that the launch's bytes or its arithmetic take at the device's peaks, whichever is longer, as a fraction of
+/// the measured time; 0 for a launch that was not timed. May exceed 1 if operands are in a cache.
 double roofline_share(const ExplainedLaunch& l, const Roofline& peak);
 
 std::string explanation_text(const Explanation& e);

@@ -19,7 +19,7 @@ void add_hole(std::string& out, const std::string& label, const ExplainedHole& h
   for (const std::string& line : hole.value.where) out += "            where " + line + "\n";
 }
 
-// "#6, #8, .. 3 more (hole x)": launches that follow one another in one hole are said together.
+// "#6, #8, .. 3 more (hole x)": consecutive launches with the same hole are grouped.
 std::string places_text(const KeptApart& k, const std::map<std::string, size_t>& numbers) {
   constexpr size_t kShown = 6;
   std::string out;
@@ -90,7 +90,7 @@ std::string explanation_text(const Explanation& e) {
   std::string out = e.model + " " + e.part + " on " + e.device + "\n";
   for (size_t i = 0; i < e.launches.size(); ++i) {
     const ExplainedLaunch& l = e.launches[i];
-    const bool sorted = i > 0 && l.number < e.launches[i - 1].number;  // by cost: phases are mixed
+    const bool sorted = i > 0 && l.number < e.launches[i - 1].number;  // by cost, so phases are mixed
     if (!sorted && (i == 0 || l.rate != e.launches[i - 1].rate))
       out += "\nphase " + std::string(name_of(l.rate)) + "\n";
     add_launch(out, l, e);

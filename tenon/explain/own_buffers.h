@@ -1,4 +1,4 @@
-// A plan's buffers in memory of their own, for checks that read every value when the run is over.
+// Separate memory for a plan's buffers, for checks that read every value after the run.
 #pragma once
 #include <map>
 #include <memory>
@@ -10,14 +10,14 @@
 
 namespace tenon {
 
-/// Memory for every buffer of a plan apart from the arena, which shares it: an Executable bound to all() still holds
-/// each value after its run. Filled with NaN, so that reading what nobody wrote shows; states with zeros, as they
+/// Separate memory for every buffer of a plan, instead of the arena, which reuses memory: an Executable bound to all()
+/// still holds each value after its run. Filled with NaN, to expose reads of unwritten memory; states are zero, as they
 /// begin.
 class OwnBuffers {
  public:
-  /// Throws what Backend::allocate throws.
+  /// Throws whatever Backend::allocate throws.
   OwnBuffers(const Plan& plan, Backend& backend);
-  /// By name, of the whole plan but for buffers that a WeightStore keeps.
+  /// By name, for all buffers of the plan but those that a WeightStore keeps.
   const std::map<std::string, void*>& all() const { return bound_; }
 
  private:

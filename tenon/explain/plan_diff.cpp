@@ -22,7 +22,7 @@ std::vector<std::string_view> lines_of(const std::string& text) {
 std::string diff_plans(const Plan& a, const Plan& b) {
   const std::string text_a = print_plan(a), text_b = print_plan(b);
   const std::vector<std::string_view> x = lines_of(text_a), y = lines_of(text_b);
-  // Equal heads and tails first, then the longest common subsequence of the middle.
+  // Skip the common prefix and suffix, then find the longest common subsequence of the middle.
   size_t head = 0, tail = 0;
   while (head < x.size() && head < y.size() && x[head] == y[head]) ++head;
   while (tail < x.size() - head && tail < y.size() - head && x[x.size() - 1 - tail] == y[y.size() - 1 - tail]) ++tail;

@@ -1,4 +1,4 @@
-// Two plans side by side.
+// Compares two plans.
 #pragma once
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace tenon {
 
-/// Lines that differ, "- " and "+ ", empty if the plans are equal.
+/// Lines that differ, "- " and "+ "; empty if the plans are equal.
 std::string diff_plans(const Plan& a, const Plan& b);
 
 }  // namespace tenon

@@ -19,7 +19,7 @@ std::string kind_of(const ExplainedLaunch& l) {
   return l.skeleton;
 }
 
-// "layers.15" of "layers.15.feed_forward.w2"; empty for a name without such a number.
+// "layers.15" for "layers.15.feed_forward.w2"; empty for a name without such a number.
 std::string layer_of(const std::string& name) {
   for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
     const size_t end = std::min(name.find('.', dot + 1), name.size());
@@ -52,7 +52,7 @@ double seconds_of(const MeasuredStep& s) {
   return last - first_of(s);
 }
 
-// Times without what overlaps an earlier one; returns what is left of the step.
+// Sets each time without its overlap with earlier ones; returns the rest of the step.
 double share_out(std::vector<ProfiledTime>& times, double step) {
   double ended = 0, taken = 0;
   for (ProfiledTime& t : times) {
@@ -65,7 +65,7 @@ double share_out(std::vector<ProfiledTime>& times, double step) {
 
 std::vector<ProfiledTime> summed(const std::vector<ProfiledTime>& times, std::string ProfiledTime::*key) {
   std::map<std::string, ProfiledTime> sums;
-  std::map<std::string, double> at_peak;  // seconds that launches with a roofline would take
+  std::map<std::string, double> at_peak;  // seconds at peak, for launches with a roofline
   for (const ProfiledTime& t : times) {
     ProfiledTime& sum = sums[t.*key];
     sum.name = t.*key;

@@ -1,5 +1,4 @@
-// Where a step's time went: every launch of a running network, by class and by layer, with the rest that no launch
-// took.
+// Where a step's time went: every launch of a running network, by class and by layer, and the time outside launches.
 #pragma once
 #include <optional>
 #include <span>
@@ -11,13 +10,13 @@
 
 namespace tenon {
 
-/// A part of a step's time: a launch's, a copy's or (in totals) what nothing ran in.
+/// A part of a step's time: a launch, a copy or (in totals) idle time.
 struct ProfiledTime {
   std::string name, kind;     ///< kind: "product", "convolution", "attention", "row", "map", "copy", "idle"
-  std::string layer;          ///< "layers.15": the name up to its number; a launch without one is its forerunner's
-  double begin = 0, end = 0;  ///< seconds from the step's beginning
-  /// Its part of the step: from where everything before it had ended, so that parts never overlap and, with the idle
-  /// time, add up to the step.
+  std::string layer;          ///< "layers.15": the name up to its number; without one, the preceding launch's
+  double begin = 0, end = 0;  ///< seconds from the beginning of the step
+  /// Its share of the step, counted from the end of everything before it: shares never overlap and, with idle time, add
+  /// up to the step.
   double seconds = 0;
   int launches = 0, kernels = 0;
   std::optional<double> roofline = {};  ///< share of the device's peak (roofline_share), over `seconds`
@@ -26,28 +25,27 @@ struct ProfiledTime {
 
 struct Profile {
   std::string model, part, device;
-  double seconds = 0;                    ///< of the step: from the first launch's beginning to the last one's end
-  int runs = 0;                          ///< of which it is the median
-  std::vector<ProfiledTime> times = {};  ///< launches and copies in order
-  /// Sums, the largest first; the seconds of either list add up to the step's.
+  double seconds = 0;                    ///< of the step: from the start of the first launch to the end of the last
+  int runs = 0;                          ///< the step is the median of this many
+  std::vector<ProfiledTime> times = {};  ///< launches and copies, in order
+  /// Sums, largest first; the seconds of either list add up to those of the step.
   std::vector<ProfiledTime> classes = {}, layers = {};
-  std::optional<Roofline> roofline = {};  ///< of the device, where it was measured
+  std::optional<Roofline> roofline = {};  ///< of the device, if measured
 };
 
-/// One run of a phase: what it ran and when, in any clock. launches[i] is launch i of the phase, several kernels
-/// as one.
+/// One run of a phase: what ran and when, by any clock. launches[i] is launch i of the phase, its kernels combined.
 struct MeasuredStep {
   std::vector<DeviceWork> launches, copies;
 };
 
-/// What a traced device did in one run of the phase, put together to its launches, whose kernels follow one another.
+/// Groups what a traced device did in one run of the phase by launch; a launch's kernels are consecutive. Throws
 /// Error(Numeric) if there are more or fewer kernels than PlanKernels counts.
 MeasuredStep step_of(std::span<const DeviceWork> work, const Explanation& e);
 
-/// The phase of `e` that runs most often, of whose runs these are; the median of them by time is shown.
+/// Profiles the most frequent phase of `e` from its `runs`; shows the run with the median time.
 Profile make_profile(const Explanation& e, std::vector<MeasuredStep> runs);
 
-/// Tables by class, by layer and of the `longest` launches.
+/// Tables by class, by layer, and of the `longest` launches.
 std::string profile_text(const Profile& p, size_t longest);
 
 }  // namespace tenon

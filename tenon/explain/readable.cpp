@@ -7,15 +7,15 @@ namespace tenon {
 namespace {
 
 constexpr int kSum = 1, kProduct = 2, kSign = 3, kAtom = 4;  // precedences
-constexpr size_t kLongList = 6, kShownOfLong = 2;            // a concatenation of more is cut short
-constexpr size_t kInlineLength = 28;                         // a value used twice gets a name beyond this
+constexpr size_t kLongList = 6, kShownOfLong = 2;            // longer concatenations are abbreviated
+constexpr size_t kInlineLength = 28;                         // a longer value that is used twice gets a name
 
 bool moves_elements(const Expr& e) {
   return e.is<nodes::Reshape>() || e.is<nodes::Broadcast>() || e.is<nodes::Permute>() || e.is<nodes::Flip>() ||
          e.is<nodes::PairSwap>() || e.is<nodes::Slice>();
 }
 
-// What a reader does not want to see: views that only change how extents are counted, and those of a number.
+// Skips what readers need not see: views that only change how extents are counted, and any views of a constant.
 Expr skip_silent(Expr e) {
   while (e.is<nodes::Reshape>() || e.is<nodes::Broadcast>()) e = e->in[0];
   Expr below = e;
@@ -49,10 +49,10 @@ ReadableText Readable::print(const Expr& root) {
   uses_.clear();
   named_.clear();
   where_.clear();
-  const Expr e = skip_silent(root.is<nodes::Cast>() ? root->in[0] : root);  // the sink's type is printed beside it
+  const Expr e = skip_silent(root.is<nodes::Cast>() ? root->in[0] : root);  // the sink's type is printed separately
   for (const Expr& n : topological(std::array{e}))
     for (const Expr& x : n->in) ++uses_[skip_silent(x).get()];
-  for (const Expr& n : topological(std::array{e})) {  // a silent view's own use of its operand is no use
+  for (const Expr& n : topological(std::array{e})) {  // do not count a skipped view's own use of its operand
     if (!n.is<nodes::Reshape>() && !n.is<nodes::Broadcast>()) continue;
     --uses_[skip_silent(n).get()];
   }
@@ -66,7 +66,7 @@ std::string Readable::text(const Expr& wrapped, int precedence) {
   if (e->family() == Family::Leaf || uses_[e.get()] < 2) return inline_text(e, precedence);
   std::string whole = inline_text(e, 0);
   if (whole.size() <= kInlineLength) return inline_text(e, precedence);
-  const std::string name = "v" + std::to_string(next_++);  // buffers are t1, t2, ..
+  const std::string name = "v" + std::to_string(next_++);  // t1, t2, .. are buffers
   where_.push_back(name + " = " + whole);
   return named_[e.get()] = name;
 }
@@ -141,7 +141,7 @@ std::string Readable::leaf(const Expr& e) const {
   return e->attrs.text == "acc.0" ? "acc" : e->attrs.text;
 }
 
-// Of a computed one what it is.
+// For a computed parameter, its expression.
 std::string Readable::parameter(const std::string& name) const {
   Graph g;
   const Expr value = computation_of(g, name);
@@ -184,12 +184,12 @@ double anchor_flops(const Expr& anchor) {
     return out / static_cast<double>(anchor.shape()[3]) * 2.0 * static_cast<double>(k[2]) *
            static_cast<double>(q[3] + anchor.shape()[3]);
   }
-  if (is_attention_gradient(anchor)) {  // scores and the gradient of their weights again, then one or two results
+  if (is_attention_gradient(anchor)) {  // recomputed scores, the gradient of their weights, then one or two results
     const Shape &q = anchor->in[0].shape(), &k = anchor->in[1].shape(), &v = anchor->in[2].shape();
     const int64_t depths = 2 * q[3] + v[3] + (anchor.is<nodes::AttentionKeyGradient>() ? v[3] : 0);
     return 2.0 * static_cast<double>(q[0] * q[1] * q[2]) * static_cast<double>(k[2] * depths);
   }
-  if (anchor.is<nodes::Sample>()) return 0;  // it compares
+  if (anchor.is<nodes::Sample>()) return 0;  // only comparisons
   const Shape& w = anchor->in[1].shape();
   if (anchor.is<nodes::Conv2d>()) return 2.0 * out * static_cast<double>(w[1] * w[2] * w[3]);
   const int64_t branch = anchor.is<nodes::BranchedLinear>() ? anchor->in[2].shape()[-1] : 0;

@@ -9,20 +9,20 @@
 
 namespace tenon {
 
-/// One expression: its text, and the values that it names because it uses them more than once ("v1 = ..").
+/// The text of an expression, and the values that it names because they are used more than once ("v1 = ..").
 struct ReadableText {
   std::string text;
   std::vector<std::string> where;
 };
 
-/// Prints expressions of one launch. Reshapes and broadcasts are left out: shapes are printed elsewhere. Names of
-/// weights lose the part that the launch's name repeats.
+/// Prints expressions of one launch. Omits reshapes and broadcasts, since shapes are printed elsewhere. Strips from
+/// names of weights the part that the launch's name repeats.
 class Readable {
  public:
   explicit Readable(std::string launch_name) : launch_name_(std::move(launch_name)) {}
 
   ReadableText print(const Expr& e);
-  /// A leaf's name as print shows it.
+  /// A leaf's name, as print shows it.
   std::string leaf(const Expr& e) const;
 
  private:
@@ -41,9 +41,9 @@ class Readable {
   int next_ = 1;
 };
 
-/// "[8192,320] x [960,320]", "conv2d 3x3 stride 2": the anchor's sizes in one phrase; empty without one.
+/// "[8192,320] x [960,320]", "conv2d 3x3 stride 2": the anchor's sizes in one phrase; empty without an anchor.
 std::string anchor_text(const Expr& anchor);
-/// Floating-point operations of an anchor, two a multiply-add; 0 without one.
+/// Floating-point operations of an anchor, two per multiply-add; 0 without an anchor.
 double anchor_flops(const Expr& anchor);
 
 }  // namespace tenon

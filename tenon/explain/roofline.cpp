@@ -14,12 +14,12 @@ namespace tenon {
 namespace {
 
 constexpr int kRuns = 5;
-// A run that takes less is timed at twice the size, up to the most.
+// Runs that take less are repeated at twice the size, up to a limit.
 constexpr double kLongCopy = 5e-3, kLongProduct = 20e-3;
 constexpr int64_t kLeastElements = int64_t{1} << 24, kMostElements = int64_t{1} << 27;
 constexpr int64_t kLeastSide = 1024, kMostSide = 4096;
 
-// Seconds of the fastest of a few runs.
+// The fastest of a few runs, in seconds.
 double best_time(const Expr& value, const std::vector<float>& x, const HostWeights& weights,
                  const std::shared_ptr<Backend>& backend, PlanOptions options = {}) {
   options.name = "peak";
@@ -40,7 +40,7 @@ double best_time(const Expr& value, const std::vector<float>& x, const HostWeigh
   return best;
 }
 
-// Numbers like those of a network: zeros would let a processor run faster than it does at work.
+// Numbers like those of a network: with zeros a processor could run faster than in real use.
 std::vector<float> numbers(int64_t count) {
   std::vector<float> out(static_cast<size_t>(count));
   uint32_t state = 1;
@@ -51,7 +51,7 @@ std::vector<float> numbers(int64_t count) {
   return out;
 }
 
-// Of reading so many f32, and of writing as many if `copies`.
+// The time to read `elements` f32, and to write as many if `copies`.
 double memory_time(int64_t elements, bool copies, const std::shared_ptr<Backend>& backend) {
   constexpr int64_t kColumns = 1024;
   Graph g;
@@ -62,7 +62,7 @@ double memory_time(int64_t elements, bool copies, const std::shared_ptr<Backend>
 double product_time(int64_t side, DType arithmetic, const std::shared_ptr<Backend>& backend) {
   Graph g;
   PlanOptions options;
-  const bool blocks = arithmetic == DType::I8;  // which the product makes of its operands
+  const bool blocks = arithmetic == DType::I8;  // quantised by the product itself
   if (blocks) options.precision.rule = PrecisionPolicy::Rule::I8Blocks;
   const DType operands = blocks ? DType::BF16 : arithmetic, result = size_of(operands) > 1 ? operands : DType::BF16;
   const Expr x = input(g, "x", operands, {side, side}), w = param(g, "w", DType::F32, {side, side});

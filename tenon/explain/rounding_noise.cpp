@@ -11,7 +11,7 @@ namespace {
 constexpr double kF32 = 0x1p-24;
 constexpr int kSamples = 3;
 
-// A launch's body, its values multiplied by 1 + noise.
+// A launch's body with its values multiplied by 1 + noise.
 class NoisyBody {
  public:
   explicit NoisyBody(const Launch& launch) {
@@ -42,7 +42,7 @@ class NoisyBody {
   struct Noise {
     int number;
     double size;
-    bool sparse;  ///< of few elements, but whole steps: a value near a tie rounds the other way
+    bool sparse;  ///< few elements, but by whole steps: a value near a tie is rounded the other way
   };
 
   Expr noisy(const Expr& x, double size, bool sparse = false) {
@@ -71,19 +71,20 @@ class NoisyBody {
         for (size_t k = 0; k < in.size(); ++k)
           operands.push_back(is_float(in[k].dtype()) ? noisy(in[k], operand_error(e, k)) : in[k]);
         Attrs attrs = e->attrs;
-        attrs.has_dtype = false;  // noise has made the operands wider than what they are multiplied in
+        attrs.has_dtype = false;  // with noise, operands are wider than the type they are multiplied in
         return noisy(graph_.make(*e->type, operands, std::move(attrs)), 4 * kF32);
       }
       default: {
         if (!e.is<nodes::Concat>()) return {};
-        std::vector<Expr> operands;  // noise has made some of them wider
+        std::vector<Expr> operands;  // noise has widened some of them
         for (const Expr& x : in) operands.push_back(cast(x, DType::F64));
         return graph_.make(*e->type, operands, e->attrs);
       }
     }
   }
 
-  // What has no derivative decides as it does without noise: programs decide on values that are exact on both sides.
+  // Nodes without a derivative are computed without noise: programs make decisions on values that are exact on both
+  // sides.
   static bool is_decision(const Expr& e) {
     return e.is<nodes::Equal>() || e.is<nodes::Less>() || e.is<nodes::Sign>() || e.is<nodes::Floor>() ||
            e.is<nodes::Ceil>();
@@ -93,12 +94,12 @@ class NoisyBody {
         graph_, e, [](const Expr&, std::span<const Expr>) { return Expr(); }, exact_);
   }
 
-  // Bodies that are small where they subtract what is near 1: their error there is small against x.
+  // Bodies whose small results are a difference of values near 1: their error there is small only relative to x.
   static bool is_difference(const Expr& e) {
     return e.is<nodes::Gelu>() || e.is<nodes::GeluTanh>() || e.is<nodes::QuickGelu>() || e.is<nodes::Erf>();
   }
 
-  // What a kernel loses of an operand on its way into the products.
+  // The error of an operand that a kernel causes on the way into the products.
   static double operand_error(const Expr& anchor, size_t k) {
     const DType first = anchor->in[0].dtype(), t = anchor->in[k].dtype();
     if (anchor.is<nodes::Attention>() && k == 2 && unit_roundoff(t) > kF32) return 0x1p-8;  // rounded weights

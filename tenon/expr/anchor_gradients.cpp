@@ -1,4 +1,4 @@
-// Gradient rules that are programs of their own: of convolutions and gathered rows.
+// Gradient rules that take more than a line or two: of convolution and gather.
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
@@ -8,13 +8,13 @@ namespace {
 
 constexpr int64_t kWholeInF32 = int64_t{1} << 24;
 
-// x with `low` and `high` zeros on either side of an axis; fewer than none takes elements away.
+// x with `low` and `high` zeros at the ends of an axis; negative counts crop.
 Expr padded(const Expr& x, int axis, int64_t low, int64_t high) {
   const auto some = [](int64_t n) { return std::max<int64_t>(n, 0); };
   return pad(slice(x, axis, some(-low), x.shape()[axis] - some(-high)), axis, some(low), some(high));
 }
 
-// [N,H,W,C] with stride - 1 zeros behind each row and each column.
+// [N,H,W,C] with stride - 1 zeros after each row and each column.
 Expr spread(const Expr& x, int64_t stride) {
   const Shape& s = x.shape();
   const Expr apart =
@@ -45,7 +45,7 @@ Expr filter_gradient(const Node& n, const Expr& g) {
   const auto on_grid = [&](const Expr& image) {  // [N, H', stride, W', stride, C]
     return reshape(image, {x[0], y[1], stride, y[2], stride, x[3]});
   };
-  if (w[2] == stride && w[3] == stride) {  // no pixel is read twice
+  if (w[2] == stride && w[3] == stride) {  // patches do not overlap
     const Expr image = padded(padded(n.in[0], 1, p[1], height - x[1] - p[1]), 2, p[2], width - x[2] - p[2]);
     const Expr patches = reshape(permute(on_grid(image), {0, 1, 3, 5, 2, 4}), {pixels, w[1] * stride * stride});
     return reshape(linear(of_outputs, transpose(patches)), w);
@@ -82,11 +82,11 @@ Expr add_rows(const Expr& rows, const Expr& index, int64_t count) {
   const Shape shape(dims);
   const int64_t n = index.shape().numel(), width = count ? shape.numel() / count : 0;
   if (n == 0 || shape.numel() == 0) return broadcast(constant(g, 0), shape);
-  // One product with a matrix of ones and zeros adds up rows of equal number.
+  // A product with a 0/1 matrix sums the rows that have equal indices.
   const Expr numbers = reshape(index, {1, n}), values = transpose(reshape(rows, {n, width}));
   const auto is = [&](const Expr& wanted, int64_t m) { return equal(reshape(wanted, {m, 1}), numbers); };
   if (n >= count) return reshape(linear(is(iota(g, count), count), values), shape);
-  // Each row's own sum, and for each number the last row that has it; 0 stands for none.
+  // Sum, for each row, all rows with its index; then find for each number the last row that has it (0: none).
   const Expr sums = linear(is(index, n), values);
   const Expr place = reduce_max(is(iota(g, count), count) * (iota(g, n) + 1.0));
   return reshape(gather(pad(sums, {1, 0, 0, 0}), reshape(cast(place, DType::I32), {count})), shape);

@@ -1,5 +1,5 @@
-// Attention's reference and its gradient rules: anchors of their own, their references, and the products that stand for
-// them where a device has no kernel that holds a tile of scores at a time.
+// Attention's reference and gradient rules: the gradient anchors, their references, and the products they stand for,
+// which run on devices without a kernel that keeps only a tile of scores at a time.
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
@@ -9,8 +9,8 @@
 namespace tenon {
 namespace {
 
-// Where row r, query r % queries, sees a key: 1 in [rows, keys], or in [B, 1, rows, keys] if each batch entry has a
-// number of keys of its own. `keys`: how many there are, if that is an operand.
+// 1 where row r, i.e. query r % queries, sees a key: [rows, keys], or [B, 1, rows, keys] if each batch entry has its
+// own number of keys. `keys`: that number, if it is an operand.
 Expr visible(const Node& n, const Expr& keys, int64_t rows) {
   Graph& g = n.in[0].graph();
   const int64_t queries = n.in[0].shape()[2], all = n.in[1].shape()[2];
@@ -22,8 +22,8 @@ Expr visible(const Node& n, const Expr& keys, int64_t rows) {
   return less(iota(g, all), query + there - static_cast<double>(queries - 1));
 }
 
-// The queries that share keys, as rows of one matrix, and their softmax, [B, Hkv, rows, Sk], where they see a key. Of a
-// node with q, k and v in front; products in its arithmetic, where it has one.
+// The queries that share keys, as rows of one matrix, and their softmax over visible keys, [B, Hkv, rows, Sk]. The
+// node's first operands are q, k and v; products use its arithmetic, if set.
 class AttentionRows {
  public:
   AttentionRows(const Node& n, const Expr& lse, const Expr& keys)
@@ -44,7 +44,7 @@ class AttentionRows {
     return where(visible(node_, keys_, count_), x, constant(x.graph(), 0));
   }
   Expr p() const { return seen(p_); }
-  // The gradient of the scores from that of their weights.
+  // The gradient of the scores, given that of the softmax's result.
   Expr of_scores(const Expr& of_weights) const { return seen(p_ * of_weights) * node_.attrs.nums[0]; }
   Expr of_queries(const Expr& of_scores) const {
     return reshape(product(of_scores, transpose(node_.in[1])), node_.in[0].shape());
@@ -63,7 +63,7 @@ class AttentionRows {
   Expr queries_, p_;
 };
 
-// Columns of [rows, columns] as rows.
+// Transposes x [rows, columns].
 std::vector<double> transposed(const double* x, int64_t rows, int64_t columns) {
   std::vector<double> out(static_cast<size_t>(rows * columns));
   for (int64_t i = 0; i < rows * columns; ++i) out[static_cast<size_t>(i % columns * rows + i / columns)] = x[i];
@@ -75,7 +75,7 @@ Expr keys_of(const Node& gradient) {
   return gradient.in.size() > kAt ? gradient.in[kAt] : Expr();
 }
 
-// Of the node of a gradient: its rows, and the gradient of the scores.
+// The rows of a gradient node, and the gradient of the scores.
 struct Parts {
   AttentionRows rows;
   Expr of_result, of_scores;
@@ -90,7 +90,7 @@ struct Parts {
 void nodes::Attention::scores(const Node& n, std::span<const double* const> in, const Scores& use) {
   const Shape &q = n.in[0].shape(), &k = n.in[1].shape();
   const int64_t keys = k[2], depth = q[3];
-  // A few rows at a time. Under a causal mask one, so that no unseen value is multiplied, not even by 0.
+  // A few rows at a time; one under a causal mask, so that no masked value is multiplied, not even by 0.
   const int64_t block = n.attrs.ints[0] ? 1 : 64;
   std::vector<double> p(static_cast<size_t>(block * keys));
   for (int64_t head = 0; head < q[0] * q[1]; ++head) {
@@ -108,7 +108,7 @@ void nodes::Attention::scores(const Node& n, std::span<const double* const> in, 
 void nodes::Attention::reference(const Node& n, std::span<const double* const> in, double* out) {
   const int64_t keys = n.in[1].shape()[2], width = n.in[2].shape()[3];
   std::vector<double> vt;
-  int64_t of = -1;  // the key head that vt is of
+  int64_t of = -1;  // the key head that vt belongs to
   scores(n, in, [&](int64_t row, int64_t rows, int64_t kv, int64_t seen, double* p) {
     if (seen == 0) {
       std::fill_n(out + row * width, rows * width, NAN);
@@ -121,8 +121,8 @@ void nodes::Attention::reference(const Node& n, std::span<const double* const> i
 }
 
 std::vector<Expr> nodes::Attention::vjp(const Expr& node, const Expr& g) {
-  // The result as its readers have it, and gradients in the type of their values, like those of all maths (vjp.cpp):
-  // neither is kept in f32.
+  // The result in the type its readers see, and gradients in the type of their values, like all gradients (vjp.cpp),
+  // not f32.
   const bool half = size_of(node->in[0].dtype()) == 2 && node->in[1].dtype() == node->in[0].dtype();
   const DType type = half ? node->in[0].dtype() : DType::F32;
   std::vector<Expr> in{node->in[0], node->in[1], node->in[2], g, attention_lse(node), sum(g * cast(node, type))};
@@ -161,7 +161,7 @@ void nodes::AttentionGradient::check(std::span<const Expr> in, const Attrs& attr
 
 std::vector<Expr> nodes::AttentionGradient::vjp(const Expr& node, const Expr& g) {
   Graph& graph = node.graph();
-  std::vector<Expr> places;  // for operands that depend on each other, in place of them
+  std::vector<Expr> places;  // stand in for operands, which may depend on each other
   for (size_t i = 0; i < node->in.size(); ++i)
     places.push_back(input(graph, "operand " + std::to_string(i), node->in[i].dtype(), node->in[i].shape()));
   const std::vector<Expr> floats(places.begin(), places.begin() + kOperands);

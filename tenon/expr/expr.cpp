@@ -9,9 +9,9 @@
 namespace tenon {
 namespace {
 
-// Sums and differences of a few extents, and of attributes of like size, then cannot overflow.
+// Sums and differences of a few extents, or of attributes as large, then cannot overflow.
 constexpr int64_t kMaxExtent = int64_t{1} << 48;
-constexpr std::string_view kComputed = "%0 = ";  // how a printed expression begins, and no tensor's name
+constexpr std::string_view kComputed = "%0 = ";  // starts the text of an expression, never a tensor's name
 
 uint64_t mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
@@ -36,7 +36,7 @@ std::string describe(const NodeType& type, std::span<const Expr> in) {
   return out + ")";
 }
 
-// An anchor that says what its operands are multiplied in rounds none of them, but a product in blocks of i8.
+// An anchor's declared arithmetic must not round its operands, except in a product in i8 blocks.
 void check_arithmetic(const NodeType& type, std::span<const Expr> in, const Attrs& attrs) {
   if (type.family != Family::Anchor || !attrs.has_dtype || (attrs.dtype == DType::I8 && type.name == "linear")) return;
   for (const Expr& x : in.first(std::min(in.size(), static_cast<size_t>(type.factors))))
@@ -94,7 +94,7 @@ Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
   n.dtype = type.dtype(in, attrs);
   check_arithmetic(type, in, attrs);
   for (int64_t d : n.shape) TENON_CHECK(Usage, d <= kMaxExtent, type.name.data()) << "extent " << d << " exceeds 2^48";
-  n.shape.numel();  // throws where the elements cannot be counted
+  n.shape.numel();  // throws if the number of elements overflows
   for (const Expr& e : in) n.rate = std::max(n.rate, e->rate);
   const bool rated = type.family == Family::Leaf && !attrs.ints.empty();
   TENON_CHECK(Usage, !rated || (attrs.ints[0] >= 0 && attrs.ints[0] <= static_cast<int64_t>(Rate::Step)),
@@ -115,7 +115,7 @@ Expr param(Graph& g, std::string name, DType dtype, Shape shape) {
   return memory_leaf(g, node_type<nodes::Param>(), std::move(name), dtype, shape, Rate::Constant);
 }
 Expr computed_param(const Expr& value, DType dtype) {
-  Graph own;  // numbers nodes by what is computed alone
+  Graph own;  // its nodes are numbered independently of value's graph
   Memo memo;
   return param(value.graph(), print(rebuild(own, value, memo)), dtype, value.shape());
 }

@@ -20,17 +20,17 @@ namespace tenon {
 
 enum class Family : uint8_t { Leaf, Pointwise, View, Reduce, Sink, Anchor };
 
-/// How often a value changes; a node changes as often as the fastest of its operands. The planner hoists by it.
+/// How often a value changes. A node changes as often as the fastest of its operands. The planner hoists by rate.
 enum class Rate : uint8_t { Constant, Schedule, Prompt, Step };
-/// From what never changes to what changes most often.
+/// In order, from never changing to changing most often.
 inline constexpr Rate kRates[] = {Rate::Constant, Rate::Schedule, Rate::Prompt, Rate::Step};
 std::string_view name_of(Rate r);
 
-/// Everything of a node that is not an operand. Printed between < and > in the order of the members.
+/// All of a node's data but its operands. Printed between < and > in the order of the members.
 struct Attrs {
   std::string text = {};  ///< leaf and sink names
   bool has_dtype = false;
-  DType dtype = DType::F32;  ///< leaves, casts and rounding points; what an anchor's operands are multiplied in
+  DType dtype = DType::F32;  ///< of leaves, casts, rounding points; what an anchor multiplies its operands in
   bool has_dims = false;
   Shape dims = {};                 ///< leaves, reshape, broadcast
   std::vector<int64_t> ints = {};  ///< axes, bounds, strides
@@ -63,7 +63,7 @@ class Expr {
   const Node* node_ = nullptr;
 };
 
-/// A named result: of a model, or what a sink writes.
+/// A named result of a model, or the named tensor that a sink writes.
 struct Result {
   std::string name;
   Expr value;
@@ -91,8 +91,8 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// The node of this type, operands and attributes, made if it does not exist. Checks operands and infers shape and
-  /// dtype; throws Error(Usage) that prints the operation and its operands. Operands must belong to this graph.
+  /// The node of this type, operands and attributes, created unless it exists. Checks operands, infers shape and dtype;
+  /// throws Error(Usage) that prints the operation and its operands. Operands must belong to this graph.
   Expr make(const NodeType& type, std::span<const Expr> in, Attrs attrs = {});
   size_t size() const { return nodes_.size(); }
   Expr at(size_t id) const { return Expr(&nodes_[id]); }
@@ -108,14 +108,14 @@ class Graph {
 Expr input(Graph& g, std::string name, DType dtype, Shape shape, Rate rate = Rate::Step);
 /// A weight: constant over the life of a plan, stored and packed once.
 Expr param(Graph& g, std::string name, DType dtype, Shape shape);
-/// A param that is computed of others, when memory is made of it: its name is `value`, printed. In `dtype`.
+/// A param of type `dtype` whose contents are computed from other params. Its name is the printed text of `value`.
 Expr computed_param(const Expr& value, DType dtype);
 bool is_computed(const Expr& param);
-/// What the param of this name is computed of, in `g`; empty for one that a model has.
+/// The expression, in `g`, that the param of this name is computed from; empty if it is a param of the model itself.
 Expr computation_of(Graph& g, std::string_view name);
 /// A rank-0 value supplied at each run (a step index, a guidance scale). f32 or i32.
 Expr scalar(Graph& g, std::string name, DType dtype = DType::F32, Rate rate = Rate::Step);
-/// Memory that outlives runs (a cache, an optimizer's moment), zero at first; written by updates of it (update_rows).
+/// Memory that outlives runs (a cache, an optimizer's moment), initially zero, written by updates (update_rows).
 Expr state(Graph& g, std::string name, DType dtype, Shape shape);
 /// A literal number, rank 0, f32.
 Expr constant(Graph& g, double value);
@@ -127,9 +127,9 @@ bool is_memory_leaf(const Expr& e);
 
 // ---- traversal ----------------------------------------------------------------------------------------------------
 
-/// Every node that the roots reach, operands first, each once.
+/// Every node reachable from the roots, once each, operands before their users.
 std::vector<Expr> topological(std::span<const Expr> roots);
-/// Visits `stack` and what `next` returns for a node, depth first, each node once.
+/// Depth-first walk from `stack` to the nodes that `next` returns for each node; visits a node once.
 template <class F>
 void walk(std::vector<Expr> stack, const F& next) {
   std::unordered_set<const Node*> seen;
@@ -141,26 +141,26 @@ void walk(std::vector<Expr> stack, const F& next) {
     stack.insert(stack.end(), more.begin(), more.end());
   }
 }
-/// Visits `stack`, and what is below nodes that `go_on` is true for.
+/// Visits `stack`, and descends to the operands of nodes for which `go_on` is true.
 template <class F>
 void walk_below(std::vector<Expr> stack, const F& go_on) {
   walk(std::move(stack), [&](const Expr& e) { return std::span(e->in).first(go_on(e) ? e->in.size() : 0); });
 }
-/// Rebuilds `root` in graph `g` (its own or another), replacing each node by replace(node, rebuilt operands) where that
-/// returns a non-empty Expr and by the same node over the rebuilt operands elsewhere. `memo` carries over calls.
+/// Rebuilds `root` in graph `g` (its own or another): where replace(node, rebuilt operands) returns a non-empty Expr,
+/// that replaces the node; otherwise the same node over the rebuilt operands. `memo` may be passed on to further calls.
 using Memo = std::unordered_map<const Node*, Expr>;
 using Replace = std::function<Expr(const Expr& node, std::span<const Expr> in)>;
 Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo);
-/// The same of several roots.
+/// The same for several roots.
 std::vector<Expr> rebuild(Graph& g, std::span<const Expr> roots, const Replace& replace);
-/// The same expression in graph `g`, where the memo does not say otherwise.
+/// Copies the expression into graph `g`, except for nodes that the memo already maps.
 Expr rebuild(Graph& g, const Expr& root, Memo& memo);
 
 // ---- text ---------------------------------------------------------------------------------------------------------
 
 /// One node over named operands: `conv2d<1,1,1,1,1>(%3, %4)`.
 std::string print_node(const Expr& e, const std::function<std::string(const Expr&)>& operand_name);
-/// The DAG below `roots`, one `%n = ...` line a node numbered in topological order, then `return %a, %b`.
+/// The DAG below `roots`: one `%n = ...` line per node, numbered in topological order, then `return %a, %b`.
 std::string print(std::span<const Expr> roots);
 std::string print(const Expr& root);
 /// Inverse of print, into `g`. Throws Error(Usage) with line number, what was expected and what was found.

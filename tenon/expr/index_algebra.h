@@ -1,7 +1,7 @@
-// The arithmetic that views are written in. A view says in its node's `map`, and nowhere else, where the elements of
-// its result are found: a few operations on their coordinates, then a read of an operand. What an operation does is up
-// to the algebra: it computes with numbers (walk.h: the oracle, the slow path of the CPU) or with affine terms
-// (kernels/affine.cpp), gathers facts (kernels/view_facts.cpp) or writes kernel source (backend/cuda/codegen).
+// The arithmetic that views are written in. A view's `map`, and nothing else, defines where the elements of its result
+// are found: a few operations on coordinates, then a read of an operand. The algebra decides what an operation does:
+// compute with numbers (walk.h, for the oracle and the CPU's slow path) or with affine terms (kernels/affine.cpp),
+// gather facts (kernels/view_facts.cpp), or write kernel source (backend/cuda/codegen).
 #pragma once
 #include <array>
 #include <deque>
@@ -13,14 +13,14 @@
 
 namespace tenon {
 
-/// A coordinate in the terms of one algebra, which alone looks inside.
+/// A coordinate. Only the algebra that made it knows its representation.
 class Index {
   friend class IndexAlgebra;
   int64_t value_ = 0, step_ = 0;
 };
 using Indices = std::array<Index, kMaxRank>;
 
-/// Indices are never below 0, nor may what an operation yields be.
+/// Indices are never negative, and operations must not yield negative ones.
 class IndexAlgebra {
  public:
   IndexAlgebra() = default;
@@ -33,29 +33,29 @@ class IndexAlgebra {
   virtual Index plus(Index i, int64_t n) = 0;
   virtual Index times(Index i, int64_t n) = 0;
   virtual Index sum(Index i, Index j) = 0;
-  /// n - 1 - i: place i of n, counted from the other end.
+  /// n - 1 - i: position i of n, counted from the end.
   virtual Index reversed(Index i, int64_t n) = 0;
   struct Divided {
     Index quotient, remainder;
   };
-  /// i / n and i % n. n is an extent: a kernel's source does not depend on it.
+  /// i / n and i % n, where n is an extent: kernel source must not depend on it.
   virtual Divided divided(Index i, int64_t n) = 0;
-  /// i / 2 and i % 2. The two is the view's own: a kernel's source may have it.
+  /// i / 2 and i % 2. The 2 is part of the view's definition, so kernel source may contain it.
   virtual Divided halved(Index i) { return divided(i, 2); }
-  /// Place i of `to` among `from` places: nearest_source().
+  /// Position i of `to` mapped to one of `from` positions, by nearest_source().
   virtual Index nearest(Index i, int64_t from, int64_t to) = 0;
-  /// i - begin. Where that is not in [0, extent) the element is zero and nothing is read.
+  /// i - begin. Where that is not in [0, extent), the element is zero and nothing is read.
   virtual Index inside(Index i, int64_t begin, int64_t extent) = 0;
-  /// Parts of these extents follow one another: calls body(part, place in it) for the part that i is in; an algebra
-  /// that does not know which, for every one that it may be in.
+  /// For i along a concatenation of parts with these extents, calls body(part, position within it) for the part that
+  /// contains i, or, if the algebra cannot tell, for every part that might.
   using InPart = FunctionRef<void(int part, Index place)>;
   virtual void part(Index i, std::span<const int64_t> extents, InPart body) = 0;
-  /// The whole number at `c` of an operand, which must be in [0, extent).
+  /// The integer at `c` of an index operand; it must be in [0, extent).
   virtual Index look_up(int operand, const Indices& c, int64_t extent) = 0;
-  /// The element is the operand's at `c`. A map ends with it, once; once for each part.
+  /// The element is the operand's at `c`. Every map ends with one read, or with one per part.
   virtual void read(int operand, const Indices& c) = 0;
 
-  /// The row-major number of coordinates in `shape`, and back.
+  /// The row-major linear index of coordinates in `shape`, and its inverse.
   Index ravel(const Indices& c, const Shape& shape);
   Indices unravel(Index i, const Shape& shape);
 
@@ -70,7 +70,7 @@ class IndexAlgebra {
   static int64_t step(Index i) { return i.step_; }
 };
 
-/// An algebra whose coordinates are Values in a table of its own.
+/// An algebra whose coordinates are Values kept in its own table.
 template <class Value>
 class SymbolicAlgebra : public IndexAlgebra {
  protected:

@@ -1,5 +1,5 @@
-// One line of the text of expressions or of a plan. Text from a stranger cannot exhaust memory or overflow: sizes are
-// limited.
+// One line of the text of expressions or of a plan. Sizes are limited, so untrusted text can neither exhaust memory nor
+// overflow.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -15,18 +15,18 @@
 
 namespace tenon {
 
-/// In quotes, printable ASCII as it is, everything else as \xHH: whatever bytes a name has, the text stays plain ASCII.
+/// Quoted: printable ASCII unchanged, every other byte as \xHH, so that the text stays ASCII whatever bytes a name has.
 std::string quoted(std::string_view s);
 
-/// True if the whole of `token` is a number, which is in `value` then.
+/// True if all of `token` is a number; stores it in `value`.
 template <class T>
 bool is_number(std::string_view token, T& value) {
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
   return error == std::errc() && end == token.data() + token.size();
 }
 
-/// Reads a line from the left, over spaces. Throws Error(Usage) that names the line, the column, what was expected and
-/// what was found.
+/// Parses a line from the left, skipping spaces. Throws Error(Usage) that names the line, the column, what was expected
+/// and what was found.
 class Line {
  public:
   static constexpr int64_t kMaxWhole = int64_t{1} << 53;  ///< sums of a few stay far from overflow
@@ -48,7 +48,7 @@ class Line {
   }
 
   std::string_view text() const { return text_; }
-  /// What comes next, '\0' at the end.
+  /// The next character after spaces; '\0' at the end.
   char peek() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -65,12 +65,12 @@ class Line {
   void expect_end() {
     if (!at_end()) expected("the end of the line");
   }
-  /// a-z, 0-9 and _; `what` is expected.
+  /// A run of a-z, 0-9 and _; `what` describes it in errors.
   std::string_view word(const std::string& what) {
     peek();
     return take(is_word, what);
   }
-  /// One of these words: its place among them.
+  /// Reads one of these words and returns its position among them.
   size_t one_of(std::span<const std::string_view> words) {
     std::string known;
     for (std::string_view w : words) known.append(known.empty() ? "" : w == words.back() ? " or " : ", ").append(w);
@@ -79,7 +79,7 @@ class Line {
     if (it == words.end()) fail("expected ", known, ", found '", found, "'");
     return static_cast<size_t>(it - words.begin());
   }
-  /// The characters that a number can be made of.
+  /// The longest run of characters that may occur in a number.
   std::string_view number_text() {
     peek();
     return take([](char c) { return is_word(c) || c == '.' || c == '-' || c == '+'; }, "an attribute");
@@ -90,7 +90,7 @@ class Line {
       fail("'", token, "' is not a whole number from ", least, " to 2^53");
     return v;
   }
-  /// The number behind '%'.
+  /// The number after '%'.
   size_t reference() {
     expect('%');
     return static_cast<size_t>(whole(take(is_digit, "a node number behind '%'"), 0));
@@ -147,8 +147,8 @@ class Line {
   size_t at_ = 0;
 };
 
-/// The next line of `text` that is not empty, taken off it, and its number; nothing at the end. `of`: whose errors it
-/// throws.
+/// Removes lines from `text` up to the next one that is not empty and returns that one, counting in `number`; nothing
+/// at the end. `of`: the operation that its errors name.
 inline std::optional<Line> next_line(std::string_view& text, size_t& number, const char* of) {
   while (!text.empty()) {
     const size_t stop = std::min(text.find('\n'), text.size());

@@ -1,4 +1,4 @@
-// What a node struct derives from where only its body is wanted: in kernels (TENON_DEVICE). Stands in for node_type.h.
+// Base classes of node structs where only their bodies are compiled, in kernels (TENON_DEVICE). Replaces node_type.h.
 #pragma once
 #include "tenon/core/hd.h"
 

@@ -31,13 +31,13 @@ void Reduce::infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
 
 double Reduce::count(const Node& n) {
   double count = 1;
-  for (int a = 0; a < n.shape.rank(); ++a)  // an axis that stays has as many elements as there are results
+  for (int a = 0; a < n.shape.rank(); ++a)  // for a kept axis of extent 1 this is a factor of 1
     if (n.shape[a] == 1) count *= static_cast<double>(n.in[0].shape()[a]);
   return count;
 }
 
 namespace {
-// Shares g among the elements of x that attain the extreme.
+// Divides g equally among the elements of x that attain the extreme.
 Expr share_among_ties(const Expr& node, const Expr& g, const Expr& candidates, const Expr& weight) {
   const ReduceOver over = static_cast<ReduceOver>(node->attrs.ints[0]);
   const Expr hit = equal(candidates, broadcast(node, candidates.shape()));
@@ -71,7 +71,7 @@ std::vector<Expr> broadcast_operands(std::span<const Expr> in) {
 
 Expr sum_to_shape(const Expr& g, const Shape& shape) {
   const int lead = g.shape().rank() - shape.rank();
-  // Parts that lie along an axis which stays are summed by themselves.
+  // A concatenation along an axis that is not summed: sum each part separately.
   const int joined = g.is<nodes::Concat>() ? static_cast<int>(g->attrs.ints[0]) - lead : -1;
   if (joined >= 0 && shape[joined] == g.shape()[joined + lead]) {
     std::vector<Expr> parts;
@@ -85,7 +85,7 @@ Expr sum_to_shape(const Expr& g, const Shape& shape) {
   const int64_t columns = shape.rank() ? shape[-1] : 1;
   if (columns > 1 && columns == g.shape().cols() && columns == shape.numel() && g.shape().rows() > 1)
     return reshape(sum(reshape(g, {1, g.shape().rows(), columns}), ReduceOver::Inner), shape);
-  // One axis at a time: bring it last, sum it, drop it or keep it with extent 1.
+  // One axis at a time: move it last, sum it, then drop it or keep it with extent 1.
   Expr out = g;
   for (int a = 0; a < g.shape().rank(); ++a) {
     const int64_t kept = a < lead ? 1 : shape[a - lead];

@@ -1,6 +1,6 @@
-// What a node struct must supply, family by family, and its type-erased record. A node is one struct in expr/nodes/,
-// derived from its family's template and announced with NODE(Struct, function). The record is filled at compile time:
-// a node that lacks a member its family needs does not build.
+// What a node struct must supply, by family, and its type-erased record. A node is one struct in expr/nodes/, derived
+// from its family's template and announced with NODE(Struct, function). The record is filled at compile time: a node
+// without a member that its family needs does not compile.
 #pragma once
 #ifdef TENON_DEVICE
 #include "tenon/expr/node_bodies.h"
@@ -25,34 +25,34 @@ struct NodeType {
   Family family = Family::Leaf;
   int arity = 0;       ///< number of operands; -1: one or more
   int num_params = 0;  ///< numbers in attrs.nums that a pointwise body takes
-  /// Shape and element type from operands and attributes. The shape comes as the first operand's; throws Error(Usage).
+  /// Shape (`shape` starts as the first operand's) and element type of the result. infer throws Error(Usage).
   void (*infer)(std::span<const Expr> in, const Attrs& attrs, Shape& shape) = nullptr;
   DType (*dtype)(std::span<const Expr> in, const Attrs& attrs) = nullptr;
   double (*eval)(const double* x, const double* p) = nullptr;  ///< Pointwise, in fp64
   double (*round)(const Attrs& attrs, double x) = nullptr;     ///< Pointwise rounding points, else null
-  /// View: where the element at `c` of the result is found.
+  /// View: where element `c` of the result is found.
   void (*map)(const Node& n, IndexAlgebra& a, Indices c) = nullptr;
-  Expr (*inverse)(const Node& n, const Expr& y) = nullptr;  ///< View that is a bijection: the view that undoes it
+  Expr (*inverse)(const Node& n, const Expr& y) = nullptr;  ///< View that is a bijection: its inverse view
   double reduce_init = 0;                                   ///< Reduce
-  double (*reduce_step)(double acc, double x) = nullptr;    ///< null: has reduce_over_rows
+  double (*reduce_step)(double acc, double x) = nullptr;    ///< null if there is reduce_over_rows
   double (*reduce_finish)(double acc, double n) = nullptr;
-  Expr (*reduce_over_rows)(const Expr& x) = nullptr;  ///< over the last axis, in other nodes
-  /// Reductions that follow from the number of elements, their mean and m2, the sum of their squared deviations from
-  /// it; else null.
+  Expr (*reduce_over_rows)(const Expr& x) = nullptr;  ///< over the last axis, expressed in other nodes
+  /// Reductions that follow from the number of elements, their mean and m2 (the sum of squared deviations from the
+  /// mean); else null.
   double (*reduce_of_moments)(double n, double mean, double m2) = nullptr;
-  /// Sink that writes its last operand into a part of a state, its first (state.h): where the elements go, as views of
-  /// the state over that operand's shape. Null for sinks that write whole tensors.
+  /// Sink that writes its last operand into part of a state, its first operand (state.h): where the elements go, as
+  /// views of the state with that operand's shape. Null for sinks that write whole tensors.
   Expr (*place)(std::span<const Expr> in) = nullptr;
-  /// Anchor, and Sink with a place: in fp64.
+  /// Anchors, and sinks with a place: the result in fp64.
   void (*reference)(const Node& n, std::span<const double* const> in, double* out) = nullptr;
-  int factors = 0;  ///< Anchor: operands that are multiplied, the first ones
-  /// Anchor: another result of the anchor of this name with the same operands and attributes, for the same launch.
+  int factors = 0;  ///< Anchor: how many of its first operands are multiplied
+  /// Anchor: name of the anchor whose launch also yields this result, from the same operands and attributes.
   std::string_view companion_of = {};
-  /// Anchor: the same in other nodes, in place of a reference and for a device that has no kernel for it
-  /// (Target::runs). Null: it has none such.
+  /// Anchor: the same value in other nodes, instead of a reference, for devices without a kernel for the anchor
+  /// (Target::runs). Null if there is no such form.
   Expr (*apart)(const Expr& node) = nullptr;
-  /// Gradients of a scalar loss with respect to the operands, given `g` = gradient with respect to the node; an empty
-  /// Expr where none flows (indices). Null if the node has no rule.
+  /// Gradients of a scalar loss with respect to the operands, given `g`, its gradient with respect to the node. An
+  /// operand without a gradient (indices) gets an empty Expr. Null if the node has no rule.
   std::vector<Expr> (*vjp)(const Expr& node, const Expr& g) = nullptr;
 
   bool invertible(const Node&) const { return inverse != nullptr; }
@@ -93,7 +93,7 @@ std::vector<Expr> broadcast_operands(std::span<const Expr> in);
 /// Throws Error(Usage) unless all operands have this shape.
 void check_shapes(std::span<const Expr> in, const Shape& shape);
 
-/// N operands of one shape (factories broadcast), P scalar parameters; computes in f32 and yields f32.
+/// N operands of one shape (factories broadcast) and P scalar parameters; computes and yields f32.
 /// Needs: name, `static V eval(V x.., hd::Scalar<V> p..)` for every number type V of hd.h, and
 ///        `static std::array<Expr, N> vjp(Expr g, Expr x.., double p..)`, both templates: devices have no Expr.
 template <int N, int P = 0>
@@ -104,29 +104,29 @@ struct Pointwise {
   static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
 };
 
-/// Needs: name, kArity unless it is 1, `infer`; `map`, which says where the element at coordinates c is found, for
-/// every backend (index_algebra.h); bijections `inverse`, which is their gradient too, others `vjp`.
+/// Needs: name, kArity unless it is 1, `infer`; `map`, which tells every backend where the element at coordinates c is
+/// found (index_algebra.h); a bijection needs `inverse`, which is also its gradient, any other view `vjp`.
 struct View {
   static constexpr Family family = Family::View;
   static constexpr int kArity = 1, kParams = 0;
   static DType dtype(std::span<const Expr> in, const Attrs&) { return in[0].dtype(); }
 };
 
-/// attrs.ints[0] is a ReduceOver. Needs: name, vjp; init and step, finish(sum, n) if the result is not what the last
-/// step gave, and combine(a, b) if two partial results do not join by step(a, b). May have of_moments(n, mean, m2)
-/// (NodeType::reduce_of_moments); one that has, and cannot be taken element by element, has over_rows(x), the same over
-/// the last axis in other nodes, in place of init and step. The reduced axes stay with extent 1.
+/// attrs.ints[0] is a ReduceOver. The reduced axes stay, with extent 1. Needs: name, vjp, init and step; finish(sum, n)
+/// if the result differs from the last step's; combine(a, b) if partial results are not combined by step(a, b). May
+/// have of_moments(n, mean, m2) (NodeType::reduce_of_moments). One that has it, and cannot be accumulated element by
+/// element, needs over_rows(x), the reduction over the last axis in other nodes, instead of init and step.
 struct Reduce {
   static constexpr Family family = Family::Reduce;
   static constexpr int kArity = 1, kParams = 0;
   HD static auto finish(auto acc, auto) { return acc; }
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape);
   static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
-  /// Number of elements that one result covers.
+  /// Number of elements reduced to one result.
   static double count(const Node& n);
 };
 
-/// Needs: name. One that writes into a part of a state also kArity, infer, place and reference.
+/// Needs: name. One that writes into part of a state also needs kArity, infer, place and reference.
 struct Sink {
   static constexpr Family family = Family::Sink;
   static constexpr int kArity = 1, kParams = 0;
@@ -136,9 +136,10 @@ struct Sink {
   static DType dtype(std::span<const Expr> in, const Attrs&) { return in[0].dtype(); }
 };
 
-/// Needs: name, kArity, infer, reference or apart. A vjp is optional. Yields the f32 accumulator. Its dtype attribute,
-/// where it has one, is what the operands are multiplied in (precision.h); kFactors: the first so many, if not all;
-/// companion_of: of what it is another result; apart(node): the same in other nodes.
+/// Needs: name, kArity, infer, and reference or apart. A vjp is optional. Yields the f32 accumulator. Its dtype
+/// attribute, if set, is the type its operands are multiplied in (precision.h). kFactors: how many operands, from the
+/// first, are multiplied, if not all; companion_of: the anchor it is another result of; apart(node): the same value in
+/// other nodes.
 struct Anchor {
   static constexpr Family family = Family::Anchor;
   static constexpr int kParams = 0;
@@ -252,7 +253,7 @@ const NodeType& node_type() {
 
 }  // namespace tenon
 
-/// The factory of a pointwise node: operands first, then scalar parameters.
+/// Defines the factory of a pointwise node: operands first, then scalar parameters.
 #define POINTWISE_FACTORY(T, function)                   \
   namespace tenon {                                      \
   template <class... A>                                  \
@@ -261,8 +262,8 @@ const NodeType& node_type() {
   }                                                      \
   }
 
-/// Announces node struct tenon::nodes::T (the build collects these lines into the list of all nodes); behind it the
-/// name of a pointwise node's factory.
+/// Announces node struct tenon::nodes::T; the build collects these lines into the list of all nodes. A second argument
+/// names the factory of a pointwise node.
 #define NODE(T, ...)                                                          \
   static_assert(!::tenon::detail::kNodeType<::tenon::nodes::T>.name.empty()); \
   __VA_OPT__(POINTWISE_FACTORY(T, __VA_ARGS__))

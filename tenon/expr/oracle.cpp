@@ -6,7 +6,7 @@
 namespace tenon {
 namespace {
 
-// Temporaries above this many elements are dropped after their last use.
+// Temporaries with more elements are dropped after their last use.
 constexpr size_t kKeptElements = 1 << 16;
 
 using Operands = std::vector<const std::vector<double>*>;
@@ -49,7 +49,7 @@ std::vector<double> eval_view(const Node& n, const Operands& in) {
   return out;
 }
 
-// By what `as` makes of leaves in place of the operands.
+// Evaluates the expression that `as` makes of leaves which stand in for the operands.
 template <class As>
 std::vector<double> eval_in_other_nodes(const Node& n, const Operands& in, const As& as) {
   Graph g;
@@ -59,7 +59,7 @@ std::vector<double> eval_in_other_nodes(const Node& n, const Operands& in, const
 }
 
 std::vector<double> eval_reduce(const Node& n, const Operands& in) {
-  // Both modes are a reduction of the middle axis of [outer, count, inner].
+  // Both modes reduce the middle axis of [outer, count, inner].
   const Shape& from = n.in[0].shape();
   const bool last = n.attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
   const size_t inner = last ? 1 : static_cast<size_t>(from[-1]);
@@ -84,7 +84,7 @@ std::vector<double> eval_reduce(const Node& n, const Operands& in) {
 }
 
 std::vector<double> eval_anchor(const Node& n, const Operands& in) {
-  if (!n.type->reference)  // what it stands for, of which nothing is rounded
+  if (!n.type->reference)  // evaluated in other nodes, without rounding
     return eval_in_other_nodes(n, in, [&](const std::vector<Expr>& operands) {
       Attrs exact = n.attrs;
       exact.has_dtype = false;
@@ -147,7 +147,7 @@ std::vector<double> Oracle::node_values(const Expr& e) {
 }
 
 Oracle::Values Oracle::compute(const Expr& root) {
-  // Nodes below a known value are not needed, so walk only what is unknown, counting uses.
+  // Walk only unknown nodes, counting uses: nothing below a known value is needed.
   std::vector<Expr> order;
   std::unordered_map<const Node*, int64_t> uses;
   walk({root}, [&](const Expr& e) -> std::span<const Expr> {

@@ -1,6 +1,5 @@
-// The meaning of every expression: evaluates node by node in fp64, naively. Nothing is rounded but at leaves (which
-// hold stored values) and at the casts and rounding points that the expression names. Every kernel is tested against
-// this.
+// Defines the meaning of every expression: naive fp64 evaluation, node by node. Rounds only at leaves (which hold
+// stored values) and at the expression's own casts and rounding points. Every kernel is tested against it.
 #pragma once
 #include <functional>
 #include <map>
@@ -14,8 +13,8 @@
 
 namespace tenon {
 
-/// Evaluates expressions over given leaf values. Small results and results asked for are kept, so that asking again is
-/// free; large temporaries are dropped after their last use. Handles stay valid as long as their graphs live.
+/// Evaluates expressions over given leaf values. Caches small results and requested ones; drops large temporaries after
+/// their last use. Handles stay valid as long as their graphs live.
 class Oracle {
  public:
   using Leaves = std::function<std::vector<double>(const Expr& leaf)>;
@@ -25,7 +24,7 @@ class Oracle {
   /// Leaves by name; a leaf that is missing, or has another shape, throws Error(Usage) that names it.
   explicit Oracle(std::map<std::string, HostTensor> leaves);
 
-  /// The elements of `e`, or of what the sink `e` writes, in row-major order.
+  /// The elements of `e`, or, if `e` is a sink, of what it writes, in row-major order.
   std::vector<double> eval(const Expr& e);
 
  private:

@@ -8,7 +8,7 @@
 namespace tenon {
 namespace {
 
-// One block: a tile of R x C dot products over `depth` elements, kept in registers and added to out.
+// One block: R x C dot products over `depth` elements, accumulated in registers, then added to out.
 template <class V, int R, int C>
 [[gnu::always_inline]] inline void tile(const double* a, int64_t lda, const double* b, int64_t ldb, int64_t depth,
                                         double* out, int64_t ldo) {
@@ -31,7 +31,7 @@ template <class V, int R, int C>
     }
 }
 
-// Rows and depth in blocks that stay in the second-level cache while all of b passes by.
+// Blocks of rows and depth stay in the L2 cache while all of b streams past.
 template <class V, int R, int C>
 [[gnu::always_inline]] inline void multiply_rows(const MatrixView& a, const MatrixView& b, double* out, int64_t ldo) {
   constexpr int64_t kRows = 64, kDepth = 512;

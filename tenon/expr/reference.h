@@ -1,4 +1,4 @@
-// Plain fp64 arithmetic for the anchors' references. Fast enough for production sizes, and nothing else.
+// Plain fp64 arithmetic for the references of anchors, just fast enough for production sizes.
 #pragma once
 #include <cstdint>
 

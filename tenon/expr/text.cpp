@@ -1,6 +1,6 @@
-// Printing of expressions. One node is `name<attributes>(operands)`: the attributes are the text in quotes, the element
-// type, the shape, the whole numbers and the numbers, in that order, and <> is left out where there are none. A number
-// always shows a '.', an exponent, inf or nan, so that it reads back as a number and not as a whole number.
+// Printing of expressions. A node is `name<attributes>(operands)`; the attributes are the quoted text, element type,
+// shape, integers and numbers, in that order; <> is omitted if there are none. A number always contains a '.', an
+// exponent, inf or nan, so that it does not read back as an integer.
 #include <charconv>
 #include <cmath>
 
@@ -31,7 +31,7 @@ std::string quoted(std::string_view s) {
 
 namespace {
 
-// The shortest text that reads back as the same double.
+// The shortest text that parses to the same double.
 std::string number(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x < 0 ? "-inf" : "inf";

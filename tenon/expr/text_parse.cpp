@@ -1,5 +1,5 @@
-// The inverse of print. Strict: nodes are numbered %0, %1, .. in order, one a line, and every shape and attribute
-// passes through Graph::make.
+// The inverse of print. Strict: one node per line, numbered %0, %1, .. in order; every shape and attribute goes through
+// Graph::make.
 #include "tenon/expr/expr.h"
 #include "tenon/expr/line.h"
 #include "tenon/expr/node_type.h"
@@ -12,7 +12,7 @@ constexpr size_t kMaxOperands = 4096, kMaxAttributes = 4096;
 
 bool is_number_word(std::string_view token) { return token == "inf" || token == "-inf" || token == "nan"; }
 
-// A dtype, a whole number or a number; `stage` says how far the order of attributes has come.
+// Parses a dtype, an integer or a number; `stage` tracks the order of the attributes.
 void parse_plain(Line& line, Attrs& a, int& stage) {
   const std::string_view token = line.number_text();
   const bool named = token[0] >= 'a' && token[0] <= 'z' && !is_number_word(token);
@@ -38,10 +38,10 @@ void parse_plain(Line& line, Attrs& a, int& stage) {
   }
 }
 
-// The list between < and >, the < having been read.
+// Parses the list between < and >; the < has been read.
 Attrs parse_attributes(Line& line) {
   Attrs a;
-  int stage = -1;  // 0 text, 1 element type, 2 shape, 3 whole numbers, 4 numbers
+  int stage = -1;  // 0 text, 1 element type, 2 shape, 3 integers, 4 numbers
   do {
     if (line.peek() == '"') {
       if (stage >= 0) line.fail("text is out of order");

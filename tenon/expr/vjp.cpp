@@ -9,14 +9,13 @@ namespace {
 
 Expr filled(Graph& g, double value, const Shape& shape) { return broadcast(constant(g, value), shape); }
 
-// Values of 16 bits have gradients of 16 bits: what is stored of them, and multiplied, has half the bytes. Not weights:
-// theirs are kept in f32.
+// Gradients of 16-bit values are 16 bits wide, which halves the bytes stored and multiplied. Those of weights stay f32.
 Expr typed(const Expr& gradient, const Expr& value) {
   const bool half = is_float(value.dtype()) && size_of(value.dtype()) == 2 && value->rate != Rate::Constant;
   return half ? cast(gradient, value.dtype()) : gradient;
 }
 
-// True for a product, perhaps seen through views: of several that are added up, each but the last is stored.
+// True for a product, perhaps seen through views: when several are added up, all but the last are stored.
 bool is_product(Expr e) {
   while (e->family() == Family::View && e->in.size() == 1) e = e->in[0];
   return e->family() == Family::Anchor;
@@ -40,7 +39,8 @@ std::vector<Expr> operand_gradients(const Expr& e, const Expr& g, const Gradient
   return grads;
 }
 
-// An axis along which the second of two paddings goes on where the first one's operand ends, and their outer zeros.
+// Where two paddings meet: the axis along which the second's operand starts where the first's ends, and the zeros
+// outside.
 struct Meeting {
   int axis = -1;
   int64_t low = 0, high = 0;
@@ -59,7 +59,7 @@ Meeting meeting(const Expr& first, const Expr& second) {
   return out;
 }
 
-// Gradients of slices that lie side by side are one tensor, not a sum with zeros.
+// Gradients of adjacent slices become one concatenation instead of a sum of padded tensors.
 Expr added(const Expr& a, const Expr& b) {
   for (const auto& [first, second] : {std::pair{a, b}, std::pair{b, a}})
     if (const Meeting m = meeting(first, second))
@@ -72,7 +72,7 @@ Expr added(const Expr& a, const Expr& b) {
 std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Expr> wrt, const GradientRule& rule) {
   TENON_CHECK(Usage, !seed || seed.shape() == y.shape(), "gradients")
       << "the seed " << seed.shape().str() << " has not the shape of the result, " << y.shape().str();
-  // Only what depends on a wanted node takes part: elsewhere a missing rule does no harm.
+  // Only nodes that depend on a wanted node take part: a missing rule elsewhere does no harm.
   std::unordered_set<const Node*> wanted;
   for (const Expr& e : wrt) wanted.insert(e.get());
   std::unordered_set<const Node*> active = wanted;

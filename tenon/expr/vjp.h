@@ -8,13 +8,13 @@
 
 namespace tenon {
 
-/// Gradients of sum(seed * y) with respect to each of `wrt` (any nodes, f32, shape of wrt[i]). `seed` has y's shape, or
-/// is empty for ones. Zeros where y does not depend on wrt[i]. Throws Error(Usage) naming the node if a node on the way
-/// has no gradient rule. On the way the gradient of a value of f16 or bf16 that is no weight is rounded
-/// to that type.
+/// Gradients of sum(seed * y) with respect to each of `wrt` (any nodes): f32, each of the shape of its wrt[i]. `seed`
+/// has y's shape; empty means ones. Zeros where y does not depend on wrt[i]. Throws Error(Usage) that names the node if
+/// a node on the path has no gradient rule. The gradient of an intermediate f16 or bf16 value that is not a weight is
+/// rounded to that type.
 ///
-/// `rule`, asked of every node on the way with its gradient, returns those of the node's operands, as the node's own
-/// rule does; none: the node's own.
+/// `rule` is asked for every node on the path, given its gradient; it returns the gradients of the node's operands, as
+/// the node's own rule does, or nothing to use that rule.
 using GradientRule = std::function<std::vector<Expr>(const Expr& node, const Expr& g)>;
 std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Expr> wrt, const GradientRule& rule = {});
 

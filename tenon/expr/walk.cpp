@@ -8,13 +8,13 @@
 namespace tenon {
 namespace {
 
-// Indices are numbers that grow by a step from one position to the next.
+// An index is an integer with a constant step from one position to the next.
 class Integers final : public IndexAlgebra {
  public:
   Integers(const Node& view, Walk& walk, LookUp look_up)
       : view_(view), walk_(walk), run_(walk.run), read_number_(look_up) {}
 
-  // The operand that the walk is in from now on, or -1.
+  // Moves the walk to the operand it is read from and returns its number, or -1.
   int follow() {
     Indices c;
     for (size_t a = 0; a < c.size(); ++a) c[a] = index(walk_.at[a], walk_.step[a]);
@@ -28,8 +28,7 @@ class Integers final : public IndexAlgebra {
   Index times(Index i, int64_t n) override { return index(value(i) * n, step(i) * n); }
   Index sum(Index i, Index j) override { return index(value(i) + value(j), step(i) + step(j)); }
   Index reversed(Index i, int64_t n) override { return index(n - 1 - value(i), -step(i)); }
-  // A step that the divisor divides moves the quotient; the remainder moves by any other, until the quotient would
-  // change.
+  // If n divides the step, the quotient advances; otherwise the remainder does, until the quotient would change.
   Divided divided(Index i, int64_t n) override {
     const Index remainder = index(value(i) % n, step(i));
     if (step(i) % n == 0) return {index(value(i) / n, step(i) / n), index(value(remainder))};
@@ -80,18 +79,18 @@ class Integers final : public IndexAlgebra {
   }
 
  private:
-  // The run ends before i reaches `end` from below.
+  // Ends the run before i reaches `end` from below.
   void keep_below(Index i, int64_t end) {
     if (step(i) > 0) run_ = std::clamp<int64_t>((end - value(i) + step(i) - 1) / step(i), 1, run_);
   }
-  // The run ends before i, which is in [0, extent), leaves it.
+  // Ends the run before i, which is in [0, extent), leaves that range.
   void keep_in(Index i, int64_t extent) {
     keep_below(i, extent);
     keep_below(index(-value(i), -step(i)), 1);
   }
 
   const Node& view_;
-  Walk& walk_;  // read() writes where it goes on
+  Walk& walk_;  // read() stores the new position here
   int64_t run_;
   LookUp read_number_;
   bool zero_ = false;

@@ -1,4 +1,4 @@
-// Views in numbers: where an element of a view lies, and how far those behind it lie at constant steps.
+// Views evaluated on integers: where an element of a view is found, and for how many more the steps stay constant.
 #pragma once
 #include "tenon/core/function_ref.h"
 #include "tenon/expr/expr.h"
@@ -11,12 +11,12 @@ struct Walk {
   int64_t run = 1;
 };
 
-/// Reads the whole number at `at` of an index operand.
+/// Reads the integer at `at` of an index operand.
 using LookUp = FunctionRef<int64_t(int operand, const Coord& at)>;
 
-/// Follows positions in a view's result to the operand that they are read from, whose number it returns, or to zeros
-/// (-1). Leaves the first position there, the steps, and how many positions they hold for: at least one, at most as
-/// many as before. Error(Numeric) for a looked-up number that is out of range.
+/// Maps positions in a view's result to the operand they are read from and returns that operand's number, or -1 for
+/// zeros. Updates `walk` to the first position there, the steps, and the number of positions they hold for: at least
+/// one, at most as many as before. Throws Error(Numeric) for an index value out of range.
 int follow(const Node& view, Walk& walk, LookUp look_up);
 
 }  // namespace tenon

@@ -10,14 +10,14 @@ namespace {
 
 constexpr int64_t kFar = std::numeric_limits<int64_t>::max() / 2;
 
-// digit = (coordinate of `axis`, counted from a box's corner, / divisor) % extent, from its other end where `reversed`;
-// times `weight`, which is above 0.
+// digit = (coordinate of `axis`, counted from the corner of a box, / divisor) % extent, counted from its end if
+// `reversed`; times `weight`, which is positive.
 struct Term {
   int axis;
   int64_t extent, divisor, weight;
   bool reversed = false;
 
-  // The step of the digit and, of a digit that falls, where it starts.
+  // The step of the digit and, for a falling digit, its start.
   int64_t step() const { return reversed ? -weight : weight; }
   int64_t start() const { return reversed ? (extent - 1) * weight : 0; }
 };
@@ -28,15 +28,15 @@ struct Box {
   bool operator==(const Box& o) const = default;
 };
 
-// base + sum of terms, in `box`.
+// base + sum of terms, valid within `box`.
 struct Linear {
   int64_t base = 0;
   std::vector<Term> terms = {};
   Box box = {};
 };
 
-// What views compute with: sums of digits of the domain's coordinates. Cuts of the domain narrow the box, and operands
-// found there become pieces.
+// The algebra for views: sums of digits of the domain's coordinates. A cut of the domain narrows the box; each operand
+// reached this way becomes a piece.
 class Affine final : public SymbolicAlgebra<Linear> {
  public:
   Affine(const Shape& domain, int split, bool looked_up) : domain_(domain), split_(split), looked_up_(looked_up) {
@@ -103,11 +103,11 @@ class Affine final : public SymbolicAlgebra<Linear> {
       }
       remainder.terms.push_back(t);
     }
-    if (most(remainder) >= n) fail();  // carries
+    if (most(remainder) >= n) fail();  // would carry
     return {hold(std::move(quotient)), hold(std::move(remainder))};
   }
   Index nearest(Index i, int64_t, int64_t) override { return fail(), i; }
-  // A digit of an axis behind the domain's, which no cut concerns.
+  // Represented as a digit of an extra axis after the domain's, which cuts do not affect.
   Index look_up(int operand, const Indices& c, int64_t extent) override {
     const size_t before = pieces.size(), axis = static_cast<size_t>(domain_.rank()) + look_ups_.size();
     if (failed_ || nothing_ || !looked_up_ || extent == 0 || axis >= Box().begin.size()) return fail(), c[0];
@@ -166,7 +166,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
     view_ = view;
   }
 
-  // The index in the box of now, which may be a part of that in which it was computed.
+  // The index within the current box, which may be a part of the box it was computed in.
   Linear now(Index i) {
     if (failed_) return {0, {}, box_};
     Linear v = held(i);
@@ -187,7 +187,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
     return v;
   }
 
-  // Narrows the box to where v is in [begin, end); false if that is nowhere. Only a whole axis can be cut.
+  // Narrows the box to where v is in [begin, end); false if that is empty. Only a whole axis can be cut.
   bool narrow(const Linear& v, int64_t begin, int64_t end) {
     if (v.terms.empty()) return v.base >= begin && v.base < end;
     const Term& t = v.terms[0];
@@ -238,7 +238,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
     p.look_ups.push_back(std::move(number));
   }
 
-  // Row and column range of the box: only the leading axis of either group may be restricted.
+  // Row and column range of the box: only the leading axis of each group may be restricted.
   void place(AffinePiece& p) {
     range(0, split_, p.row_begin, p.row_end);
     range(split_, domain_.rank(), p.col_begin, p.col_end);
@@ -275,7 +275,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
     if (out.empty()) out.push_back({1, 0});
   }
 
-  // Adds a digit below the last one, joined to it where one step serves both.
+  // Appends a lower digit, merged with the last one if a single step serves both.
   static void append(std::vector<Digit>& out, Digit d) {
     if (d.extent == 1) return;
     if (!out.empty() && out.back().step == d.step * d.extent)
@@ -286,7 +286,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
 
   const Shape& domain_;
   int split_;
-  Box box_;  // that is being followed
+  Box box_;  // the box being followed
   const Node* view_ = nullptr;
   bool looked_up_;
   std::vector<LookedUp> look_ups_;

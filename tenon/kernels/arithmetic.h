@@ -1,4 +1,4 @@
-// What a kernel multiplies in: what its launch says, or nothing.
+// The arithmetic of a kernel: exactly what its launch asks for.
 #pragma once
 #include <span>
 
@@ -6,8 +6,8 @@
 
 namespace tenon {
 
-/// The arithmetic of the anchor of a launch that has its form, which the plan settled. Throws Error(Usage) that names
-/// the launch if it says none, or none of `multiplied`.
+/// The arithmetic that the plan set for the anchor of a launch in form. Throws Error(Usage) that names the launch if it
+/// states none, or one that is not in `multiplied`.
 DType obeyed_arithmetic(const Launch& launch, std::span<const DType> multiplied);
 
 }  // namespace tenon

@@ -12,13 +12,13 @@
 namespace tenon {
 namespace {
 
-// Thrown inside the builder and turned into a Refusal at its edge.
+// Thrown inside the builder, which turns it into a Refusal when it returns.
 struct Refused {
   std::string why;
   Expr blocker;  // in the form's graph
 };
 
-// Lets on a refusal path (a reduction seen through a reshape) may read this many elements; beyond, a launch of its own.
+// Elements that a let may read if the alternative is a refusal, hence a launch (a reduction seen through a reshape).
 constexpr int64_t kLetElements = 65536;
 
 class FormBuilder {
@@ -49,7 +49,7 @@ class FormBuilder {
     for (const Let& l : form_.lets) check_rows(std::array{l.value});
   }
 
-  /// The node of the launch's own graph whose value `e` is; of a node made on the way, the first computed one below it.
+  /// The node of the launch's own graph with e's value; for a node made by the builder, the first such node below it.
   Expr original(const Expr& e) const {
     if (const auto it = original_.find(e.get()); it != original_.end()) return it->second;
     for (const Expr& x : e->in)
@@ -135,8 +135,8 @@ class FormBuilder {
     }
   }
 
-  // An epilogue sees some columns of a row at a time, also of the other tensors that it reads. The outermost reduction
-  // is named: with that in memory those below it may not be read at all.
+  // An epilogue sees only some columns of a row at a time, of other tensors too. The refusal names the outermost
+  // reduction: with that in memory, those below it may not be needed at all.
   static void check_reduces_nothing(const Expr& value, const std::string& why) {
     Expr last;
     for (const Expr& e : topological(std::array{value}))
@@ -144,8 +144,8 @@ class FormBuilder {
     if (last) throw Refused{std::string(last->name()) + why, last};
   }
 
-  // Statistics of what reduces rows: either that is in memory, or what it reduces is and the rest is computed again,
-  // whichever moves fewer bytes.
+  // For statistics of a value that reduces rows, either that value is stored, or the reduction is and the rest is
+  // recomputed, whichever moves fewer bytes.
   static void check_statistic(const Expr& core) {
     if (!reduces_rows(core)) return;
     const std::string why = " in front of statistics over the inner axes";
@@ -180,7 +180,7 @@ class FormBuilder {
     const Expr& x = e->in[0];
     const bool lane = e.is<nodes::Slice>() && e->attrs.ints[0] == e.shape().rank() - 1;
     if (lane && x == form_.anchor) return {e, {}};
-    if (lane) {  // slices commute with pointwise maths: bring them down to the anchor
+    if (lane) {  // slices commute with pointwise maths: move them down to the anchor
       Lifted l = lift(x);
       if (l.chain.empty() && l.core->family() == Family::Pointwise) return lift(above(distribute(e, l.core)));
     }
@@ -192,7 +192,7 @@ class FormBuilder {
     return l;
   }
 
-  // The view v over each operand of the pointwise node p.
+  // Applies the view v to each operand of the pointwise node p.
   Expr distribute(const Expr& v, const Expr& p) {
     std::vector<Expr> in;
     for (const Expr& x : p->in) {
@@ -203,7 +203,7 @@ class FormBuilder {
     return g_.make(*p->type, in, p->attrs);
   }
 
-  // Marks nodes made on the way as above the anchor.
+  // Marks newly made nodes as above the anchor.
   Expr above(const Expr& root) {
     for (const Expr& e : topological(std::array{root}))
       for (const Expr& x : e->in)
@@ -232,14 +232,14 @@ class FormBuilder {
     return {above(g_.make(*e->type, in, e->attrs)), first->chain};
   }
 
-  // Not behind an update.
+  // Does not look behind an update.
   static bool reads(const Expr& value, const Expr& leaf) {
     const std::vector<Expr> all = below(std::array{value});
     return std::ranges::find(all, leaf) != all.end();
   }
 
-  // Where the elements of an output go before views above it are undone: its tensor, or, of an update, a part of a
-  // state, which nothing else in the launch may read.
+  // Where the elements of an output go, before views above it are undone: its tensor or, for an update, part of a state
+  // that nothing else in the launch may read.
   Expr tensor_of(const FormOutput& out, const Expr& value) {
     const Expr leaf = input(g_, out.buffer, out.dtype, value.shape());
     if (!is_update(value)) return leaf;
@@ -289,7 +289,7 @@ class FormBuilder {
     form_.domain = slices[0].shape();
     for (const Expr& s : slices)
       memo.emplace(s.get(), input(g_, acc_name(static_cast<int>(s->attrs.ints[1] / width)), DType::F32, form_.domain));
-    // Never reached by a rebuild that stops at its slices; present so that rebuild finds an operand.
+    // A rebuild stops at the slices and never gets here, but it needs to find an operand.
     memo.emplace(form_.anchor.get(), form_.anchor);
     return memo;
   }
@@ -323,7 +323,7 @@ class FormBuilder {
       domain_set = true;
       form_.outputs.push_back(std::move(out));
     }
-    // Row results and full results agree if one is the other with a last axis of 1.
+    // Row results and full results are compatible if one is the other with a last axis of 1.
     for (const FormOutput& o : form_.outputs) {
       Shape row = form_.domain;
       if (row.rank()) row[-1] = 1;
@@ -366,15 +366,15 @@ class FormBuilder {
     return out;
   }
 
-  // The rows that a pushed value reduces, as one of the reductions' operand; empty if it reduces none.
+  // The rows that a pushed value reduces, given as the operand of one of its reductions; empty if it reduces none.
   Expr reducing(std::span<const Expr> pushed) const {
     for (const Expr& x : pushed)
       if (const auto it = rows_.find(x.get()); it != rows_.end()) return it->second;
     return {};
   }
 
-  // One launch goes over rows of one shape, that of `rows`: what reduces others stands by itself, or, below a sum, its
-  // reduction alone.
+  // A launch iterates over rows of one shape, that of `rows`: a value that reduces others must be computed separately
+  // or, if it is below a sum, only its reduction must.
   Expr push_over(const Expr& x, const Expr& rows, bool summed = false) {
     const Expr out = push(x);
     const Expr own = reducing(std::array{out});
@@ -402,9 +402,9 @@ class FormBuilder {
     if (is_row_broadcast(candidate)) return candidate;
     if (const Expr broadcast = row_broadcast_below(base)) {
       if (keeps_rows(candidate, broadcast)) return broadcast;
-      if (cone(broadcast->in[0]) > kLetElements) return candidate;  // views to come may bring the rows back
+      if (cone(broadcast->in[0]) > kLetElements) return candidate;  // further views may bring the rows back
     }
-    // A reduction, or its broadcast, under another view: its value must stand by itself.
+    // A reduction, or its broadcast, under another view: its value must be computed separately.
     const Expr reduced = base->family() == Family::Reduce ? base : base->in[0];
     const Expr leaf = let_or_refuse(reduced, "a row reduction seen through " + std::string(e->name()));
     const Expr under = base->family() == Family::Reduce ? leaf : g_.make(*base->type, std::array{leaf}, base->attrs);
@@ -412,7 +412,7 @@ class FormBuilder {
     return push(g_.make(*e->type, in, e->attrs));
   }
 
-  // Views over row reductions that did not bring the rows back.
+  // Refuses views over row reductions that did not bring the rows back.
   static void check_rows(std::span<const Expr> values) {
     for (const Expr& e : topological(values))
       if (const Expr broadcast = row_broadcast_below(e); broadcast && broadcast != e)
@@ -431,12 +431,12 @@ class FormBuilder {
     return g_.make(*e->type, in, e->attrs);
   }
 
-  // True if the operand of a broadcast is worth computing once: it is computed, small, and so is all it reads.
+  // True if computing the operand of a broadcast once pays: it is computed, and both it and all it reads are small.
   bool let_pays(const Expr& e, const Expr& x) {
     return !is_view_chain(x) && !above_anchor_.contains(x.get()) && cone(x) <= e.shape().numel() / 2 && !is_cheap(x);
   }
 
-  // One sum, difference or product with a constant, such as 1 + scale: as cheap to repeat as to read.
+  // One sum, difference or product with a constant, such as 1 + scale: recomputing it costs no more than reading it.
   static bool is_cheap(const Expr& x) {
     const bool once = x.is<nodes::Add>() || x.is<nodes::Sub>() || x.is<nodes::Mul>();
     return once && std::all_of(x->in.begin(), x->in.end(), [](const Expr& y) { return is_view_chain(y); }) &&

@@ -1,4 +1,4 @@
-// What is asked of values in form, and the copy of a form.
+// Queries on values in form, and copying a form.
 #include <algorithm>
 #include <array>
 #include <utility>

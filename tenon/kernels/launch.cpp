@@ -45,7 +45,7 @@ int64_t bytes_of(const Shape& shape, DType dtype) { return shape.numel() * size_
 
 int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const Expr&)>& in_memory) {
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
-  std::vector<std::pair<Expr, int64_t>> stack;  // with how many elements its reader takes at most
+  std::vector<std::pair<Expr, int64_t>> stack;  // the most elements that the reader uses
   std::set<std::pair<const Node*, int64_t>> seen;
   std::unordered_map<const Node*, int64_t> elements;
   for (const Expr& v : values)
@@ -54,7 +54,7 @@ int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const 
     const auto [e, most] = stack.back();
     stack.pop_back();
     const int64_t all = e.shape().numel();
-    if (in_memory(e) || is_update(e)) {  // who reads an update reads memory
+    if (in_memory(e) || is_update(e)) {  // a reader of an update reads memory
       int64_t& read = elements[e.get()];
       read = std::min(all, read + std::min(all, most));
     } else if (const int64_t taken = e->family() == Family::View ? std::min(all, most) : kAll;
@@ -70,7 +70,7 @@ int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const 
 int64_t bytes_moved(const Launch& launch) {
   const Expr anchor = anchor_of(launch);
   int64_t bytes = 0;
-  // Operands of the anchor that backends keep in what it multiplies in.
+  // Operands of the anchor that backends store in its arithmetic type.
   std::set<const Node*> kept;
   if (anchor && arithmetic_of(anchor))
     for (const Expr& x : std::span(anchor->in).first(static_cast<size_t>(anchor->type->factors))) {

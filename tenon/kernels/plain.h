@@ -1,4 +1,4 @@
-// What most skeletons have in common: a name and holes that are words, and whom they serve.
+// What most skeletons have in common: a name, names of holes, and the anchors they serve.
 #pragma once
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 namespace tenon {
 
-/// A skeleton of this name, with these holes, for launches of anchors that are one of the node structs T; without any,
+/// A skeleton with this name and these holes for launches whose anchor is one of the node structs T; if there are none,
 /// for launches without an anchor.
 template <class... T>
 class SkeletonOf : public Skeleton {
@@ -22,7 +22,7 @@ class SkeletonOf : public Skeleton {
   std::vector<std::string_view> holes_;
 };
 
-/// A skeleton for launches without an anchor: one hole.
+/// A skeleton for launches without an anchor, with one hole.
 class PlainSkeleton : public SkeletonOf<> {
  public:
   PlainSkeleton(std::string_view name, int preference) : SkeletonOf(name, {"load"}), preference_(preference) {}

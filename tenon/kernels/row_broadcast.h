@@ -1,14 +1,14 @@
-// Reductions of rows that are repeated along them again, also behind views that split a row and join it.
+// Row reductions broadcast back over their rows, also under views that split a row and rejoin it.
 #pragma once
 #include "tenon/expr/expr.h"
 
 namespace tenon {
 
-/// True if `e` repeats a reduction along the rows that it reduced.
+/// True if `e` broadcasts a row reduction back over the rows that it reduced.
 bool is_row_broadcast(const Expr& e);
-/// What `e` shows through views if is_row_broadcast says so of that, or an empty Expr.
+/// The first node below the views of `e` for which is_row_broadcast holds, or an empty Expr.
 Expr row_broadcast_below(Expr e);
-/// True if `e`, views over `broadcast`, is that same value: every row has its own number, all along it.
+/// True if `e`, views over `broadcast`, has the same value: each row is constant and has its own number.
 bool keeps_rows(const Expr& e, const Expr& broadcast);
 
 }  // namespace tenon

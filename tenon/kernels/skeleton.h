@@ -1,5 +1,5 @@
-// Skeletons: generic kernels with typed holes. A contract says which anchor a skeleton serves, which holes it has and
-// what may fill them; the bodies stand in the backends. A skeleton registers itself: its file is all there is to add.
+// Skeletons: generic kernels with typed holes. The contract says which anchors a skeleton serves, which holes it has
+// and what may fill them; bodies are in the backends. A skeleton registers itself, so adding one takes only its file.
 #pragma once
 #include <optional>
 #include <span>
@@ -13,19 +13,19 @@ class Skeleton {
  public:
   virtual ~Skeleton() = default;
   virtual std::string_view name() const = 0;
-  /// Names of the input holes by anchor operand ("a", "b"; "x", "w"; "q", "k", "v", "keys"), of operands that
-  /// may be missing too; one hole "load" without an anchor.
+  /// Names of the input holes, one per anchor operand including optional ones ("a", "b"; "x", "w"; "q", "k", "v",
+  /// "keys"); a single hole "load" without an anchor.
   virtual std::span<const std::string_view> holes() const = 0;
-  /// True if this skeleton serves launches whose anchor is `anchor` (empty: launches without one) with this form.
+  /// True if this skeleton serves launches with this anchor (empty: launches without one).
   virtual bool serves(const Expr& anchor) const = 0;
-  /// Empty if the form can run, else the reason it cannot, in a sentence that `explain` prints.
+  /// Empty if the form can run, else the reason it cannot, as a sentence that `explain` prints.
   virtual std::optional<std::string> legal(const Form& form) const = 0;
-  /// Whether it stores this other result of its anchor too.
+  /// Whether it also stores this other result of its anchor.
   virtual bool delivers(const NodeType& companion) const {
     static_cast<void>(companion);
     return false;
   }
-  /// Lower is preferred among skeletons that serve the same launch.
+  /// Among skeletons that serve the same launch, the lowest is preferred.
   virtual int preference() const { return 0; }
 };
 
@@ -37,22 +37,22 @@ struct RegisterSkeleton {
   RegisterSkeleton() { register_skeleton(&skeleton); }
 };
 
-/// All skeletons, by preference then name.
+/// All skeletons, sorted by preference, then name.
 std::span<const Skeleton* const> skeletons();
-/// The skeleton of this name; throws Error(Usage) that lists the names.
+/// The skeleton of this name; throws Error(Usage) that lists all names.
 const Skeleton& skeleton(std::string_view name);
 
-/// The skeleton that can run `launch`, or why none can (the refusal of the form or of the last skeleton asked).
+/// The skeleton that can run `launch`, or why none can (refused by the form, or by the last skeleton tried).
 struct Choice {
   const Skeleton* skeleton = nullptr;
   Refusal refusal;
-  std::shared_ptr<const Form> form;  ///< with a skeleton
+  std::shared_ptr<const Form> form;  ///< set if there is a skeleton
 };
 Choice choose_skeleton(const Launch& launch);
-/// The same with a form in the graph of the launch's own body, which nobody adds to any more.
+/// The same, building the form in the graph of the launch's own body, to which nothing may be added any more.
 Choice choose_skeleton(const Launch& launch, std::shared_ptr<Graph> graph);
-/// Gives a launch that names its skeleton its form; the reason if that skeleton cannot run it. Throws Error(Usage) for
-/// an unknown skeleton.
+/// Sets the form of a launch that names its skeleton; returns the reason if that skeleton cannot run it. Throws
+/// Error(Usage) for an unknown skeleton.
 std::optional<std::string> form_launch(Launch& launch);
 
 }  // namespace tenon

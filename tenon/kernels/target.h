@@ -1,4 +1,4 @@
-// What the planner knows of the device that a plan is for: its backend says so (Backend::target).
+// What the planner knows of the device that a plan is for, as its backend reports it (Backend::target).
 #pragma once
 #include <functional>
 
@@ -7,18 +7,18 @@
 namespace tenon {
 
 struct Target {
-  /// Whether a launch of the form's anchor has use for this hole as it is. Where not, its kernel would read the hole's
-  /// value from memory: it is stored by a launch in front of the anchor's, but for the views on top of it, if the
-  /// kernel reads through them. Empty: always. Asked for holes that change, of forms without refusals.
+  /// Whether the kernel of the form's anchor computes this hole itself. If not, it would read the hole's value from
+  /// memory, so an earlier launch stores that value, without the views on top if the kernel reads through them. Empty:
+  /// always true. Only asked for holes that change between runs, of forms without refusals.
   std::function<bool(const Form& form, size_t hole)> reads = {};
-  /// Whether the kernel of the form's anchor writes the rows of states that its operands read (Form::updates). Empty:
-  /// never, they are written by a launch in front.
+  /// Whether the kernel of the form's anchor also writes the rows of states that its operands read (Form::updates).
+  /// Empty: never; an earlier launch writes them.
   std::function<bool(const Form& form)> writes = {};
-  /// Whether the device has a kernel for an anchor that other nodes can stand for (NodeType::apart, BranchedLinear),
-  /// whose arithmetic is settled. Empty: for none of them.
+  /// Whether the device has a kernel for an anchor that has an equivalent in other nodes (NodeType::apart,
+  /// BranchedLinear) and whose arithmetic is set. Empty: for none of them.
   std::function<bool(const Expr& anchor)> runs = {};
-  bool i8_blocks = false;  ///< whether linear layers run in i8 (nodes::Linear)
-  /// What a launch costs whatever it does, as the bytes that the device moves in that time.
+  bool i8_blocks = false;  ///< whether linear layers can run in i8 (nodes::Linear)
+  /// The fixed cost of a launch, as the bytes that the device could move in that time.
   int64_t launch_bytes = 65536;
 };
 

@@ -6,7 +6,7 @@
 namespace tenon {
 namespace {
 
-// Indices are of no account: only the operations are.
+// Ignores the indices: only the operations matter.
 class Facts final : public IndexAlgebra {
  public:
   ViewFacts found;

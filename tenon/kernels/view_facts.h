@@ -1,16 +1,16 @@
-// What a view does besides moving elements: what the planner's rules ask, so that they need no view's name.
+// What a view does besides moving elements, so that the planner's rules need not know views by name.
 #pragma once
 #include "tenon/expr/expr.h"
 
 namespace tenon {
 
 struct ViewFacts {
-  bool fills = false;     ///< some elements are zero, whatever the operand is
-  bool joins = false;     ///< elements of more than one operand
-  bool looks_up = false;  ///< where elements are depends on an operand's values
+  bool fills = false;     ///< some elements are zero, whatever the operand
+  bool joins = false;     ///< has elements of more than one operand
+  bool looks_up = false;  ///< an operand's values determine where elements are found
 };
 
-/// Error(Internal) if `e` is not a view.
+/// Throws Error(Internal) if `e` is not a view.
 ViewFacts view_facts(const Expr& e);
 
 }  // namespace tenon

@@ -28,7 +28,7 @@ Expr denoising_loss(const Expr& prediction, const Expr& target, const Expr& weig
       << "prediction " << s.str() << ", target " << target.shape().str() << " and weight " << weight.shape().str()
       << " do not fit";
   const Expr error = prediction - target;
-  // In two steps, since no device holds a large picture as one row.
+  // In two steps: no device can hold a large picture as one row.
   const Expr rows = reshape(mean(error * error), {s[0], s.numel() / (s[0] * s[-1])});
   const Expr each = reshape(mean(rows), {1, s[0]}) * reshape(weight, {1, s[0]});
   return reshape(mean(each), {});

@@ -8,7 +8,7 @@
 namespace tenon::nn {
 namespace {
 
-// Each row's part of the mean, [rows, 1]: 0 without a target.
+// Each row's share of the mean, [rows, 1]; 0 without a target.
 Expr shares(const Expr& target) {
   const int64_t rows = target.shape()[0];
   const Expr counts = 1.0 - less(target, constant(target.graph(), 0));
@@ -16,11 +16,11 @@ Expr shares(const Expr& target) {
   return materialize(counts / number);
 }
 
-// Rows of more classes are reduced in pieces, so that a device holds each whole.
+// Rows with more classes are reduced in pieces, each of which a device can hold whole.
 constexpr int64_t kPiece = 16384;
 constexpr double kNoClass = -1e30;  // a logit whose exponential is 0
 
-// Classes as pieces of equal length: a few more than there are where nothing near divides them.
+// Classes split into pieces of equal length, with a few padding classes if no suitable number of pieces divides them.
 struct Pieces {
   int64_t classes, count, length;
   explicit Pieces(int64_t n) : classes(n), count((n + kPiece - 1) / kPiece), length(n) {
@@ -32,21 +32,21 @@ struct Pieces {
   int64_t padded() const { return count * length; }
 };
 
-// Logits [m, padded] with those behind the last class so low that they count for nothing.
+// Logits [m, padded]; those beyond the last class are so low that they do not count.
 Expr padded_logits(const Expr& logits, const Pieces& p) {
   if (p.padded() == p.classes) return logits;
   Graph& g = logits.graph();
   return where(less(iota(g, p.padded()), constant(g, static_cast<double>(p.classes))), logits, constant(g, kNoClass));
 }
 
-// log of the sum of e^logit of each row: the last axis is 1 then.
+// log of the sum of e^logit of each row; reduces the last axis to 1.
 Expr log_sum_exp_of_rows(const Expr& x) {
   const Expr top = reduce_max(x);
   return top + log(sum(exp(x - top)));
 }
 
-// The same of [m, padded], each piece by itself in one launch that reads the logits once. Rollouts and losses sum in
-// the same order.
+// The same for [m, padded], piece by piece, in one launch that reads the logits once. Rollouts and losses sum in the
+// same order.
 Expr log_sum_exp(const Expr& logits, const Pieces& p) {
   if (p.count == 1) return log_sum_exp_of_rows(logits);
   const int64_t rows = logits.shape()[0];
@@ -54,18 +54,18 @@ Expr log_sum_exp(const Expr& logits, const Pieces& p) {
   return log_sum_exp_of_rows(reshape(of_pieces, {rows, p.count}));
 }
 
-// The classes that rows are to have, [m, 1], and where these are in rows that are in pieces. A part of them is another.
+// The target classes of rows, [m, 1], and their positions in rows split into pieces. part() selects some of the rows.
 struct Targets {
   Expr classes;  // negative: none
-  Expr piece;    // i32 [m]: which of all pieces of `chunk` rows, the row's first without a class
-  Expr inside;   // f32 [m, 1]: the class as one of this piece
+  Expr piece;    // i32 [m]: index among all pieces of `chunk` rows; a row without a target has its first
+  Expr inside;   // f32 [m, 1]: the class's index within this piece
   Targets(const Expr& target, const Pieces& p, int64_t chunk) : classes(target) {
     if (p.count == 1) return;
     Graph& g = target.graph();
     const auto length = static_cast<double>(p.length), count = static_cast<double>(p.count);
     const int64_t rows = target.shape()[0];
     const Expr row = fmod(reshape(iota(g, rows), {rows, 1}), constant(g, static_cast<double>(chunk)));
-    const Expr own = sum(1.0 - less(target, (iota(g, p.count) + 1.0) * length));  // ends that it is not below
+    const Expr own = sum(1.0 - less(target, (iota(g, p.count) + 1.0) * length));  // pieces that end before the target
     piece = materialize(reshape(cast(row * count + own, DType::I32), {rows}));
     inside = materialize(target - own * length);
   }
@@ -77,7 +77,7 @@ struct Targets {
   }
 };
 
-// Each row's logit of its class, [m, 1]: read from the one piece that it is in.
+// Each row's logit of its target class, [m, 1], read from the one piece that contains it.
 Expr chosen_logit(const Expr& logits, const Targets& t, const Pieces& p) {
   const bool whole = p.count == 1;
   const Expr from = whole ? logits : gather(reshape(logits, {logits.shape()[0] * p.count, p.length}), t.piece);
@@ -90,12 +90,12 @@ struct LossOfRows {
 };
 using TermsOfRows = std::function<TokenTerm(const Expr& nll)>;
 
-// The loss of some rows: hidden [m, D]; weight with rows of zeros up to whole pieces.
+// The loss of some rows: hidden [m, D]; weight is zero-padded to whole pieces.
 LossOfRows of_rows(const Expr& hidden, const Expr& weight, const Targets& targets, const TermsOfRows& terms,
                    const Pieces& p) {
   const Expr logits = padded_logits(tenon::linear(hidden, weight), p);
   const Expr lse = materialize(log_sum_exp(logits, p));
-  const Expr nll = materialize(lse - chosen_logit(logits, targets, p));  // and the logits may go
+  const Expr nll = materialize(lse - chosen_logit(logits, targets, p));  // then the logits can be freed
   const TokenTerm term = terms(nll);
   const Expr hit = equal(iota(weight.graph(), p.padded()), targets.classes);
   const Expr d_logits = cast((exp(logits - lse) - hit) * term.slope, weight.dtype());
@@ -125,7 +125,7 @@ CrossEntropy cross_entropy(const Expr& hidden, const Expr& weight, const Expr& t
 TokenLoss token_loss(const Expr& hidden, const Expr& weight, const Expr& target, const TokenTerms& terms, int64_t chunk,
                      int first_stage) {
   const Shape &h = hidden.shape(), &w = weight.shape();
-  constexpr int64_t kMostClasses = int64_t{1} << 24;  // numbers that f32 tells apart
+  constexpr int64_t kMostClasses = int64_t{1} << 24;  // integers that f32 represents exactly
   TENON_CHECK(Usage, w.rank() == 2 && h.rank() >= 1 && h[-1] == w[1] && w.numel() > 0 && w[0] <= kMostClasses,
               "cross_entropy")
       << "hidden " << h.str() << " and weight " << w.str() << " do not fit: expected [.., D] and [V, D]";

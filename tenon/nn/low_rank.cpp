@@ -14,20 +14,20 @@ std::string beside(std::string_view weight, std::string_view name) {
   return std::string(weight.substr(0, weight.size() - kWeight.size())).append(name).append(kWeight);
 }
 
-// A parameter that a layer's matrix is made of, and whether it gets a branch.
+// A parameter that is part of a layer's matrix, and whether it gets a branch.
 struct Part {
   Expr weight;
   std::string name;
   bool wanted = false;
 };
 
-// The parameters, one below the other; none if the matrix is made otherwise, or no branch is wanted.
+// The stacked parameters; none if the matrix is made in another way, or no branch is wanted.
 std::vector<Part> parts_of(const Expr& weight, const std::set<std::string>& wanted) {
   std::vector<Expr> matrices{weight};
   if (weight.is<nodes::Concat>() && weight->attrs.ints[0] == 0) matrices.assign(weight->in.begin(), weight->in.end());
   std::vector<Part> out;
   for (const Expr& matrix : matrices) {
-    const Expr leaf = matrix.is<nodes::Reshape>() ? matrix->in[0] : matrix;  // a filter of one pixel is a matrix
+    const Expr leaf = matrix.is<nodes::Reshape>() ? matrix->in[0] : matrix;  // a 1x1 filter is a matrix
     if (!leaf.is<nodes::Param>() || matrix.shape().rank() != 2) return {};
     out.push_back({matrix, leaf->attrs.text, wanted.contains(leaf->attrs.text)});
   }
@@ -35,8 +35,8 @@ std::vector<Part> parts_of(const Expr& weight, const std::set<std::string>& want
   return out;
 }
 
-// Branches of several weights are one, in two products: A's one below the other, B's on a diagonal of blocks. Rows of
-// parts without a branch are zeros on top of the next B, or below the last.
+// Joins the branches of several weights in two products: A matrices stacked, B matrices block-diagonal. Rows of parts
+// without a branch become zero rows above the next B or below the last.
 Expr branch(const Expr& x, const std::vector<Part>& parts, const SideBranches& branches) {
   Graph& g = x.graph();
   const int64_t rank = branches.rank, count = std::ranges::count_if(parts, &Part::wanted);
@@ -90,8 +90,8 @@ std::vector<Expr> with_side_branches(std::span<const Expr> roots, const SideBran
   if (roots.empty() || branches.rank == 0 || !branches.weights) return out;
   Graph& g = roots[0].graph();
   const Replace replace = [&](const Expr& e, std::span<const Expr> in) -> Expr {
-    // What is rounded next is rounded before the branch comes to it too: half the bytes for what waits for the branch,
-    // and beside a branch of zeros the same numbers.
+    // If the result is then rounded, round it before adding the branch too: this halves the bytes stored until the
+    // branch is added, and with a branch of zeros the numbers are unchanged.
     if (e.is<nodes::Cast>() && e->in[0].is<nodes::Linear>() && in[0].is<nodes::Add>())
       return cast(cast(in[0]->in[0], e.dtype()) + in[0]->in[1], e.dtype());
     if (!e.is<nodes::Linear>()) return {};

@@ -5,7 +5,7 @@
 namespace tenon::nn {
 namespace {
 
-// Reduces each part of a concatenation of channels by itself.
+// Reduces each part of a concatenation of channels separately.
 Expr reduce_parts(const Expr& x, Expr (*reduce_one)(const Expr&)) {
   if (!x.is<nodes::Concat>() || x->attrs.ints[0] != x.shape().rank() - 1) return reduce_one(x);
   std::vector<Expr> parts;
@@ -15,7 +15,7 @@ Expr reduce_parts(const Expr& x, Expr (*reduce_one)(const Expr&)) {
 
 }  // namespace
 
-// Without axes between the first and the last there is one value a channel.
+// Without axes between the first and the last, there is one value per channel.
 Expr channel_means(const Expr& x) {
   return reduce_parts(x, [](const Expr& part) {
     return part.shape().rank() < 3 ? cast(part, DType::F32) : mean(part, ReduceOver::Inner);
@@ -37,7 +37,7 @@ Expr group_norm(const Expr& x, const GroupNorm& n, const Expr& gamma, const Expr
   Shape per_sample = x.shape();
   for (int a = 1; a < per_sample.rank() - 1; ++a) per_sample[a] = 1;
   const Expr means = reshape(channel_means(x), grouped), variances = reshape(channel_variances(x), grouped);
-  // A mean of numbers far from 0 is rounded: what it is off by is the mean of what they are apart from it.
+  // The mean of numbers far from 0 has a rounding error: the mean of their differences from it.
   const Expr about = mean(means), apart = means - about, off = mean(apart);
   const Expr rstd = rsqrt(mean(variances + apart * apart) - off * off + n.eps);
   const auto per_channel = [&](const Expr& y) { return reshape(broadcast(y, grouped), per_sample); };

@@ -1,11 +1,11 @@
-// Scores of tokens that a text has already.
+// Penalises tokens that a text already contains.
 #pragma once
 #include "tenon/expr/expr.h"
 
 namespace tenon::nn {
 
-/// Scores [R, V], those of tokens that were `seen` (a number of the same shape that is not 0) divided by `penalty`
-/// [R, 1], negative ones multiplied by it.
+/// Scores [R, V] in which those of `seen` tokens (non-zero in a tensor of the same shape) are divided by `penalty`
+/// [R, 1], or multiplied if negative.
 Expr penalised(const Expr& scores, const Expr& seen, const Expr& penalty);
 
 }  // namespace tenon::nn

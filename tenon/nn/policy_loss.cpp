@@ -8,10 +8,10 @@
 namespace tenon::nn {
 namespace {
 
-constexpr double kMostDifference = 40;  // of log-probabilities: e^40 is far from f32's end
-constexpr double kNearZero = 0.03;      // below it the series of k3 is right to f32's last bit
+constexpr double kMostDifference = 40;  // of log-probabilities: e^40 is far below f32's maximum
+constexpr double kNearZero = 0.03;      // below it, the series of k3 is accurate to f32's last bit
 
-// e^d - d - 1. Near 0 as a series: in f32 its terms would cancel.
+// e^d - d - 1. Uses a series near 0, where its terms would cancel in f32.
 Expr k3_of(const Expr& d) {
   const Expr series = d * d * 0.5 * (1.0 + d * (1.0 / 3) * (1.0 + d * 0.25 * (1.0 + d * 0.2)));
   return where(less(abs(d), constant(d.graph(), kNearZero)), series, exp(d) - d - 1.0);
@@ -33,7 +33,7 @@ Expr policy_terms(const Expr& logp, const Expr& old, const Expr& reference, cons
   check_policy(o);
   TENON_CHECK(Usage, o.beta == 0 || reference, "policy loss") << "beta is " << o.beta << ", but there is no reference";
   const Expr zero = constant(logp.graph(), 0);
-  // What is not counted is taken out here: behind an exponential it could be infinite, and 0 times that is NaN.
+  // Remove tokens without weight here: after an exponential they could be infinite, and 0 times infinity is NaN.
   const auto difference = [&](const Expr& a, const Expr& b) {
     return clamp(where(weight, a - b, zero), -kMostDifference, kMostDifference);
   };

@@ -19,10 +19,10 @@ Expr angles(const Expr& positions, int64_t depth, double theta) {
   return reshape(cast(positions, DType::F32), {s[0], s[1], 1}) * frequency;
 }
 
-// -1 for the first element of a pair and 1 for the second, as `shape`.
+// -1 for the first element of a pair and 1 for the second, in the shape `shape`.
 Expr signs(Graph& g, const Shape& shape) { return reshape(cast(iota(g, 2), DType::F32) * 2.0 - 1.0, shape); }
 
-// Tables [B,T,1,D] of angles that `pairs` makes both elements of; every layer reads them: in memory, once.
+// Tables [B,T,1,D] that repeat each angle for both elements of a pair (`pairs`). Stored: every layer reads them.
 Rotary tables(const Expr& angle, const Shape& pairs, const Expr& sign, DType act) {
   const Shape whole{pairs[0], pairs[1], 1, pairs[3] * pairs[4]};
   const auto table = [&](const Expr& x) { return materialize(cast(reshape(broadcast(x, pairs), whole), act)); };

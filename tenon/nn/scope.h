@@ -1,5 +1,5 @@
-// Where a layer finds its weights: a graph, the dotted name that the weights' names begin with, and the element types
-// that the model computes in. Layers take a Scope and a value and give a value; they hold nothing.
+// Where a layer finds its weights: a graph, the dotted prefix of the weights' names, and the model's element types.
+// Layers are stateless functions of a Scope and a value.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace tenon::nn {
 
-/// Element types of a model: what activations are rounded to where they are stored, and what matrices are stored as.
-/// Biases, norm weights and everything between two stored values are f32.
+/// Element types of a model: what stored activations are rounded to, and what matrices are stored as. Biases, norm
+/// weights and everything between two stored values are f32.
 struct Precision {
   DType act = DType::BF16;
   DType weight = DType::BF16;
@@ -25,7 +25,7 @@ class Scope {
   Scope operator/(std::string_view part) const { return Scope(*graph_, precision_, path(part)); }
   Scope operator/(int64_t index) const { return *this / std::to_string(index); }
 
-  /// A matrix, filter or table in the precision's weight type; `shape` as in the checkpoint.
+  /// A matrix, filter or table in the model's weight type; `shape` as in the checkpoint.
   Expr weight(std::string_view name, const Shape& shape) const {
     return param(*graph_, path(name), precision_.weight, shape);
   }

@@ -1,5 +1,5 @@
-// AdamW (Loshchilov & Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2, as torch.optim.AdamW computes
-// it). Per element, t the step's number:
+// AdamW (Loshchilov & Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2, as in torch.optim.AdamW). Per
+// element, with t the step's number:
 //
 //   p = p (1 - lr weight_decay)
 //   m = beta1 m + (1 - beta1) g
@@ -49,7 +49,7 @@ class AdamW : public Optimizer {
   }
 
  private:
-  double beta1_ = 0.9, beta2_ = 0.999, eps_ = 1e-8, decay_ = 0;  // PyTorch's defaults, but for the decay
+  double beta1_ = 0.9, beta2_ = 0.999, eps_ = 1e-8, decay_ = 0;  // PyTorch's defaults, except weight decay
   std::vector<std::string> names_{"exp_avg", "exp_avg_sq"};
   ListUpdate update_;
 };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kWhere[] = "lion";
 
-// The numbers of a step by the name of their leaf: computed in double, rounded once.
+// The numbers of a step by the name of their leaf; computed in double, rounded once.
 struct Number {
   const char* name;
   double (*value)(const LionOptions&);
@@ -33,10 +33,10 @@ constexpr Number kNumbers[] = {
 
 Expr vector(Graph& g, const char* name, DType type) { return input(g, name, type, Shape{kListLength}); }
 
-/// 1 where g is a number, else 0: infinity minus itself is NaN.
+/// 1 if g is finite, else 0: infinity minus itself is NaN.
 Expr is_finite(const Expr& g) { return equal(g - g, constant(g.graph(), 0)); }
 
-/// The update. `skips`: elements whose gradient is not a number stay as they are.
+/// The update. `skips`: elements with a non-finite gradient stay unchanged.
 Launch update(Graph& g, const LionTypes& types, bool skips) {
   const Expr beta1 = scalar(g, "beta1"), grad1 = scalar(g, "grad1"), beta2 = scalar(g, "beta2"),
              grad2 = scalar(g, "grad2"), lr = scalar(g, "lr"), decay = scalar(g, "decay");
@@ -59,7 +59,7 @@ Launch update(Graph& g, const LionTypes& types, bool skips) {
   return launch;
 }
 
-/// Looks for a gradient that is not a number.
+/// Searches for a non-finite gradient.
 Launch search(Graph& g, const LionTypes& types) {
   const Expr grad = vector(g, "grad", types.grad);
   return {"lion, gradients that are not finite", "map", {{kFound, 1.0 - is_finite(grad)}}, {}};
@@ -101,7 +101,7 @@ void* address_of(const LionTensor& t, const std::string& name) {
 }  // namespace
 
 struct Lion::State {
-  // A launch and what the backend made of it.
+  // A launch and its prepared kernel.
   struct Prepared {
     Graph graph;
     Launch launch;
@@ -131,7 +131,7 @@ struct Lion::State {
     return prepared(searching, [&](Graph& g) { return search(g, types); });
   }
 
-  /// The tensors as items of a kernel, all of them: numbers stay what they were.
+  /// Turns all tensors into items of a kernel, including empty ones, so that their numbers match.
   std::span<const ListItem> items_of(std::span<const LionTensor> tensors, const ListKernel& kernel) {
     const std::span<const std::string> names = kernel.vectors();
     items.resize(tensors.size());
@@ -197,7 +197,7 @@ std::string Lion::explain() const {
 
 namespace {
 
-// Lion as training asks for it.
+// Lion behind the interface that training uses.
 class LionInTraining : public Optimizer {
  public:
   LionInTraining(std::shared_ptr<Backend> backend, const OptimizerOptions& o) : lion_(std::move(backend), {}) {

@@ -1,4 +1,4 @@
-// An expression over a list of tensors as an optimizer writes it: made ready on a backend when it is first run.
+// An expression over a list of tensors, as an optimizer needs it; prepared on a backend when first run.
 #pragma once
 #include <functional>
 #include <memory>
@@ -20,12 +20,12 @@ class ListUpdate {
   ListUpdate(std::shared_ptr<Backend> backend, std::function<Launch(Graph&)> make)
       : backend_(std::move(backend)), make_(std::move(make)) {}
 
-  /// Runs it over items 0..count-1: `vector` gives item i's memory by the vector's name, `length` its length, `number`
-  /// the value of a scalar, in double.
+  /// Runs it over items 0..count-1: `vector` returns item i's memory by the vector's name, `length` its length,
+  /// `number` the value of a scalar, in double.
   void run(Stream& stream, size_t count, const std::function<int64_t(size_t)>& length,
            const std::function<void*(size_t, const std::string&)>& vector,
            const std::function<double(const std::string&)>& number);
-  /// run() over an optimizer's tensors: "param", "grad", and the moments by their names.
+  /// run() over an optimizer's tensors: "param", "grad", and the moments by name.
   void run(Stream& stream, std::span<const OptimizerTensor> tensors, std::span<const std::string> moments,
            const std::function<double(const std::string&)>& number);
 
@@ -38,7 +38,7 @@ class ListUpdate {
   std::vector<ListItem> items_;
 };
 
-/// Error(Usage) for a learning rate, a step's number or a scale that is no step.
+/// Throws Error(Usage) for a learning rate, step number or scale out of range, or a missing address.
 void check_step(const OptimizerStep& step, std::span<const OptimizerTensor> tensors, size_t moments);
 
 }  // namespace tenon

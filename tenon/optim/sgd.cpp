@@ -2,10 +2,10 @@
 // in deep learning", in the form of torch.optim.SGD without dampening). Per element:
 //
 //   g = g + weight_decay p
-//   b = momentum b + g        at the first step b = g, which zeros at the beginning give
+//   b = momentum b + g        in the first step b = g, since b is initially zero
 //   p = p - lr b
 //
-// Without momentum nothing is kept.
+// Without momentum, no tensor is kept.
 #include "tenon/expr/ops.h"
 #include "tenon/optim/list_update.h"
 

@@ -1,6 +1,6 @@
-// What leaves with an anchor. Users of a stored value leave one by one, where all of them cannot: what is stored anyway
-// is written by the launch that has its operand in registers. What its only reader can compute from fewer bytes stays
-// out.
+// What an anchor's launch absorbs. If not all users of a stored value can be absorbed, those that are stored anyway
+// still are: the launch that has their operand in registers writes them. A value that its only reader can compute from
+// fewer bytes is left to that reader.
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
@@ -10,13 +10,13 @@
 namespace tenon {
 namespace {
 
-// Values behind a launch's results that are looked at.
+// How many values after a launch's results are examined.
 constexpr size_t kLookedAt = 64;
 
 }  // namespace
 
-// True if maths alone reads `e`, in one launch behind the region's as far as one can see: it has one reader, or all of
-// them wait for no other anchor.
+// True if only maths reads `e` and, as far as can be seen, in a single launch after the region's: it has one reader, or
+// none of its readers waits for another anchor.
 bool Partitioner::passes_to_maths(const Expr& e, const Region& region) const {
   const std::vector<Expr>& users = users_.of(e);
   const auto waits = [&](const Expr& u) {
@@ -36,8 +36,8 @@ bool Partitioner::passes_to_maths(const Expr& e, const Region& region) const {
   });
 }
 
-// The end of the region goes to its readers where that moves fewer bytes: those of one narrow value rather than of all
-// that is made of it.
+// Leaves the end of the region to its readers if that moves fewer bytes, e.g. if they can all read one narrow value
+// instead of everything computed from it.
 void Partitioner::leave_to_readers(Region& region) {
   const std::vector<Expr> results = frontier(region);
   const auto bytes = [&](const std::vector<Expr>& stored) {
@@ -65,7 +65,7 @@ void Partitioner::leave_to_readers(Region& region) {
     if (!may || smaller.size() == region.size()) continue;
     const int64_t moved = bytes(frontier(smaller));
     if (moved >= least) continue;
-    // What it reads may be reductions, which are stored once the region is known.
+    // It may read reductions, which will be stored once the region is known.
     const size_t before = assumed_.size();
     assume_stored(frontier(smaller), true);
     const bool runs = attempt(frontier(smaller))->choice.skeleton;
@@ -89,7 +89,7 @@ void Partitioner::absorb_stored(Region& region) {
   }
 }
 
-// Pointwise values that are computed from results of the region, in order.
+// Pointwise values computed from results of the region, in order.
 std::vector<Expr> Partitioner::maths_behind(const Region& region) const {
   std::vector<Expr> out, stack = frontier(region);
   Region seen;
@@ -107,7 +107,7 @@ std::vector<Expr> Partitioner::maths_behind(const Region& region) const {
   return out;
 }
 
-// Adds `v` and what leads from the region to it, if the launch can compute all of that.
+// Adds `v` and the path from the region to it, if the launch can compute all of that.
 bool Partitioner::add_path(const Expr& v, Region& region) const {
   if (region.contains(v.get()) || (v->family() != Family::Pointwise && v->family() != Family::View)) return false;
   for (const Expr& e : std::vector<Expr>(v->in.begin(), v->in.end())) {
@@ -119,7 +119,7 @@ bool Partitioner::add_path(const Expr& v, Region& region) const {
   return true;
 }
 
-// True if a launch of `v` would compute what is to be in memory first.
+// True if a launch that computes `v` would also compute something that must be in memory first.
 bool Partitioner::behind_boundary(const Expr& v, const Region& region) const {
   bool found = false;
   walk_below({v->in.begin(), v->in.end()}, [&](const Expr& e) {
@@ -129,7 +129,7 @@ bool Partitioner::behind_boundary(const Expr& v, const Region& region) const {
   return found;
 }
 
-// True if `v` is a result, or an operand that no kernel of its reader computes from what the region leaves in memory.
+// True if `v` is a result, or an operand that its reader's kernel cannot compute from what the region stores.
 bool Partitioner::stored_anyway(const Expr& v, const Region& region) {
   if (wanted_.contains(v.get())) return !is_boundary(v) || !region.contains(v->in[0].get());
   if (!target_.reads) return false;

@@ -1,5 +1,5 @@
-// The partition to compare with: an anchor is a launch with a bias and a rounding at most, as a library's kernel is,
-// and the maths between anchors becomes as few launches as it can.
+// A partition for comparison: like a library's kernel, an anchor's launch has at most a bias and a rounding; the maths
+// between anchors takes as few launches as possible.
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
@@ -42,7 +42,7 @@ void Partitioner::emit_below_views(const Expr& e) {
   for (const Expr& x : e->in) emit_below_views(x);
 }
 
-// One launch for `e` and for whatever on the way to it others read too.
+// Emits one launch for `e` and for those values below it that have other readers too.
 void Partitioner::emit_with_shared(const Expr& e) {
   Region cone;
   std::vector<Expr> values{e};

@@ -1,4 +1,4 @@
-// A linear layer of a linear layer's sum is one layer, whose weights are products of both layers'.
+// Folds a linear layer of another linear layer's sum into one layer whose weights are products of both layers' weights.
 #include <utility>
 
 #include "tenon/expr/ops.h"
@@ -8,9 +8,9 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kLineBytes = 128;  // rows of joined operands are copied in these, where they meet between two
+constexpr int64_t kLineBytes = 128;  // rows of joined operands are copied in such lines, the seam between two
 
-// A layer whose operand is the sum of another one's result, of its bias and of something else.
+// A layer whose operand is the sum of another layer's result, its bias, and something else.
 struct Chain {
   Expr layer, bias, beside;
 };
@@ -29,7 +29,7 @@ class ProductFolder {
     return e.is<nodes::Broadcast>() && e->in[0].is<nodes::Param>() && e->in[0].shape().rank() == 1 &&
            e->in[0].shape()[0] == e.shape().cols() && !is_computed(e->in[0]);
   }
-  // Weights before they were rounded, as f32; empty for what is more than a parameter, reshaped.
+  // The weights before rounding, as f32; empty unless they are a parameter, possibly reshaped.
   Expr unrounded(const Expr& w) const {
     Expr p = w;
     while (p.is<nodes::Reshape>()) p = p->in[0];
@@ -37,7 +37,7 @@ class ProductFolder {
     return reshape(param(graph_, p->attrs.text, DType::F32, p.shape()), w.shape());
   }
 
-  // Takes in what is added up to `e`; false if that is something else than a chain.
+  // Adds the terms of the sum `e` to the chain; false if it is not a chain.
   bool add_terms(const Expr& e, Chain& c) const {
     Expr* place = &c.beside;
     if (e.is<nodes::Add>() && users_.only_one(e)) return add_terms(e->in[0], c) && add_terms(e->in[1], c);
@@ -46,14 +46,14 @@ class ProductFolder {
     return !std::exchange(*place, e);
   }
 
-  // True if `e` lies in memory whether a product reads it or not.
+  // True if `e` is in memory whether or not a product reads it.
   bool is_stored(Expr e) const {
     bool shared = users_.of(e).size() > 1;
     for (; e.is<nodes::Reshape>(); shared = shared || users_.of(e).size() > 1) e = e->in[0];
     return shared || is_memory_leaf(e) || users_.is_root(e);
   }
 
-  // What the operand of layer `e` is; without a layer if it stays as it is.
+  // The chain below the operand of layer `e`; without a layer if `e` is not to be folded.
   Chain chain_of(const Expr& e) const {
     const Expr& sum = e->in[0];
     const int64_t columns = sum.shape().cols();
@@ -90,7 +90,7 @@ class ProductFolder {
     return c.bias ? y + computed_param(bias_behind(e, outer, c.bias->in[0]), DType::F32) : y;
   }
 
-  // What the inner layer's bias is behind the outer one, with the outer one's own, which is not added any more.
+  // The inner layer's bias times the outer weights, plus the outer layer's own bias, which is then not added again.
   Expr bias_behind(const Expr& e, const Expr& outer, const Expr& bias) {
     const int64_t columns = bias.shape()[0];
     const Expr out = reshape(linear(reshape(cast(bias, DType::F32), {1, columns}), outer), {outer.shape()[0]});
@@ -105,7 +105,7 @@ class ProductFolder {
 
   Graph& graph_;
   const Users users_;
-  std::unordered_map<const Node*, size_t> biased_;  // sums of layers that have the bias already: which operand that is
+  std::unordered_map<const Node*, size_t> biased_;  // adds of a bias that the layer includes now -> the layer's operand
   Memo memo_;
 };
 

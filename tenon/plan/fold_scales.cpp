@@ -1,4 +1,4 @@
-// Constant scales in front of and behind linear layers become part of the weights.
+// Folds constant scales before and after linear layers into their weights.
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
@@ -9,7 +9,7 @@
 namespace tenon {
 namespace {
 
-// `e` as a factor for each of `channels` columns: rank 0 (a literal) or [channels]. Empty if it is no such constant.
+// `e` as a factor per column: rank 0 (a literal) or [channels]. Empty if it is not such a constant.
 Expr channel_factor(const Expr& e, int64_t channels) {
   if (e->rate != Rate::Constant) return {};
   Expr x = e;
@@ -20,13 +20,13 @@ Expr channel_factor(const Expr& e, int64_t channels) {
   return s.cols() == channels && s.numel() == channels ? reshape(x, {channels}) : Expr();
 }
 
-// y times (or over) a constant for each column of y.
+// y times (or divided by) a constant per column of y.
 struct Scaled {
   Expr y, factor;
   explicit operator bool() const { return static_cast<bool>(factor); }
 };
 
-// The operand of `e`, of two, that is such a constant, and the other one.
+// Which of the two operands of `e` is such a constant, and the other one.
 Scaled constant_operand(const Expr& e) {
   for (const size_t i : {1, 0})
     if (const Expr f = channel_factor(e->in[i], e.shape().cols())) return {e->in[1 - i], f};
@@ -40,13 +40,13 @@ Scaled scaled_by_constant(const Expr& e) {
   return {e->in[0], f.is<nodes::Constant>() ? constant(e.graph(), 1 / f->attrs.nums[0]) : constant(e.graph(), 1) / f};
 }
 
-// y plus a constant for each column of y.
+// y plus a constant per column of y.
 Scaled shifted_by_constant(const Expr& e) { return e.is<nodes::Add>() ? constant_operand(e) : Scaled(); }
 
-// Quantised numbers are what they are: another scale would round them again, or beyond their largest.
+// Quantised values must stay as they are: another scale would round them again or overflow.
 bool is_quantized(const Expr& x) { return x.dtype() == DType::E4M3 || !is_float(x.dtype()); }
 
-// A weight as it was before it was rounded to the type that it is multiplied in.
+// A weight before it was rounded to the type it is multiplied in.
 Expr unrounded(const Expr& w) {
   Graph& g = w.graph();
   if (w.dtype() == DType::F32) return w;
@@ -58,7 +58,7 @@ Expr unrounded(const Expr& w) {
   return g.make(*w->type, in, w->attrs);
 }
 
-// Weights [N,K] times a factor of their rows (axis 0) or columns (axis 1), rounded once, at the end.
+// Weights [N,K] times a factor of their rows (axis 0) or columns (axis 1), rounded once at the end.
 Expr scaled_weight(const Expr& w, const Expr& factor, int axis) {
   const int64_t n = factor.shape().numel();
   const Expr f = factor.shape().rank() == 0 ? factor : reshape(factor, axis == 0 ? Shape{n, 1} : Shape{1, n});
@@ -76,7 +76,7 @@ class Folder {
   }
 
  private:
-  // True if `e` is a layer, with constants added or multiplied behind it, whose parts nobody else reads.
+  // True if `e` is a layer, perhaps scaled or shifted by constants, and none of these nodes has other readers.
   bool ends_in_layer(Expr e) const {
     for (;;) {
       if (!users_.only_one(e)) return false;
@@ -87,7 +87,7 @@ class Folder {
     }
   }
 
-  // (x w + b) f = x (w f) + b f. What stands below has been folded already: it is a layer, with shifts behind it.
+  // (x w + b) f = x (w f) + b f. Operands are already folded: a layer followed by shifts.
   static Expr behind(const Expr& e, std::span<const Expr> in) {
     const Scaled s = scaled_by_constant(e.graph().make(*e->type, in, e->attrs));
     return s ? times(s.y, s.factor) : Expr();
@@ -98,13 +98,13 @@ class Folder {
     return times(shifted.y, factor) + shifted.factor * factor;
   }
 
-  // (z f) w = z (f w), where nobody but layers reads z f.
+  // (z f) w = z (f w), if only layers read z f.
   Expr in_front(const Expr& e, std::span<const Expr> in) const {
     const Expr& x = e->in[0];
     const Expr product = x.is<nodes::Cast>() ? x->in[0] : x;
     if (!scaled_by_constant(product) || !only_layers_read(x) || (product != x && !users_.only_one(product))) return {};
     const Scaled s = scaled_by_constant(in[0].is<nodes::Cast>() ? in[0]->in[0] : in[0]);
-    if (!s) return {};  // folded into the layer below it
+    if (!s) return {};  // folded into the layer below
     return with_operands(e, {cast(s.y, in[0].dtype()), scaled_weight(in[1], s.factor, 1)});
   }
   bool only_layers_read(const Expr& x) const {

@@ -1,5 +1,4 @@
-// Two linear layers that are added up become one product, where one of them is narrow: what it adds never lies in
-// memory.
+// Joins two linear layers that are added into one product, if one of them is narrow: its result is never stored.
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
@@ -9,14 +8,14 @@
 namespace tenon {
 namespace {
 
-// A linear layer with what belongs to it alone: what its result is multiplied by, and the type it is rounded to.
+// A linear layer and its private epilogue: the factors of its result, and the type it is rounded to.
 struct Term {
   Expr layer;
   std::vector<Expr> factors = {};
   std::optional<DType> rounding = {};
 };
 
-// The term that `sum` is the only reader of; without a layer if it is something else.
+// The term `e` of a sum that is its only reader; without a layer if it is not such a term.
 Term term_of(Expr e, const Users& users) {
   Term out;
   while (users.only_one(e)) {

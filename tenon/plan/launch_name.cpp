@@ -1,4 +1,4 @@
-// What a launch is called: by the weights it reads, or by whom it follows.
+// Names launches after the weights they read or the launch they follow.
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
@@ -12,7 +12,7 @@ std::string without_suffix(const std::string& name) {
   return dot == std::string::npos ? name : name.substr(0, dot);
 }
 
-// "a.b.q" + "a.b.k" -> "a.b.q+k"; of many, or of several parents, what they are and where the first one is:
+// "a.b.q" + "a.b.k" -> "a.b.q+k"; many, or with several parents: their kinds and the first one's parent, as in
 // "q+k of 32 siblings from a.b"
 std::string joined(const std::vector<std::string>& names) {
   constexpr size_t kSpelledOut = 4;
@@ -33,7 +33,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-// Of parameters, but for scales and products folded into them.
+// Names of parameters, except of scales and products folded into them.
 std::vector<std::string> Partitioner::weights_below(const Expr& value) {
   std::vector<std::string> out;
   for (const Expr& e : topological(std::array{value}))

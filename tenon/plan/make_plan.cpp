@@ -9,11 +9,11 @@
 namespace tenon {
 namespace {
 
-// Products of weights take time when a model is loaded, for a launch less in every step.
+// Products of weights take time at load and save a launch in every step: worth it if a launch costs this many bytes.
 constexpr int64_t kDearLaunch = int64_t{1} << 20;
 
-// Weights are packed for the launch that reads them, which can reduce their rows (to quantise them) but not through a
-// view: what is seen through one is stored instead, for all its readers.
+// Weights are packed for the launch that reads them. Packing can reduce their rows (to quantise them), but not through
+// a view: a value seen through one is stored instead, for all its readers.
 bool is_packed(const Expr& operand) {
   if (operand->rate != Rate::Constant) return false;
   Expr base = operand;
@@ -21,7 +21,7 @@ bool is_packed(const Expr& operand) {
   return base == operand || !reduces_rows(base);
 }
 
-// Values that a faster phase reads, found behind views: what a slower phase must leave in memory.
+// What each slower phase must leave in memory: values read by a faster phase, looking through views.
 std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, bool hoist) {
   std::map<Rate, std::vector<Expr>> out;
   std::unordered_set<const Node*> taken;
@@ -59,7 +59,7 @@ void add_input_buffers(Plan& plan, std::span<const Expr> roots, bool outside) {
   }
 }
 
-// Backends sum over at least one element: what is computed over none has no launch.
+// Backends sum over at least one element, so sums over none cannot run.
 void check_sums(const std::vector<Expr>& roots) {
   for (const Expr& e : topological(roots)) {
     if ((e->family() != Family::Anchor && e->family() != Family::Reduce) || e.shape().numel() == 0) continue;

@@ -1,5 +1,5 @@
-// Where buffers live: with the weights, or at offsets by liveness, each at the lowest place free for its whole life, in
-// the best of some orders; and which of them are whole when a launch begins.
+// Where buffers are stored: with the weights, or at arena offsets chosen by liveness, each at the lowest offset free
+// for its whole life, in the best of several orders. Also finds which buffers are settled when a launch begins.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -19,7 +19,7 @@ struct Life {
   int first = std::numeric_limits<int>::max(), last = -1;
 };
 
-// Positions run through all phases. A value read by a later phase stays until the end, since that phase is repeated.
+// Positions count across all phases. A value read by a later phase lives to the end, since that phase is repeated.
 std::vector<Life> lives_of(Plan& plan) {
   std::map<std::string, Life> lives;
   for (Buffer& b : plan.buffers) lives[b.name].buffer = &b;
@@ -51,7 +51,7 @@ std::vector<Life> lives_of(Plan& plan) {
   return out;
 }
 
-// Each at the lowest place that is free for its whole life. The bytes of all.
+// Places each at the lowest offset free for its whole life. Returns the bytes of all.
 int64_t place(const std::vector<Life>& lives) {
   int64_t bytes = 0;
   std::multimap<int64_t, const Life*> placed;
@@ -92,7 +92,8 @@ void find_stored(Plan& plan) {
   }
 }
 
-// Whoever writes nothing may have no kernel, so that the launch before it is the one in front.
+// If the previous launch writes no elements, it may have no kernel, so the kernel in front is another launch's: settle
+// nothing then.
 void find_settled(Plan& plan) {
   const auto writes = [](const Launch& by, const std::string& name) {
     return std::ranges::find(by.outputs, name, &Output::buffer) != by.outputs.end();
@@ -111,11 +112,11 @@ void find_settled(Plan& plan) {
 void lay_out_memory(Plan& plan) {
   std::vector<Life> lives = lives_of(plan);
   std::ranges::stable_sort(lives, std::greater(), [](const Life& l) { return l.buffer->bytes; });
-  // Results lie side by side, those written last first: plans of equal results have them at equal places.
+  // Results are adjacent, the last written first: plans with equal results place them at equal offsets.
   const auto is_result = [](const Life& l) { return l.buffer->role == BufferRole::Output; };
   const auto rest = std::stable_partition(lives.begin(), lives.end(), is_result);
   std::stable_sort(lives.begin(), rest, [](const Life& a, const Life& b) { return a.first > b.first; });
-  // Or, in front of the others, those that are there together when there is most of them, the longest lives first.
+  // Alternatively, after the results: first the buffers live at the point of peak usage, the last to end first.
   std::map<int, int64_t> there;
   for (const Life& l : std::span(rest, lives.end()))
     for (int i = l.first; i <= l.last; ++i) there[i] += l.buffer->bytes;

@@ -1,11 +1,11 @@
-// Where the readers of a launch's result went that are not part of it: fused into another anchor's launch, or refused.
+// Records where readers outside a launch are computed: fused into another anchor's launch, or refused.
 #include <algorithm>
 
 #include "tenon/plan/partition.h"
 
 namespace tenon {
 
-// Notes every node that `launch` computes for `values`, before they count as being in memory.
+// Records every node that `launch` computes for `values`, before these count as being in memory.
 void Partitioner::remember_places(const Launch& launch, const std::vector<Expr>& values) {
   Expr anchor;
   const auto walk = [&](std::vector<Expr> stack, const std::string& hole) {
@@ -24,7 +24,7 @@ void Partitioner::remember_places(const Launch& launch, const std::vector<Expr>&
     walk({anchor->in[i]}, i < holes.size() ? std::string(holes[i]) : std::to_string(i));
 }
 
-// An anchor reads the value through the hole of its operand, whatever else the value goes into.
+// An anchor reads the value through its operand's hole, wherever else the value is fused.
 std::vector<Place> Partitioner::places_of(const Neighbour& n) const {
   const auto found = places_.find(n.reader.get());
   std::vector<Place> out = found == places_.end() ? std::vector<Place>{} : found->second;

@@ -1,4 +1,4 @@
-// Manual control: one skeleton, filled by hand.
+// Manual control: a plan of one launch, with the skeleton chosen by the caller.
 #pragma once
 #include <span>
 #include <string>
@@ -8,7 +8,7 @@
 namespace tenon {
 
 /// A plan of exactly one launch that writes what `sinks` say (nodes/sinks.h), run by the skeleton of that name. Throws
-/// Error(Usage) with the skeleton's reason if it cannot run it.
+/// Error(Usage) with the reason if the skeleton cannot run it.
 Plan one_launch(const std::string& skeleton_name, std::span<const Expr> sinks);
 inline Plan one_launch(const std::string& skeleton_name, std::initializer_list<Expr> sinks) {
   return one_launch(skeleton_name, std::span<const Expr>(sinks.begin(), sinks.size()));

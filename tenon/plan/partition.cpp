@@ -10,12 +10,12 @@
 namespace tenon {
 namespace {
 
-// Trials that are asked for again: of the anchor alone and of what it absorbs, before and after what stands in front.
+// An anchor's trials are requested repeatedly: alone and with what it absorbs, before and after storing its operands.
 constexpr size_t kRemembered = 4;
 
 bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
 
-// Nothing within a launch.
+// These nodes are dropped within a launch.
 bool is_order_only(const Expr& e) { return e.is<nodes::Materialize>() || e.is<nodes::Barrier>(); }
 
 }  // namespace
@@ -46,7 +46,7 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
     if (stage(e) >= 0 && e->family() != Family::Anchor && std::erase(due, e) > 0)
       emit_roots({e});  // now: what it reads behind a barrier may be there for it alone
     else if (is_update(e))
-      may_replace(e) ? emit_update(e) : void();  // else when somebody reads it
+      may_replace(e) ? emit_update(e) : void();  // otherwise when something reads it
     else if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
       emit_unfused(e);
     else if (e->family() == Family::Anchor)
@@ -56,19 +56,19 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   emit_roots(due);
 }
 
-// Puts in memory, before the next stage begins, the first of `due`, and takes them from it.
+// Removes the leading values of `due` that must be in memory before the next stage begins, and emits them.
 void Partitioner::emit_due(std::vector<Expr>& due, const std::function<bool(const Expr&)>& is_now) {
   const auto end = std::ranges::find_if_not(due, is_now);
   emit_roots({due.begin(), end});
   due.erase(due.begin(), end);
 }
 
-// A tensor that lies in memory needs none, and constants are stored as the kernels that read them want them.
+// A tensor already in memory needs no boundary, and constants are stored in whatever form their kernels want.
 bool Partitioner::is_boundary(const Expr& e) {
   return is_order_only(e) && !is_memory_leaf(e->in[0]) && !weight_only(e);
 }
 
-// True if `e` pins a value that is stored already: it is that tensor then.
+// True if `e` pins a value that is already stored; `e` then shares its buffer.
 bool Partitioner::stored_below(const Expr& e) {
   if (!is_boundary(e) || result_name_.contains(e.get())) return false;
   const auto it = buffer_of_.find(e->in[0].get());
@@ -85,7 +85,7 @@ Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) cons
   return trials_.emplace_back(trial_of(values));
 }
 
-// What lies in memory of a value, as the value; empty if it does not.
+// The value read from memory, undoing the rearrangement it is stored in; empty if it is not in memory.
 Expr Partitioner::leaf_of(Graph& g, const Expr& e) const {
   const auto it = buffer_of_.find(e.get());
   if (it == buffer_of_.end()) return {};
@@ -103,7 +103,7 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
   t.values = values;
   Memo memo;
   Graph& g = *t.graph;
-  // Nodes below a value in memory are not rebuilt: the memo answers for the value itself.
+  // Nodes below a value in memory are not rebuilt: the memo holds that value.
   walk_below(values, [&](const Expr& e) {
     const Expr leaf = leaf_of(g, e);
     if (leaf) memo.emplace(e.get(), leaf);
@@ -122,7 +122,7 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
       } else {
         std::vector<Expr> in;
         for (const Expr& x : e->in) in.push_back(memo.at(x.get()));
-        // A boundary between launches is nothing within one.
+        // A boundary between launches means nothing within one.
         const Expr made = is_order_only(e) ? in[0] : g.make(*e->type, in, e->attrs);
         memo.emplace(e.get(), made);
         work.pop_back();
@@ -131,7 +131,7 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
   }
   for (const auto& [node, local] : memo) {
     Expr& source = t.source[local.get()];
-    if (!source || source->id < node->id) source = Expr(node);  // a boundary rather than what it pins
+    if (!source || source->id < node->id) source = Expr(node);  // prefer a boundary to the value it pins
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const auto it = result_name_.find(values[i].get());
@@ -145,7 +145,7 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
   return trial;
 }
 
-// Puts in memory whatever stands in the way, one value at a time.
+// Stores whatever blocks the launch, one value at a time.
 Partitioner::TrialPtr Partitioner::attempt_or_materialize(const std::vector<Expr>& values) {
   for (;;) {
     TrialPtr t = attempt(values);
@@ -160,7 +160,7 @@ Partitioner::TrialPtr Partitioner::attempt_or_materialize(const std::vector<Expr
   }
 }
 
-// Puts in memory the reductions of other tensors' rows that an anchor's epilogue reads.
+// Stores the reductions of other tensors' rows that an anchor's epilogue reads.
 Partitioner::TrialPtr Partitioner::attempt_with_reductions(const Region& region) {
   assume_stored(frontier(region), true);
   if (std::vector<Expr> forced = end_assumptions(); !forced.empty()) emit_stored(region, std::move(forced));
@@ -184,19 +184,19 @@ void Partitioner::emit_plain(const Expr& e) {
   commit(*attempt_or_materialize(values), values, {});
 }
 
-// What is wanted and still not in memory.
+// Emits values that are wanted and not in memory yet.
 void Partitioner::emit_roots(const std::vector<Expr>& roots) {
   std::vector<Expr> values;
   for (const Expr& r : roots)
     if ((!in_memory(r) || result_name_.contains(r.get())) && !buffer_of_.contains(r.get())) values.push_back(r);
-  // The sums that results need in front leave together, as the results do.
+  // Sums that results need first are stored by a common launch, like the results.
   for (const Expr& r : values) fusion_ ? assume_stored({r}, true) : commit(*attempt_or_materialize({r}), {r}, {});
   for (const Expr& e : end_assumptions())
     if (std::ranges::find(values, e) == values.end()) values.push_back(e);
   if (fusion_) emit_stored({}, std::move(values));
 }
 
-// Of an anchor's companion that anchor.
+// For a companion, the anchor it belongs to.
 Expr Partitioner::main_anchor(const Expr& anchor) const {
   if (anchor->type->companion_of.empty()) return anchor;
   for (const Expr& u : users_.of(anchor->in[0]))
@@ -217,12 +217,12 @@ void Partitioner::emit_anchor(const Expr& any) {
   const Expr anchor = main_anchor(any);
   if (emitted_anchor_.contains(anchor.get())) return;
   if (!updates_.empty()) emit_updates(topological(std::array{anchor}));
-  if (emitted_anchor_.contains(anchor.get())) return;  // it read what one of them replaces
+  if (emitted_anchor_.contains(anchor.get())) return;  // it read a value that one of them replaces
   store_in_front(anchor);
   attempt_or_materialize({anchor});
   Region region = with_companions(anchor);
   std::map<uint32_t, std::string> refused;
-  // Most launches take in all they may: ask the skeleton once at the end, and step by step only if it refuses that.
+  // Most launches absorb everything they may: ask the skeleton once, at the end. If it refuses, ask it at every step.
   grow(anchor, region, refused, false);
   if (!attempt_with_reductions(region)->choice.skeleton) {
     region = with_companions(anchor);
@@ -247,7 +247,7 @@ void Partitioner::emit_anchor(const Expr& any) {
     }
 }
 
-// The rearrangement of a value that a product reads, which takes rows, or the value. Others see through it.
+// The rearrangement of a value that a product reads as rows, if there is one, else the value. Other readers undo it.
 Expr Partitioner::as_multiplied(const Expr& value) const {
   if (wanted_.contains(value.get())) return value;
   for (const Expr& first : users_.of(value))
@@ -278,15 +278,15 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
     }
   }
   Region smaller = region;
-  if (!multiplies_heads(anchor)) drop_trailing_views(smaller, order);  // else its reader wants whole rows
+  if (!multiplies_heads(anchor)) drop_trailing_views(smaller, order);  // otherwise its reader wants whole rows
   if (smaller.size() < region.size() && attempt(frontier(smaller))->choice.skeleton) region = std::move(smaller);
   leave_to_readers(region);
 }
 
-// Takes all users of x in, or none: a value that must be stored anyway is read back more cheaply than stored twice, but
-// by what is stored anyway too (absorb.cpp).
+// Absorbs all users of x or none: reading back a value that must be stored anyway is cheaper than storing two values,
+// except for users that are stored anyway too (absorb.cpp).
 bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each) {
-  if (is_update(x)) return false;  // who reads it reads memory
+  if (is_update(x)) return false;  // its readers read memory
   std::vector<Expr> joining;
   for (const Expr& u : users_.of(x)) {
     if (region.contains(u.get())) continue;
@@ -360,7 +360,7 @@ std::vector<Expr> Partitioner::frontier(const Region& region) const {
   return values;
 }
 
-// A view at the end of an epilogue saves nothing: the reader's own hole can look through it.
+// A view at the end of an epilogue saves nothing: the reader's hole can look through it.
 void Partitioner::drop_trailing_views(Region& region, const std::vector<Expr>& order) const {
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Expr& e = *it;
@@ -371,7 +371,7 @@ void Partitioner::drop_trailing_views(Region& region, const std::vector<Expr>& o
   }
 }
 
-// What is wanted of a statistic that nobody else reads: a reshape of it, or itself.
+// What is wanted of a statistic with no other readers: a reshape of it, or the statistic itself.
 Expr Partitioner::as_result(Expr statistic) const {
   Expr e = statistic;
   while (!wanted_.contains(e.get()) && users_.of(e).size() == 1 && users_.of(e)[0].is<nodes::Reshape>())
@@ -379,7 +379,7 @@ Expr Partitioner::as_result(Expr statistic) const {
   return wanted_.contains(e.get()) ? e : statistic;
 }
 
-// Statistics of a stored result over its image leave through the same launch.
+// The launch that stores a result also yields its statistics over the image.
 void Partitioner::add_statistics(std::vector<Expr>& values) const {
   std::vector<Expr> statistics;
   for (const Expr& x : values) {
@@ -405,8 +405,8 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
 
 // ---- results ----
 
-// A weight would read what other readers have had stored, such as its scales: it is packed once if it is made of
-// parameters alone.
+// Lets weights be computed from parameters alone, rather than from values stored for other readers, such as their
+// scales: they are then packed once.
 void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
   const auto makes_itself = [](const Expr& x) {
     return of_weights_only(x) && std::ranges::none_of(topological(std::array{x}),

@@ -1,4 +1,4 @@
-// Partition of one phase of a DAG into launches: every anchor becomes a launch that absorbs what it can.
+// Partitions one phase of a DAG into launches: each anchor becomes a launch that absorbs what it can.
 #pragma once
 #include <map>
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace tenon {
 
-/// Emits launches into a plan, phase by phase. Nodes are those of the model's (rewritten) graph; launches' bodies are
-/// made in the plan's graph, where a value in memory is an Input leaf named after its buffer.
+/// Emits launches into a plan, phase by phase. Takes nodes of the model's (rewritten) graph; bodies of launches are
+/// built in the plan's graph, where a value in memory is an Input leaf named after its buffer.
 class Partitioner {
  public:
   Partitioner(Plan& plan, const Users& users, const PlanOptions& options)
@@ -22,16 +22,16 @@ class Partitioner {
         fusion_(options.fusion),
         anchors_alone_(options.anchors_alone) {}
 
-  /// Plans everything that `roots` need and that is not in memory yet. `names`: buffers of roots that are results.
+  /// Plans everything that `roots` need and that is not in memory yet. `names`: buffers of the roots that are results.
   void run(Rate rate, const std::vector<Expr>& roots, const std::unordered_map<const Node*, std::string>& names);
 
-  /// Says of everything that stayed out of a launch where it went. After the last phase.
+  /// Records, for everything that was kept out of a launch, where it is computed. Call after the last phase.
   void place_neighbours();
 
   bool in_memory(const Expr& e) const { return is_memory_leaf(e) || buffer_of_.contains(e.get()); }
 
  private:
-  // A launch that may come to be, in a graph of its own: the plan's has what was committed.
+  // A tentative launch, in its own graph: the plan's graph contains committed launches only.
   struct Trial {
     std::vector<Expr> values;
     std::shared_ptr<Graph> graph = std::make_shared<Graph>();
@@ -84,7 +84,7 @@ class Partitioner {
   bool may_replace(const Expr& update) const;
 
   // ---- what is stored in front of a launch (store.cpp) ----
-  // Values to be stored, and what the launches to come read them for.
+  // A decision on which values to store, and the future launches that read them.
   struct Choosing;
   void store_in_front(const Expr& anchor);
   void emit_stored(const Region& region, std::vector<Expr> forced);
@@ -110,7 +110,7 @@ class Partitioner {
   bool leaves(const Expr& e, const Region& region) const;
   bool available(const Expr& e, const Region& region) const;
   std::string refusal_of(const Expr& user, const Region& region) const;
-  // A reader of a launch's result `value` that is not part of the launch.
+  // A reader of a launch's result `value` that is not part of that launch.
   struct Neighbour {
     KeptApart apart;
     Expr reader, value;
@@ -132,22 +132,22 @@ class Partitioner {
   const bool fusion_, anchors_alone_;
   Phase* phase_ = nullptr;
   std::unordered_map<const Node*, std::string> buffer_of_;
-  std::unordered_map<const Node*, Expr> stored_as_;  // a value -> a rearrangement of it, which its buffer holds
+  std::unordered_map<const Node*, Expr> stored_as_;  // value -> the rearranged form of it that its buffer holds
   std::unordered_map<std::string, std::string> launch_of_buffer_;
-  std::unordered_map<std::string, std::vector<std::string>> weights_of_buffer_;  // of what the constant phase leaves
+  std::unordered_map<std::string, std::vector<std::string>> weights_of_buffer_;  // of constant-phase buffers
   std::unordered_map<const Node*, std::string> result_name_;
   std::unordered_set<const Node*> wanted_;  // must be in memory when the phase ends
   std::unordered_set<const Node*> emitted_anchor_;
-  std::unordered_set<const Node*> begun_;  // updates whose turn it is
+  std::unordered_set<const Node*> begun_;  // updates whose emission has begun
   std::vector<Expr> updates_;              // of the phase
-  std::vector<Expr> assumed_;              // to be in memory, while it is decided what will be
+  std::vector<Expr> assumed_;              // assumed to be in memory while deciding what to store
   std::unordered_map<const Node*, std::string> why_stored_;
   std::vector<Neighbour> neighbours_;
   std::unordered_map<const Node*, std::vector<Place>> places_;  // of every node that a launch computes
   std::unordered_set<std::string> with_anchor_;                 // launches
   std::map<std::string, int> name_uses_;
   int next_buffer_ = 0;
-  mutable std::vector<TrialPtr> trials_;  // the last ones, until something is put in memory
+  mutable std::vector<TrialPtr> trials_;  // the most recent ones; cleared whenever in_memory changes
 };
 
 }  // namespace tenon

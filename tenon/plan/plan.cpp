@@ -20,7 +20,7 @@ const Phase* Plan::phase(Rate rate) const {
 }
 
 namespace {
-// A launch of the map skeleton that only moves data counts by what moves it.
+// A launch of the map skeleton that only moves data counts by the kind of view that moves it.
 void count_plain(const Launch& launch, PlanCounts& counts) {
   bool maths = false, concat = false, permute = false, upsample = false;
   for (const Expr& e : nodes_of(launch)) {

@@ -1,4 +1,4 @@
-// Plans: what runs, in which order, over which memory. A plan is data: it prints, parses back and can be compared.
+// Plans: what runs, in which order, in which memory. A plan is data: it can be printed, parsed back and compared.
 #pragma once
 #include <map>
 #include <memory>
@@ -20,10 +20,10 @@ struct Buffer {
   Shape shape;
   BufferRole role = BufferRole::Temporary;
   Rate rate = Rate::Step;  ///< when it is written
-  int64_t offset = -1;     ///< in the arena, bytes; multiples of 64
+  int64_t offset = -1;     ///< in the arena, in bytes; a multiple of 64
   int64_t bytes = 0;
-  bool outside = false;  ///< an input or output in the caller's memory: takes no room in the arena
-  bool stored = false;   ///< a value of weights alone, kept where weights are: takes no room either
+  bool outside = false;  ///< an input or output in the caller's memory: takes no space in the arena
+  bool stored = false;   ///< depends on weights alone and is kept with them: takes no space either
 
   /// Neither outside, nor stored, nor a state, which outlives the plan.
   bool in_arena() const { return !outside && !stored && role != BufferRole::State; }
@@ -42,53 +42,53 @@ struct PlanCounts {
 
 struct Plan {
   std::string name;
-  PrecisionPolicy precision = {};  ///< by which the anchors' arithmetic was set
-  std::shared_ptr<Graph> graph;    ///< owns the launches' bodies
+  PrecisionPolicy precision = {};  ///< the policy that set the anchors' arithmetic
+  std::shared_ptr<Graph> graph;    ///< owns the bodies of the launches
   std::vector<Buffer> buffers;
   std::vector<Phase> phases;  ///< slowest rate first
   int64_t arena_bytes = 0;
 
   const Buffer& buffer(const std::string& name) const;
-  /// True if what the launch writes is stored: it runs when the plan is prepared, and again when a weight has changed.
+  /// True if the launch's outputs are stored: it runs when the plan is prepared, and again after a weight has changed.
   bool stored(const Launch& launch) const;
   const Phase* phase(Rate rate) const;
-  /// Launches of the Step phase by kind: those without an anchor count as elementwise, concat, permute or upsample if
-  /// they do nothing but that.
+  /// Launches of the phase by kind: those without an anchor count as elementwise, concat, permute or upsample if they
+  /// do only that.
   PlanCounts counts(Rate rate = Rate::Step) const;
   /// Bytes that one run of the phase moves.
   int64_t bytes(Rate rate = Rate::Step) const;
 };
 
-/// Text form and back. parse_plan throws Error(Usage) with a line number.
+/// Conversion to text and back. parse_plan throws Error(Usage) with a line number.
 std::string print_plan(const Plan& plan);
 Plan parse_plan(std::string_view text);
 
 struct PlanOptions {
   std::string name = "plan";
   bool fusion = true;  ///< false: one launch per node
-  bool hoist = true;   ///< values that do not change between steps in phases of their own
+  bool hoist = true;   ///< put values that do not change every step in phases of their own
   bool merge_siblings = true;
-  bool outside = false;  ///< tensors in and out stay in the caller's memory, which Executable::bind names
-  /// What a compiler around a library's kernels can do, to compare with: anchors by themselves, with a bias at most,
-  /// and what stands between them fused. Siblings are not merged, scales not folded.
+  bool outside = false;  ///< inputs and outputs stay in the caller's memory, which is given to Executable::bind
+  /// For comparison, what a compiler around library kernels can do: anchors alone, with at most a bias, and the maths
+  /// between them fused. Siblings are not merged and scales not folded.
   bool anchors_alone = false;
-  bool fold_scales = true;  ///< constant scales of linear layers into their weights
+  bool fold_scales = true;  ///< fold constant scales of linear layers into their weights
   PrecisionPolicy precision = {};
   Target target = {};
 };
 
 /// Partitions the DAG below `results` into launches and lays out memory. Deterministic. Throws Error(Usage) that names
-/// the node if something cannot be run by any skeleton.
+/// the node if no skeleton can run it.
 Plan make_plan(std::span<const Result> results, const PlanOptions& options = {});
 
-/// Fills in Buffer::stored: of launches of the constant phase that read weights, literals and stored buffers alone.
+/// Sets Buffer::stored, for outputs of constant-phase launches that read only weights, literals and stored buffers.
 void find_stored(Plan& plan);
-/// Fills in Launch::settled of every launch.
+/// Sets Launch::settled of every launch.
 void find_settled(Plan& plan);
-/// The first launch that would not find a state at the value it reads, or that reads what it writes itself, in a
-/// sentence; empty if there is none.
+/// Describes, in a sentence, the first launch that would read a state at the wrong version or that reads a state it
+/// writes itself; empty if there is none.
 std::string state_hazard(const Plan& plan);
-/// Assigns offsets by liveness and sets arena_bytes (exact peak of the arena).
+/// Assigns offsets by liveness and sets arena_bytes to the exact peak.
 void lay_out_memory(Plan& plan);
 
 }  // namespace tenon

@@ -35,7 +35,7 @@ bool made_of(const Expr& weight, const std::string& name) {
   });
 }
 
-// Only operands that are weights say which layer an anchor is: behind the others lies the rest of the model.
+// Only operands that are weights identify a layer: below the others is the rest of the model.
 Rule rule_of(const Expr& anchor, const PrecisionPolicy& policy) {
   for (const PrecisionPolicy::Exception& e : policy.exceptions)
     for (const Expr& x : anchor->in)
@@ -58,14 +58,14 @@ bool multiplies_rows_by_weights(const Expr& anchor) {
 Expr scaled_columns(const Expr& y, const Expr& scale) { return y * reshape(scale, {scale.shape()[0]}); }
 QuantizedRows quantized(const Expr& x) { return x.dtype() == DType::E4M3 ? QuantizedRows{x, {}} : quantize_rows(x); }
 
-// Matrices whose rows are quantised for a product that reads them as they are.
+// Matrices whose rows are quantised for a product that reads them untransposed.
 using Matrices = std::unordered_set<const Node*>;
 
 bool transposed_of(const Expr& w, const Matrices& matrices) {
   return w.is<nodes::Permute>() && w.shape().rank() == 2 && matrices.contains(w->in[0].get());
 }
 
-// Tensors of one shape side by side, or the only one.
+// Concatenated tensors of one shape, or x alone.
 std::vector<Expr> equal_parts(const Expr& x) {
   std::vector<Expr> out{x};
   while (out.back().is<nodes::Concat>() && out.back()->attrs.ints[0] == x.shape().rank() - 1) {
@@ -77,8 +77,8 @@ std::vector<Expr> equal_parts(const Expr& x) {
   return equal ? out : std::vector{x};
 }
 
-// Rows of x, times `columns` if there are any. Of tensors side by side each is quantised where it is, with the scale of
-// all: nobody has to join them.
+// Quantised rows of x, times `columns` if given. Concatenated tensors are quantised separately with a common scale, so
+// that they need not be joined in memory.
 QuantizedRows quantized_parts(const Expr& x, const Expr& columns) {
   if (x.dtype() == DType::E4M3 && !columns) return {x, {}};
   std::vector<Expr> parts = equal_parts(x);
@@ -92,7 +92,7 @@ QuantizedRows quantized_parts(const Expr& x, const Expr& columns) {
 
 Expr of_quantized_rows(const Expr& anchor, const Matrices& matrices) {
   QuantizedRows w, rows;
-  if (transposed_of(anchor->in[1], matrices)) {  // w = (s q)^T: x w^T = (x s) q, the numbers of the other product
+  if (transposed_of(anchor->in[1], matrices)) {  // w = (s q)^T: x w^T = (x s) q, with the q of the other product
     rows = quantized(anchor->in[1]->in[0]);
     w.q = transpose(rows.q);
   } else {

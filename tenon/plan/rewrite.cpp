@@ -37,15 +37,13 @@ std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots) {
 
 namespace {
 
-// A factor behind a linear layer: of each row, the same for all layers of a group, or of each column, joined like the
-// weights.
+// A factor after a linear layer: per row, the same for all layers of a group, or per column, stacked like the weights.
 struct Scale {
   Expr value;
   bool of_columns = false;
 };
 
-// A linear layer with what belongs to it: its scales, its bias, a cast, and the node whose value the rest of the model
-// reads.
+// A linear layer with its scales, bias and cast, and the last of these nodes, which the rest of the model reads.
 struct Layer {
   Expr linear;
   std::vector<Scale> scales = {};
@@ -56,7 +54,7 @@ struct Layer {
 
 bool constant_vector(const Expr& e) { return e->rate == Rate::Constant && e.shape().rank() == 1; }
 
-// What a product of the layer's result with `factor` scales by; without a value if it is more than rows or columns.
+// The scale that `factor` multiplies a layer's result by; without a value if it is not per row or per column.
 Scale scale_of(const Expr& factor) {
   if (!factor.is<nodes::Broadcast>()) return {};
   const Expr& x = factor->in[0];
@@ -91,7 +89,7 @@ Layer layer_of(const Expr& linear, const Users& users) {
   return l;
 }
 
-// Layers with one kind can be stacked: they read the same rows and do the same to what comes of them.
+// Layers of one kind can be stacked: they read the same rows and process their results alike.
 using Kind = std::vector<uint32_t>;
 Kind kind_of(const Layer& l) {
   const auto type = [](DType t) { return static_cast<uint32_t>(t); };

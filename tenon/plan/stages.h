@@ -10,11 +10,10 @@ namespace tenon {
 
 struct Stages {
   std::vector<Expr> values;                    ///< operands before their readers, lower stages before higher ones
-  std::unordered_map<const Node*, double> of;  ///< highest stage of the barriers that a value stands behind; -1: none
+  std::unordered_map<const Node*, double> of;  ///< stage of a value: the highest of the barriers below it, or -1
 };
-/// Everything below `roots`. Where there are barriers, of several operands the one behind the longest chain comes
-/// first, so that what is computed a second time comes just before it is read. Throws Error(Usage) for a barrier whose
-/// stage is not finite.
+/// Orders everything below `roots`. If there are barriers, operands with longer chains below them come first, so that a
+/// value that is recomputed comes right before its reader. Throws Error(Usage) for a barrier whose stage is not finite.
 Stages order_of_stages(std::span<const Expr> roots);
 
 }  // namespace tenon

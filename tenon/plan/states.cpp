@@ -1,5 +1,5 @@
-// States: a state holds one value at a time, so that all who read the value that an update replaces go first, and who
-// reads the update's goes behind it.
+// Scheduling of states. A state holds one value at a time: readers of the value that an update replaces run before it,
+// readers of the updated value after it.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace tenon {
 
-// True if somebody still has to compute `e`, not only for this update.
+// True if `e` is still to be computed, for more than this update.
 bool Partitioner::is_awaited(const Expr& e, const Expr& by_others_than) const {
   bool awaited = false;
   walk({e}, [&](const Expr& x) -> std::span<const Expr> {
@@ -21,8 +21,8 @@ bool Partitioner::is_awaited(const Expr& e, const Expr& by_others_than) const {
   return awaited;
 }
 
-// What reads the value that an update replaces, other than the update, and is not computed yet; views of it are read
-// by who reads them.
+// Readers of the value that an update replaces, other than the update, that are not computed yet. A view of it counts
+// by its own readers.
 std::vector<Expr> Partitioner::waiting_readers(const Expr& update) const {
   std::vector<Expr> out, stack{update->in[0]};
   std::unordered_set<const Node*> seen{update.get()};
@@ -46,7 +46,7 @@ bool Partitioner::may_replace(const Expr& update) const {
   return in_memory(update->in[0]) && waiting_readers(update).empty();
 }
 
-// Puts `e` in memory with all that it needs, or in the launch of an anchor.
+// Puts `e` in memory, or in an anchor's launch, with everything it needs.
 void Partitioner::emit_whole(const Expr& e) {
   for (const Expr& x : topological(std::array{e})) {
     if (x->family() == Family::Leaf || in_memory(x) || emitted_anchor_.contains(x.get())) continue;
@@ -67,7 +67,7 @@ void Partitioner::emit_updates(const std::vector<Expr>& values) {
     if (is_update(e)) emit_update(e);
 }
 
-// Updates of other states whose rows are ready leave with it, where one walk serves them.
+// The launch also writes updates of other states that are ready, if one loop can serve them.
 void Partitioner::emit_update(const Expr& update) {
   if (in_memory(update)) return;
   TENON_CHECK(Usage, begun_.insert(update.get()).second, plan_.name)
@@ -84,8 +84,8 @@ void Partitioner::emit_update(const Expr& update) {
   commit(*attempt_or_materialize(values), values, {});
 }
 
-// An anchor that reads what the launch in front of it wrote into states writes that itself, where the target's kernel
-// does: one launch less.
+// If an anchor reads rows that the previous launch wrote into states, and the target's kernel can write these itself,
+// the two launches are merged.
 void Partitioner::take_in_updates(Launch& launch) {
   if (!fusion_ || !target_.writes || phase_->launches.empty() || !anchor_of(launch)) return;
   const Launch front = phase_->launches.back();

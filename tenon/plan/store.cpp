@@ -1,5 +1,5 @@
-// Which values between anchors are stored: those that move no more bytes written and read once than computed again by
-// each of their readers. A launch's readers are looked at together, before it is made.
+// Which values between anchors are stored: those for which one write and one read move no more bytes than recomputing
+// them in each reader. The readers of a launch are considered together, before it is made.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -11,12 +11,12 @@
 namespace tenon {
 namespace {
 
-// Results without an anchor that share a launch: a device holds all of them in registers.
+// How many results without an anchor may share a launch: a device holds all of them in registers.
 constexpr size_t kResultsTogether = 8;
-// Values that are considered together, the last ones where there are more: what is tried grows with their square. Fewer
-// where each of them means to look at many.
+// How many values are considered together (the last ones): the number of trials grows with their square. Fewer where
+// each trial examines many values.
 constexpr size_t kCandidates = 32, kTried = 4096;
-// Launches that are considered as readers, the nearest ones: with so many, another one decides nothing.
+// How many launches are considered as readers, the nearest ones: beyond that, one more does not change the decision.
 constexpr size_t kSites = 16;
 
 bool earlier(const Expr& a, const Expr& b) { return a->id < b->id; }
@@ -28,7 +28,7 @@ std::string amount(int64_t bytes) {
   return bytes < 10 * kMega ? std::to_string(bytes / 1000) + " kB" : std::to_string(bytes / kMega) + " MB";
 }
 
-// Values are kept in order.
+// Vectors of values are kept sorted.
 bool has(const std::vector<Expr>& values, const Expr& e) { return std::ranges::binary_search(values, e, earlier); }
 
 std::vector<Expr> with(std::vector<Expr> values, const Expr& e) {
@@ -36,7 +36,7 @@ std::vector<Expr> with(std::vector<Expr> values, const Expr& e) {
   return values;
 }
 
-// True if one walk may serve both domains: they differ in what a row holds at most.
+// True if one loop may serve both domains: they differ at most in the length of a row.
 bool same_rows(Shape a, Shape b) {
   if (a.rank() != b.rank() || a.rank() == 0) return a == b;
   const bool one = a[-1] == b[-1] || a[-1] == 1 || b[-1] == 1;
@@ -44,13 +44,13 @@ bool same_rows(Shape a, Shape b) {
   return one && a == b;
 }
 
-// What views of one tensor look at.
+// The tensor that views of a single tensor look at.
 Expr below_views(Expr e) {
   while (e->family() == Family::View && !view_facts(e).joins) e = e->in[0];
   return e;
 }
 
-// Tensors side by side, if there are several.
+// The parts of a concatenation, if `hole` is one.
 std::vector<Expr> parts_of(const Expr& hole) {
   const Expr joined = below_views(hole);
   std::vector<Expr> out;
@@ -69,17 +69,17 @@ std::vector<Expr> without(std::vector<Expr> values, const Expr& e) {
 
 }  // namespace
 
-// What is decided together.
+// Everything that is decided together.
 struct Partitioner::Choosing {
   const Region& region;                         // the launch that is about to be made
-  std::vector<Expr> cone;                       // what may be stored and what is computed from, in order
-  std::map<uint32_t, std::vector<Expr>> sites;  // launches that come anyway, and the values that they read
-  std::vector<Expr> stored;                     // in order
+  std::vector<Expr> cone;                       // candidates for storing and what they are computed from, sorted
+  std::map<uint32_t, std::vector<Expr>> sites;  // launches needed in any case, and the values they read
+  std::vector<Expr> stored;                     // sorted
   struct Domain {
     Shape shape;
     size_t number;
   };
-  std::unordered_map<const Node*, Domain> domain_of;  // what a launch of the value walks over
+  std::unordered_map<const Node*, Domain> domain_of;  // what a launch of the value iterates over
   size_t domains = 0;
   std::unordered_map<const Node*, uint64_t> readers = {};  // a bit for each site that computes the value
 };
@@ -97,7 +97,7 @@ void Partitioner::store_in_front(const Expr& anchor) {
   emit_stored(region, end_assumptions());
 }
 
-// A branch comes before the layer that it is beside, which reads the same rows: both find them stored by one launch.
+// A branch runs before the layer it is added to, which reads the same rows: one launch must store them for both.
 void Partitioner::assume_beside(const Region& region) {
   for (const Expr& result : frontier(region))
     for (const Expr& u : users_.of(result)) {
@@ -110,19 +110,19 @@ void Partitioner::assume_beside(const Region& region) {
     }
 }
 
-// Assumes in memory what stands in the way of a launch of these values.
+// Assumes that everything that blocks a launch of these values is in memory.
 void Partitioner::assume_stored(const std::vector<Expr>& values, bool reductions_only) {
   for (;;) {
     const TrialPtr t = attempt(values);
     const auto it = t->source.find(t->choice.refusal.blocker.get());
     if (it == t->source.end() || (reductions_only && !is_row_reduction(it->second))) return;
     Expr e = below_views(it->second);
-    if (!target_.reads || users_.of(e).size() < 2) e = it->second;  // else others read it, and this one the view of it
+    if (!target_.reads || users_.of(e).size() < 2) e = it->second;  // else others read it; this one reads a view
     if (has(values, e) || !assume(e, t->choice.refusal.why)) return;
   }
 }
 
-// Of a row's reduction, what becomes of it before anybody else reads it: a scale rather than a maximum.
+// For a row reduction, stores the last value that is computed from it alone: a scale rather than a maximum.
 bool Partitioner::assume(Expr e, const std::string& why) {
   if (in_memory(e) || e->family() == Family::Leaf) return false;
   while (e.shape().rank() && e.shape()[-1] == 1 && !wanted_.contains(e.get()) && users_.of(e).size() == 1) {
@@ -144,8 +144,8 @@ std::vector<Expr> Partitioner::end_assumptions() {
   return std::exchange(assumed_, {});
 }
 
-// What the target's kernels of the anchor cannot compute in front of it: without the views on top, if they read it
-// through these.
+// Assumes in memory the operands that the target's kernel of the anchor cannot compute while loading, without the views
+// on top if the kernel reads through them.
 void Partitioner::assume_unreadable(const Expr& anchor) {
   if (!target_.reads) return;
   for (size_t i = 0; i < anchor->in.size(); ++i) {
@@ -180,7 +180,7 @@ void Partitioner::forget_last_assumption() {
 
 // ---- what is cheaper to store ----
 
-// Stores `forced`, and what else saves bytes below a region and them.
+// Stores `forced`, and whatever else below the region and them saves bytes.
 void Partitioner::emit_stored(const Region& region, std::vector<Expr> forced) {
   std::ranges::sort(forced, earlier);
   Choosing c{region, {}, {}, std::move(forced), {}};
@@ -212,7 +212,7 @@ std::vector<Expr> Partitioner::read_by(const Region& region) const {
   return out;
 }
 
-// Anchors to come are as good as in memory, and weights are packed.
+// Future anchors' results count as in memory, and weights are packed.
 bool Partitioner::counts_as_memory(const Expr& e) const {
   if (e->family() == Family::Leaf) return is_memory_leaf(e);
   return in_memory(e) || e->family() == Family::Anchor || is_update(e) || e->rate == Rate::Constant;
@@ -227,7 +227,7 @@ void Partitioner::add_cone(Choosing& c, const std::vector<Expr>& roots) const {
   std::ranges::sort(c.cone, earlier);
 }
 
-// The rows that are reduced below a value, or its own shape.
+// Sets the domain of a value: the rows reduced below it, else its own shape.
 void Partitioner::add_domains(Choosing& c) const {
   std::unordered_map<const Node*, Shape> rows;
   for (const Expr& e : c.cone) {
@@ -251,7 +251,7 @@ void Partitioner::add_domains(Choosing& c) const {
   c.domains = numbers.size();
 }
 
-// The last anchor that `e` waits for, or null. `ready` wait for none.
+// The last anchor that `e` waits for, or null. Nodes in `ready` wait for none.
 const Node* Partitioner::awaited_anchor(const Expr& e, const std::unordered_set<const Node*>& ready) const {
   const Node* last = nullptr;
   walk_below({e}, [&](const Expr& x) {
@@ -263,13 +263,13 @@ const Node* Partitioner::awaited_anchor(const Expr& e, const std::unordered_set<
   return last;
 }
 
-// The launches that read the cone: the region's, those of other anchors behind values computed from memory, and, of
-// values that wait for an anchor, that anchor's: it computes them or something behind it does, once.
+// Finds the launches that read the cone: the region's; those of other anchors that read values computed from memory;
+// and, for values that wait for an anchor, that anchor's, since they are computed once, there or later.
 void Partitioner::add_sites(Choosing& c, const Region& region) const {
-  constexpr uint32_t kThisLaunch = 0;  // a leaf has this number
+  constexpr uint32_t kThisLaunch = 0;  // node 0 is a leaf, so no anchor has this number
   if (!region.empty()) c.sites[kThisLaunch] = read_by(region);
   std::unordered_set<const Node*> seen, ready;
-  std::map<uint32_t, std::pair<Expr, Expr>> next;  // users to look at, the nearest first, and what they read
+  std::map<uint32_t, std::pair<Expr, Expr>> next;  // users to examine, nearest first, and what they read
   const auto add_users = [&](const Expr& e) {
     ready.insert(e.get());
     for (const Expr& u : users_.of(e))
@@ -304,8 +304,8 @@ void Partitioner::add_readers(Choosing& c) const {
   }
 }
 
-// Bytes of each launch that stores some of `stored`, by domain (values of one share a launch), and of each that reads
-// them. With `changed`, what readers of that move only, otherwise as `before`.
+// Bytes of each launch that stores some of `stored`, one launch per domain, then of each launch that reads them. If
+// `changed` is given, readers that do not compute it keep their figure of `before`.
 std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vector<Expr>& stored, const Expr& changed,
                                              const std::vector<int64_t>& before) const {
   std::vector<std::vector<Expr>> launches(c.domains);
@@ -330,7 +330,7 @@ std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vecto
   return out;
 }
 
-// Adds the value that saves most, until none saves anything; of equal ones the last, which leaves least to do.
+// Greedily adds the value that saves most until none does; among equal ones the last, which leaves least to compute.
 void Partitioner::choose(Choosing& c) const {
   std::vector<int64_t> now = bytes_with(c, c.stored);
   const auto total = [](const std::vector<int64_t>& bytes) {
@@ -342,7 +342,7 @@ void Partitioner::choose(Choosing& c) const {
     const std::vector<Expr>& users = users_.of(e);
     const bool passed_on = users.size() == 1 && users[0]->family() == Family::Pointwise &&
                            std::ranges::binary_search(c.cone, users[0], earlier) &&
-                           own_bytes(users[0]) <= own_bytes(e);  // then rather what its only reader makes of it
+                           own_bytes(users[0]) <= own_bytes(e);  // then prefer what its only reader makes of it
     if (!passed_on) candidates.push_back(e);
   }
   const size_t most = std::clamp<size_t>(kTried / std::max<size_t>(c.cone.size(), 1), 4, kCandidates);
@@ -362,7 +362,7 @@ void Partitioner::choose(Choosing& c) const {
     c.stored = with(std::move(c.stored), best);
     now = bytes_with(c, c.stored, best, now);
   }
-  for (const Expr& e : candidates) {  // what others made superfluous
+  for (const Expr& e : candidates) {  // drop values that later choices made superfluous
     if (!has(c.stored, e) || has(needed, e)) continue;
     const std::vector<int64_t> bytes = bytes_with(c, without(c.stored, e), e, now);
     if (total(bytes) >= total(now)) continue;
@@ -400,12 +400,12 @@ bool Partitioner::computes(const Expr& root, const std::unordered_set<const Node
   return found;
 }
 
-// As few launches as skeletons take: what one walk over rows or elements can compute leaves with it.
+// Uses as few launches as skeletons allow: values that one loop over rows or elements can compute share a launch.
 void Partitioner::emit_together(const Choosing& c) {
   for (std::vector<Expr> values = c.stored; !values.empty();) {
     std::vector<Expr> now{values[0]}, later;
     const Shape& domain = c.domain_of.at(now[0].get()).shape;
-    std::unordered_set<const Node*> apart;  // other launches store them
+    std::unordered_set<const Node*> apart;  // stored by other launches
     if (is_boundary(now[0])) apart.insert(now[0].get());
     size_t refusals = statistic_below(now[0]) ? kResultsTogether : 0;
     for (const Expr& e : std::span(values).subspan(1)) {

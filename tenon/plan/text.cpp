@@ -1,14 +1,14 @@
-// Plans as text. Line by line:
+// Plans as text, line by line:
 //   plan "name" arena=BYTES precision "policy"
-//   buffer "name" dtype shape role rate offset=BYTES, or outside, or stored; nothing for a state of the runtime's
+//   buffer "name" dtype shape role rate offset=BYTES, or outside, or stored; nothing for a state kept by the runtime
 //   phase rate
 //   launch skeleton "name"
 //     %0 = ...            the body, as expressions print
 //     return %a, %b
-//     into "buffer" ..    one name a result
+//     into "buffer" ..    one name per result
 //     stored "buffer" "why"  for each result whose storing had to be decided
-//     settled "buffer" .. those it reads that neither it nor the launch in front of it writes
-//     apart kind "what" "why", and "launch" "hole" for each place where it went
+//     settled "buffer" .. those it reads that neither it nor the previous launch writes
+//     apart kind "what" "why", then "launch" "hole" for each place where it went
 //   end
 #include <algorithm>
 #include <sstream>
@@ -48,7 +48,7 @@ void print_launch(std::ostringstream& out, const Launch& l) {
 
 void keyword(Line& in, std::string_view word) { in.one_of(std::span(&word, 1)); }
 
-// What stands behind a keyword.
+// The number after a keyword.
 int64_t amount(Line& in) {
   in.expect('=');
   return in.whole(in.number_text(), 0);
@@ -153,7 +153,7 @@ class PlanParser {
     plan_.phases.back().launches.push_back(std::move(l));
   }
 
-  // All that the planner would store is stored, or none of it.
+  // Either everything that the planner would store is stored, or nothing is.
   void check_stored() {
     const std::vector<Buffer> said = plan_.buffers;
     if (std::ranges::none_of(said, &Buffer::stored)) return;
@@ -172,13 +172,13 @@ class PlanParser {
       const Expr anchor = anchor_of(l);
       if (!reason && anchor && !arithmetic_of(anchor))
         reason = std::string(anchor->name()) + " does not say what it multiplies in";
-    } catch (const Error& e) {  // an unknown skeleton, two anchors
+    } catch (const Error& e) {  // an unknown skeleton, or two anchors
       reason = e.what();
     }
     if (reason) head.fail("expected a launch that its skeleton runs (", *reason, ")");
   }
 
-  std::string_view text_;  // what is not read yet
+  std::string_view text_;  // the text not read yet
   size_t number_ = 0;      // of the line
   Plan plan_;
 };

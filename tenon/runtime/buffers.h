@@ -10,24 +10,23 @@
 
 namespace tenon {
 
-/// States by name, on one backend: executables over one of these share what they name alike. Calls may come from
-/// several threads; who runs first where several executables write one state is for their streams to say
-/// (Executable::wait_for).
+/// States by name on one backend: executables that use the same Buffers share states of the same name. Thread-safe. If
+/// several executables write one state, the order of their runs is up to their streams (Executable::wait_for).
 class Buffers {
  public:
   explicit Buffers(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
   const std::shared_ptr<Backend>& backend() const { return backend_; }
-  /// The memory of a plan's state, zeros when it is asked for first. Error(Usage) if there is one of this name with
-  /// another type or shape, Error(Memory).
+  /// The memory of a plan's state, zeroed when first requested. Throws Error(Usage) if a state of this name has another
+  /// type or shape, and Error(Memory).
   std::shared_ptr<void> get(const Buffer& state);
   bool has(const std::string& name) const;
-  /// Of all states that are here.
+  /// Bytes of all states held here.
   int64_t bytes() const;
 
  private:
   std::shared_ptr<Backend> backend_;
   mutable std::mutex mutex_;
-  std::map<std::string, std::pair<Buffer, std::shared_ptr<void>>> states_;  // by name: what it is, and its memory
+  std::map<std::string, std::pair<Buffer, std::shared_ptr<void>>> states_;  // name -> its description and memory
 };
 
 }  // namespace tenon

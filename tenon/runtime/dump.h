@@ -4,8 +4,8 @@
 
 namespace tenon {
 
-/// Writes <plan>.plan (as print_plan) and, for launch i, forms/<plan>/<i>-<launch>.txt: its skeleton and its form, that
-/// is lets, what fills each hole, and outputs, one node a line. Nothing unless TENON_DUMP is set.
+/// Writes <plan>.plan (as print_plan) and, for launch i, forms/<plan>/<i>-<launch>.txt: its skeleton and form, i.e.
+/// lets, the contents of each hole, and outputs, one node per line. Does nothing unless TENON_DUMP is set.
 void dump_plan(const Plan& plan);
 
 }  // namespace tenon

@@ -15,7 +15,7 @@
 namespace tenon {
 struct Executable::State {
   struct Prepared {
-    std::shared_ptr<Kernel> kernel;  // null where the results are stored
+    std::shared_ptr<Kernel> kernel;  // null if the results are stored
     const Launch* launch;
     Rate rate;
     std::string how = {};  // then
@@ -25,20 +25,20 @@ struct Executable::State {
   std::shared_ptr<WeightStore> store;
   std::shared_ptr<Buffers> states;
   std::shared_ptr<Backend> backend;
-  std::shared_ptr<Stream> stream, last;  // its own, and where work went last
+  std::shared_ptr<Stream> stream, last;  // its own, and the one last used
   std::map<std::string, void*> address;
   std::map<std::string, const Buffer*> buffer;
-  std::vector<std::shared_ptr<void>> weights;  // outlive the kernels, as `kept` does
+  std::vector<std::shared_ptr<void>> weights;  // outlive the kernels, as does `kept`
   std::shared_ptr<Arena> arena;
-  std::byte* temporaries = nullptr;     // the arena's memory, where addresses are made for it
-  std::vector<const Buffer*> in_arena;  // that lie there
-  bool lost = false;                    // another one has been there since it ran
+  std::byte* temporaries = nullptr;     // the arena's memory when addresses were last set
+  std::vector<const Buffer*> in_arena;  // buffers in the arena
+  bool lost = false;                    // another executable has used the arena since
   std::shared_ptr<void> kept;
-  Staging staging;  // of launches by their place below
+  Staging staging;  // launches by their index below
   MemoryPlan allocated;
   std::vector<Prepared> launches;
   bool timing = false, checking = false;
-  // By rate: a phase runs launch by launch once, which binds it, and is recorded the second time.
+  // By rate. A phase runs launch by launch the first time, and is recorded the second time.
   struct Phase {
     bool ran = false, tried = false;
     std::unique_ptr<Replay> replay;
@@ -92,7 +92,7 @@ struct Executable::State {
     if (temporaries == arena->memory()) return;
     place();
     rebind();
-    for (auto& [rate, phase] : phases) phase = {phase.ran, false, nullptr};  // what was recorded has the old addresses
+    for (auto& [rate, phase] : phases) phase = {phase.ran, false, nullptr};  // recordings have the old addresses
   }
   const Buffer& find(const std::string& name) const {
     const auto it = buffer.find(name);
@@ -147,7 +147,7 @@ void Executable::State::allocate(const std::map<std::string, void*>& bound) {
     const auto it = bound.find(b.name);
     if (it != bound.end())
       address[b.name] = it->second;
-    else if (b.role == BufferRole::State)  // outlives this, who holds `states`
+    else if (b.role == BufferRole::State)  // outlives this if others hold `states`
       address[b.name] = states->get(b).get();
     else if (allocated.inputs && b.role == BufferRole::Input)
       address[b.name] = static_cast<std::byte*>(kept.get()) + std::exchange(at, at + Arena::aligned(b.bytes));
@@ -159,7 +159,7 @@ void Executable::State::allocate(const std::map<std::string, void*>& bound) {
 
 void Executable::State::prepare(const PlanKernels& made) {
   int64_t kept_at = allocated.inputs;
-  for (const PlanKernels::Made& m : made.kernels) {  // slowest first: stored results have addresses when they are read
+  for (const PlanKernels::Made& m : made.kernels) {  // slowest first: stored results get addresses before they are read
     std::vector<void*> own;
     for (size_t i = 0; i < m.weights; ++i) {
       void* const place = staging.place(launches.size(), m.first + i);
@@ -203,7 +203,7 @@ void Executable::set_scalar(const std::string& name, double value) {
   set(name, HostView{b.dtype, b.shape, bytes});
 }
 
-// The stream that work goes to next, behind what has gone to another.
+// The stream for the next work, ordered after all work on the previous one.
 Stream& Executable::State::go_on(const std::shared_ptr<Stream>& next) {
   if (next != last) next->wait(*last->mark());
   last = next;
@@ -272,7 +272,7 @@ void Executable::bind(const std::map<std::string, void*>& buffers) {
     s.address[name] = memory;
   }
   s.rebind();
-  s.phases.clear();  // not recorded at once: a caller may bind other memory for each run
+  s.phases.clear();  // do not record right away: a caller may bind other memory for each run
 }
 
 void Executable::start(const std::shared_ptr<Stream>& on) {

@@ -1,4 +1,4 @@
-// The kernels of a plan, each made once, and what they take together.
+// The kernels of a plan, each created once, and the memory they take in total.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -13,31 +13,31 @@
 
 namespace tenon {
 
-/// Bytes of an executable, exact and known before it is made.
+/// Bytes of an executable, exact and known before it is created.
 struct MemoryPlan {
   int64_t arena = 0, weights = 0, scratch = 0;
-  int64_t states = 0;     ///< that outlive it
-  int64_t kept = 0;       ///< kernels' own, and `inputs`
-  int64_t inputs = 0;     ///< that lie outside an arena which others use too
-  int64_t missing = 0;    ///< of the weights, what its store does not have yet
-  int64_t shared = 0;     ///< of the states and of an arena, what is there already
-  int64_t transient = 0;  ///< while values of weights alone are computed, before anything but weights is allocated
-  int64_t staging = 0;    ///< places of weights that wait in the host's memory; `weights` are the others
-  int64_t host = 0;       ///< what these take there
-  int64_t others = 0;     ///< of the store's weights on the device, and of an arena, what it does not use
-  int64_t least = 0;      ///< where weights are offloaded, what Offload::bytes must be at least
+  int64_t states = 0;     ///< they outlive the executable
+  int64_t kept = 0;       ///< memory that kernels keep, plus `inputs`
+  int64_t inputs = 0;     ///< inputs, kept outside an arena that is shared with other executables
+  int64_t missing = 0;    ///< part of the weights that the store does not have yet
+  int64_t shared = 0;     ///< part of the states and the arena that exists already
+  int64_t transient = 0;  ///< needed while values of weights alone are computed, when only weights are allocated
+  int64_t staging = 0;    ///< places for offloaded weights; `weights` counts the others
+  int64_t host = 0;       ///< host memory of offloaded weights
+  int64_t others = 0;     ///< device memory of the store's other weights, and the part of the arena it does not use
+  int64_t least = 0;      ///< with offloaded weights, the minimum of Offload::bytes
   int64_t total() const { return arena + weights + states + scratch + kept + staging; }
-  /// The most that making it takes beside what is there.
+  /// The peak of additional memory needed to create it.
   int64_t needed() const { return std::max(total() - weights - shared + missing, missing + transient); }
 };
-/// What `plan` will take over a store, and over states that may be there.
+/// What `plan` will take with a store's weights, and with states that may exist already.
 MemoryPlan plan_memory(const Plan& plan, const WeightStore& store, const Buffers* states = nullptr);
-/// Error(Memory) of `plan` if it takes more than weights were offloaded for.
+/// Throws Error(Memory) naming `plan` if it exceeds the limit for which weights were offloaded.
 void check_offload(const std::string& plan, const MemoryPlan& memory, const std::optional<Offload>& offload);
-/// What it will take on a backend, over weights of its own.
+/// What it will take on a backend, with weights of its own.
 MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend, std::optional<Offload> offload = {});
 
-/// Kernels that a run of a launch puts on its stream, by the launch's name.
+/// How many kernels a run of a launch puts on its stream, by the launch's name.
 using KernelCounts = std::map<std::string, int>;
 
 struct PlanKernels {
@@ -45,17 +45,17 @@ struct PlanKernels {
     std::shared_ptr<Kernel> kernel;
     const Launch* launch;
     Rate rate;
-    bool stored;            ///< its results are: it runs when the store first makes them
-    size_t first, weights;  ///< its weights, or its results, among the parts of all requests
+    bool stored;            ///< its results are stored: it runs when the store first makes them
+    size_t first, weights;  ///< range of its weights, or of its results, among the parts of all requests
   };
   std::vector<Made> kernels;            ///< in the plan's order
-  std::vector<WeightRequest> requests;  ///< of all kernels, and results that are stored
+  std::vector<WeightRequest> requests;  ///< of all kernels, and for stored results
   MemoryPlan memory;
-  StagingPlan staging;  ///< launches by their place in `kernels`, weights among the parts of all requests
+  StagingPlan staging;  ///< launches by their index in `kernels`, weights by that among the parts of all requests
 
-  /// Kernel::kernels of each launch, by its name.
+  /// Kernel::kernels of each launch, by the launch's name.
   KernelCounts launched() const;
-  /// `plan` outlives them. `arena`: that others use too.
+  /// `plan` must outlive them. `arena`: one that is shared with other executables.
   PlanKernels(const Plan& plan, const WeightStore& store, const Buffers* states = nullptr,
               const Arena* arena = nullptr);
 };

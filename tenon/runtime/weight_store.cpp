@@ -12,17 +12,17 @@
 namespace tenon {
 namespace {
 
-// Larger parts have memory of their own; the small ones of a call share a block, and are not offloaded.
+// Larger parts have their own allocation; the small ones of a call share a block and are not offloaded.
 constexpr int64_t kOwnMemory = kLeastOffloaded;
 
 }  // namespace
 
-// What made some entries, and can again.
+// What made some entries, and can remake them.
 struct WeightStore::Maker {
   WeightRequest request;
   std::vector<std::weak_ptr<Entry>> parts;
   std::vector<std::shared_ptr<Entry>> needs;
-  std::set<std::string> depends;  // on parameters, by way of what it needs too
+  std::set<std::string> depends;  // parameters, including those of what it needs
 };
 
 struct WeightStore::Entry {
@@ -34,7 +34,7 @@ struct WeightStore::Entry {
   std::shared_ptr<Maker> maker;
 };
 
-// What a parameter is that an update has replaced.
+// The value of a parameter that an update has replaced.
 struct WeightStore::Override {
   DType dtype = DType::F32;
   Shape shape;
@@ -74,7 +74,7 @@ WeightStore::Bytes WeightStore::bytes_of(std::span<const WeightRequest> requests
   return out;
 }
 
-// One call of `get`: what is to be made, and when parameters are done with.
+// One call of `get`: tracks what is to be made, and when parameters are no longer needed.
 class WeightStore::Preparation {
  public:
   Preparation(WeightStore& store, std::span<const WeightRequest> requests, const Keys& offloaded)
@@ -98,7 +98,7 @@ class WeightStore::Preparation {
   void make(const WeightRequest& r) {
     if (!to_make_.contains(&r)) return;
     std::vector<std::shared_ptr<Entry>> parts;
-    for (const WeightRequest::Part& p : r.parts)  // what is here already may be read meanwhile: it stays as it is
+    for (const WeightRequest::Part& p : r.parts)  // existing parts may be in use: leave them alone
       parts.push_back(store_.entries_.contains(p.key)
                           ? nullptr
                           : std::make_shared<Entry>(memory(p), p.bytes, offloaded_.contains(p.key)));
@@ -127,7 +127,7 @@ class WeightStore::Preparation {
   WeightStore& store_;
   const Keys& offloaded_;
   std::set<const WeightRequest*> to_make_;
-  std::map<std::string, int> uses_;  // of parameters, by what is still to be made
+  std::map<std::string, int> uses_;  // by parameter: how many things that are still to be made use it
   std::shared_ptr<void> block_;
   int64_t taken_ = 0;
 };
@@ -144,7 +144,7 @@ std::vector<std::shared_ptr<void>> WeightStore::get(std::span<const WeightReques
       out.emplace_back(entry, entry->memory.get());
     }
   }
-  stream().synchronize();  // whoever runs is on another stream
+  stream().synchronize();  // users run on other streams
   return out;
 }
 
@@ -174,8 +174,8 @@ void WeightStore::run(const Maker& maker) {
   std::vector<void*> parts, needs;
   std::vector<std::shared_ptr<Entry>> entries;
   for (const std::weak_ptr<Entry>& part : maker.parts) {
-    // Others made together with it may have been here before, or have been released. What waits in the host's memory is
-    // made on the device, while the places that it will visit are not taken yet.
+    // Parts made together with others may have existed before, or have been released. Offloaded parts are made on the
+    // device, while their places there are not allocated yet.
     const auto& entry = entries.emplace_back(part.lock());
     held.push_back(entry && !entry->on_host ? entry->memory
                                             : backend_->allocate(maker.request.parts[parts.size()].bytes));
@@ -191,7 +191,7 @@ void WeightStore::run(const Maker& maker) {
   if (held.size() > own) stream().synchronize();
 }
 
-// What the name of a computed parameter says, in f32, in memory that `held` keeps.
+// The value of a computed parameter, in f32, in memory that `held` keeps alive.
 ParamView WeightStore::compute(const Expr& value, Held& held) {
   const Plan plan = one_launch("gemm", {store("computed", value)});
   const std::shared_ptr<Kernel> kernel = backend_->make_kernel(plan.phases[0].launches[0]);
@@ -215,7 +215,7 @@ ParamView WeightStore::find(const std::string& name, Held& held) {
 // ---- updates ------------------------------------------------------------------------------------------------------
 
 void WeightStore::check(const std::string& name, DType dtype, const Shape& shape) const {
-  // A source may have to read or compute what it is asked for: once, not in every step of a training.
+  // A source may have to read or compute the tensor: ask once, not at every step of training.
   const auto updated = overrides_.find(name);
   const bool first = updated == overrides_.end();
   const HostView known = first ? source_->find(name) : HostView{updated->second.dtype, updated->second.shape, nullptr};
@@ -270,7 +270,7 @@ void WeightStore::remake(const std::set<std::string>& names) {
 
 void WeightStore::release_unused() {
   const std::lock_guard lock(mutex_);
-  // What another entry needs goes when that has gone.
+  // An entry that another one needs can be freed once that one is gone.
   while (std::erase_if(entries_, [](const auto& e) { return e.second.use_count() == 1; }) > 0) {
   }
   std::erase_if(makers_, [](const std::weak_ptr<Maker>& m) { return m.expired(); });

@@ -11,7 +11,7 @@
 namespace tenon::cpu {
 namespace {
 
-// Digits of an index after joining: two a domain axis and one more for each split, with room to spare.
+// Digits of an index after merging: two per domain axis and one more per split, with room to spare.
 constexpr size_t kMaxDigits = 32;
 
 bool all_still(const std::vector<Digit>& digits) {
@@ -31,7 +31,7 @@ std::optional<std::vector<Piece>> numbered_pieces(const Expr& view, const Shape&
   return out;
 }
 
-// Walks a mixed-radix counter from `index`: digits, and the sum of digit * step.
+// Advances a mixed-radix counter from `index`: its digits, and the sum of digit * step.
 struct Odometer {
   const std::vector<Digit>& digits;
   std::array<int64_t, kMaxDigits> at;
@@ -44,9 +44,9 @@ struct Odometer {
       offset += at[i] * d[i].step;
     }
   }
-  // Positions left on the innermost digit.
+  // Positions left in the innermost digit.
   int64_t left() const { return digits.back().extent - at[digits.size() - 1]; }
-  // Moves to the start of the next run of the innermost digit.
+  // Moves to the next run of the innermost digit.
   void next_run() {
     size_t i = digits.size() - 1;
     offset -= at[i] * digits[i].step;
@@ -82,7 +82,7 @@ Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leav
   }
 }
 
-// Digits (n, g), (g, -1): the other way round, the columns of a group lie side by side, and so do the groups.
+// Digits (n, g), (g, -1): with the columns of each group reversed, all columns are contiguous.
 void Access::find_group() {
   if (!affine() || pieces_[0].cols.size() < 2) return;
   in_order_ = pieces_[0];

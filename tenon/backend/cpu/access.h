@@ -1,8 +1,8 @@
-// An Access finds the elements of a chain of views in memory. Compiled once from an expression over a domain; a run
-// asks for blocks of the domain (rows by linear index, a range of columns) and gets them as rectangles of memory.
+// An Access finds the elements of a chain of views in memory. It is compiled once from an expression over a domain; a
+// run requests blocks of the domain (rows by linear index, a range of columns) and gets them as rectangles of memory.
 //
-// Affine pieces (kernels/affine.h) are walked digit by digit; what is not affine is followed in numbers (expr/walk.h),
-// run by run.
+// Affine pieces (kernels/affine.h) are iterated digit by digit; chains that are not affine are evaluated on integers
+// (expr/walk.h), one run of elements at a time.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -20,8 +20,9 @@ struct Block {
   int64_t row0 = 0, rows = 0, col0 = 0, cols = 0;
 };
 
-/// Elements of a block at `row`, `col` counted from the block's corner: `data` + i * row_step + j * col_step (steps in
-/// elements). data == nullptr: zeros. The elements of each `group` of columns, from `col` on, lie the other way round.
+/// Elements of a block from `row`, `col` (relative to the block's corner) on, at `data` + i * row_step + j * col_step
+/// (steps in elements). data == nullptr: zeros. Within each `group` of columns, starting at `col`, elements are in
+/// reverse order.
 struct Rect {
   const void* data;
   int64_t row_step, col_step;
@@ -30,28 +31,28 @@ struct Rect {
 };
 using RectFn = FunctionRef<void(const Rect&)>;
 
-/// A piece and its leaf's number (-1: zeros).
+/// A piece and the number of its leaf (-1: zeros).
 struct Piece : AffinePiece {
   int number = -1;
 };
 
 class Access {
  public:
-  /// `view`: a chain of views on leaves over `domain`, or with extent 1 where it is the same along an axis. The axes
-  /// before `split` make the row number, the rest the column number.
+  /// `view`: a chain of views on leaves, over `domain` or with extent 1 along axes where it is constant. Axes before
+  /// `split` form the row number, the others the column number.
   Access(const Expr& view, const Shape& domain, int split, LeafTable& leaves);
 
   DType dtype() const { return dtype_; }
-  /// True if every row holds one value.
+  /// True if every row is constant.
   bool uniform() const { return uniform_; }
-  /// The only piece of an affine access, else nullptr.
+  /// The piece of an affine access with a single piece, else nullptr.
   const Piece* affine() const { return pieces_.size() == 1 && pieces_[0].number >= 0 ? &pieces_[0] : nullptr; }
-  /// All pieces; empty if the chain is not affine piece by piece.
+  /// All pieces; empty if the chain is not piecewise affine.
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// Calls `fn` for rectangles that cover `block`, each element once; columns ascend within equal rows. Throws
-  /// Error(Numeric) for a gather index out of range. `groups`: Rect::group may be above 1.
+  /// Error(Numeric) for a gather index out of range. `groups`: allow Rect::group above 1.
   void resolve(Bases bases, const Block& block, RectFn fn, bool groups = false) const;
-  /// Every leaf whose memory is read.
+  /// All leaves whose memory is read.
   const std::vector<int>& leaves() const { return leaf_numbers_; }
 
  private:
@@ -68,13 +69,13 @@ class Access {
   int64_t size_ = 4;  // bytes of an element
   bool uniform_ = false;
   std::vector<Piece> pieces_;
-  int64_t group_ = 1;  // the only piece is in_order_, but that columns of a group lie the other way round
+  int64_t group_ = 1;  // above 1: the only piece is in_order_ with the columns of each group reversed
   Piece in_order_;
   std::vector<int> leaf_numbers_;
   std::vector<std::pair<const Node*, int>> mapped_;  // leaf numbers, for chains that are not affine
 };
 
-/// The address of a domain coordinate, one step an axis, if `view` is affine over the axes of its shape.
+/// The address of a domain coordinate, with one step per axis, if `view` is affine over the axes of its shape.
 struct Strided {
   int leaf;
   int64_t offset;
@@ -82,8 +83,8 @@ struct Strided {
 };
 std::optional<Strided> strided(const Expr& view, LeafTable& leaves);
 
-/// The same where lines of one axis are looked up, `page` at a time: line s is the s % page th, by step[axis], of the
-/// page whose number, 0 to pages - 1, is at `numbers` for s / page; pages are `page_step` elements apart.
+/// The same if lines of one axis are looked up by page: line s is line s % page, with stride step[axis], of the page
+/// whose number, 0 to pages - 1, is found at `numbers` for s / page; pages are `page_step` elements apart.
 struct StridedPages : Strided {
   Strided numbers;
   DType number_type;

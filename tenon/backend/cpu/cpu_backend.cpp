@@ -1,4 +1,4 @@
-// The CPU backend: launches on the tile kernels and tapes of the machine's best instruction set.
+// The CPU backend: runs launches on the tile kernels and tapes of the machine's best instruction set.
 #include <cstring>
 
 #include "tenon/backend/cpu/host_memory.h"
@@ -10,7 +10,7 @@
 namespace tenon::cpu {
 namespace {
 
-// Whether rows that are looked up are read across, element by element from one table row after the other.
+// True if looked-up rows are read across, each element from another row of the table.
 bool looked_up_across(const Expr& hole) {
   for (const Expr& e : topological(std::array{hole})) {
     if (!e.is<nodes::Permute>() || e->attrs.ints.back() == e.shape().rank() - 1) continue;
@@ -36,7 +36,7 @@ class CpuBackend : public Backend {
     if (engine_->tile.bf16_arithmetic) return {DType::BF16, DType::F32};
     return {DType::F32, DType::BF16};
   }
-  /// Tapes compute whatever fills a hole, but what they would look up row by row for a column of it.
+  /// Tapes compute anything that fills a hole, except columns of looked-up rows.
   Target target() const override {
     return {.reads = [](const Form& form, size_t hole) { return !looked_up_across(form.holes[hole]); },
             .i8_blocks = true};

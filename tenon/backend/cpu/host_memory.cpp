@@ -22,14 +22,14 @@ constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 std::atomic<int64_t> reserved = 0;  // by allocate_host
 
-// The number in a file of one number; `none` if the file is missing or says "max".
+// The number in a file with a single number; `none` if the file is missing or says "max".
 int64_t number_in(const fs::path& path, int64_t none) {
   std::ifstream file(path);
   int64_t value = 0;
   return file >> value ? value : none;
 }
 
-// The number behind a name, in a file of a name and a number a line; `none` if there is none.
+// The number after a name, in a file with a name and a number per line; `none` if it is missing.
 int64_t number_of(const char* name, const fs::path& path, int64_t none) {
   std::ifstream file(path);
   std::string key, rest;
@@ -43,22 +43,22 @@ int64_t mem_available() {
   return kib < 0 ? kNoLimit : kib * 1024;
 }
 
-// What one control group leaves to its members. Cache of files that was not used lately counts as used and is given
-// back under pressure, so it is left as well.
+// What one control group leaves to its members. File cache that was not used lately counts as used, but is reclaimed
+// under memory pressure, so it is available too.
 int64_t group_available(const fs::path& group, const char* limit, const char* used, const char* idle) {
   const int64_t most = number_in(group / limit, kNoLimit);
   if (most == kNoLimit) return kNoLimit;
   return std::clamp<int64_t>(most - number_in(group / used, 0) + number_of(idle, group / "memory.stat", 0), 0, most);
 }
 
-// The least that a group and the groups around it leave. `path` begins with '/', the root of the hierarchy; a container
-// may show its own group there instead, with the groups around it out of sight.
+// The least that a group and its ancestors leave. `path` begins with '/', the root of the hierarchy; in a container,
+// `root` may be its own group, with the ancestors invisible.
 int64_t hierarchy_available(const fs::path& root, const fs::path& path, const char* limit, const char* used,
                             const char* idle) {
   int64_t least = group_available(root, limit, used, idle);
   fs::path group = root;
   for (const fs::path& part : path.relative_path()) {
-    if (part == "..") break;  // outside what this process may see
+    if (part == "..") break;  // outside what this process can see
     least = std::min(least, group_available(group /= part, limit, used, idle));
   }
   return least;
@@ -87,9 +87,9 @@ int64_t control_group_available(const fs::path& groups, const fs::path& own) {
 
 namespace {
 
-// Memory from the system that is not counted as promised; from 2 MiB on it starts on a huge page.
+// Memory from the system that does not count as promised; from 2 MiB on it starts on a huge page.
 std::shared_ptr<void> map_host(int64_t size) {
-  // A huge page more, so that the block can start on one; what is before and behind goes back.
+  // Maps an extra huge page, so that the block can start on one; the excess before and after is unmapped.
   const int64_t slack = size >= kHugePage ? kHugePage : 0;
   void* map =
       mmap(nullptr, static_cast<size_t>(size + slack), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -102,7 +102,7 @@ std::shared_ptr<void> map_host(int64_t size) {
     if (aligned > begin) munmap(begin, static_cast<size_t>(aligned - begin));
     if (begin + slack > aligned) munmap(aligned + size, static_cast<size_t>(begin + slack - aligned));
     begin = aligned;
-    madvise(begin, static_cast<size_t>(size), MADV_HUGEPAGE);  // a wish: failing is harmless
+    madvise(begin, static_cast<size_t>(size), MADV_HUGEPAGE);  // only a hint: failure is harmless
   }
   return {begin, [size](void* p) { munmap(p, static_cast<size_t>(size)); }};
 }
@@ -130,14 +130,14 @@ std::shared_ptr<void> HostBlocks::allocate(int64_t bytes) {
   std::byte* const begin = static_cast<std::byte*>(chunk_.get()) + used_;
   used_ += size;
   reserved += size;
-  return {begin, [chunk = chunk_, size](void* p) {  // what others keep the chunk for need not hold these pages
+  return {begin, [chunk = chunk_, size](void* p) {  // the chunk may outlive this block: return its pages now
             madvise(p, static_cast<size_t>(size), MADV_DONTNEED);
             reserved -= size;
           }};
 }
 
 int64_t host_memory_promised() {
-  std::ifstream file("/proc/self/statm");  // pages: all, resident, those of them that belong to files, ..
+  std::ifstream file("/proc/self/statm");  // pages: all, resident, resident ones that belong to files, ..
   int64_t all = 0, resident = 0, of_files = 0;
   if (!(file >> all >> resident >> of_files)) return 0;
   return std::max<int64_t>(reserved - (resident - of_files) * sysconf(_SC_PAGESIZE), 0);

@@ -1,4 +1,4 @@
-// The memory behind the leaves of a launch: each leaf gets a number, and a run passes one table of addresses by number.
+// The memory behind a launch's leaves: each leaf has a number, and a run passes a table of addresses indexed by it.
 #pragma once
 #include <cstddef>
 #include <deque>
@@ -12,21 +12,21 @@ namespace tenon::cpu {
 /// Addresses of the leaves' first elements, by leaf number; elements are row-major.
 using Bases = const void* const*;
 
-/// Numbers leaves. Literals (constant, iota) are made here as memory, so that a load is the same for every leaf.
+/// Numbers leaves. Literals (constant, iota) are materialised here, so that loads are the same for every leaf.
 class LeafTable {
  public:
-  /// The number of `leaf`, given on its first call.
+  /// The number of `leaf`; the first call assigns it.
   int add(const Expr& leaf);
   int size() const { return static_cast<int>(leaves_.size()); }
   const Expr& leaf(int i) const { return leaves_[static_cast<size_t>(i)]; }
-  /// The number of a leaf that was added, or -1.
+  /// The number of an added leaf, or -1.
   int find(const Expr& leaf) const;
-  /// The elements of a literal leaf, nullptr for memory of the caller.
+  /// The elements of a literal leaf; nullptr for the caller's memory.
   const void* literal(int i) const;
 
  private:
   std::vector<Expr> leaves_;
-  std::deque<std::vector<std::byte>> literals_;  // by leaf; empty for memory of the caller
+  std::deque<std::vector<std::byte>> literals_;  // by leaf; empty for the caller's memory
 };
 
 }  // namespace tenon::cpu

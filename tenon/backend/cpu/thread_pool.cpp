@@ -19,7 +19,7 @@ namespace {
 constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr uint32_t kOpen = 1u << 31;
 
-// The number of the pool thread that this thread runs a task as; -1 outside tasks.
+// The pool thread number as which this thread runs a task; -1 outside tasks.
 thread_local int current_thread = -1;
 
 inline void relax() {
@@ -28,7 +28,7 @@ inline void relax() {
 #endif
 }
 
-// Waits until `value` differs from `old`: spins first, because the next launch usually follows within microseconds.
+// Waits until `value` differs from `old`. Spins first, since the next launch usually follows within microseconds.
 void wait_change(const std::atomic<uint32_t>& value, uint32_t old) {
   const auto until = std::chrono::steady_clock::now() + kSpin;
   do {
@@ -45,10 +45,10 @@ void wait_change(const std::atomic<uint32_t>& value, uint32_t old) {
 struct ThreadPool::State {
   std::vector<std::thread> workers;
   std::mutex submit;
-  std::atomic<uint32_t> epoch{0};  // changes when a job begins or the pool ends
-  std::atomic<uint32_t> gate{0};   // kOpen while a job takes workers in, plus the number of workers inside
+  std::atomic<uint32_t> epoch{0};  // changes when a job begins or the pool shuts down
+  std::atomic<uint32_t> gate{0};   // kOpen while a job admits workers, plus the number of workers inside
   std::atomic<bool> stop{false};
-  // The job; written only while no worker is inside the gate.
+  // The job; only written while no worker is inside the gate.
   TaskFn fn;
   int64_t tasks = 0;
   std::atomic<int64_t> next{0};
@@ -70,7 +70,7 @@ struct ThreadPool::State {
     current_thread = outer;
   }
 
-  // A worker that comes too late finds the gate closed, so a small job never waits for a sleeper.
+  // A late worker finds the gate closed, so a small job never waits for a sleeping worker.
   bool enter() {
     uint32_t v = gate.load(std::memory_order_acquire);
     while (v & kOpen)
@@ -97,7 +97,7 @@ struct ThreadPool::State {
     tasks = count;
     next.store(0);
     error = nullptr;
-    if (count > 1) {  // a single task is the caller's: nobody is woken for it
+    if (count > 1) {  // the caller runs a single task: wake nobody
       gate.store(kOpen, std::memory_order_release);
       epoch.fetch_add(1, std::memory_order_acq_rel);
       epoch.notify_all();
@@ -116,7 +116,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   TENON_CHECK(Usage, threads >= 1 && threads <= 1024, "threads") << "expected 1 to 1024, got " << threads;
   try {
     for (int i = 1; i < threads; ++i) state_->workers.emplace_back([state = state_.get(), i] { state->work(i); });
-  } catch (const std::system_error& e) {  // results do not depend on how many there are
+  } catch (const std::system_error& e) {  // results do not depend on the number of threads
     spdlog::warn("threads: the system gives {} of {}: {}", this->threads(), threads, e.what());
   }
 }

@@ -1,5 +1,5 @@
-// Activations, and the functions that they are made of: logistic, hyperbolic tangent, error function. A rectifier's
-// gradient at 0 is that of the negative side; GELU comes exactly and in the two approximations in use.
+// Activations and the functions they are made of: logistic, hyperbolic tangent, error function. The gradient of a
+// rectifier at 0 is that of its negative side. GELU comes in its exact form and the two common approximations.
 #pragma once
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/arithmetic.h"

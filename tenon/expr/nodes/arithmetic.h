@@ -1,4 +1,4 @@
-// The four operations and negation, for which the operators of Expr stand, and what is made of them.
+// The four operations and negation, which the operators of Expr build, and combinations of them.
 #pragma once
 #include "tenon/expr/node_type.h"
 
@@ -39,8 +39,8 @@ struct Neg : Pointwise<1> {
   static auto vjp(auto g, auto) { return std::array{-g}; }
 };
 
-/// a * b + c, rounded once. Where a * b and c nearly cancel, the rounding of a product by itself would be most of what
-/// is left.
+/// a * b + c, rounded once: where a * b and c nearly cancel, the rounding error of the product would dominate what is
+/// left.
 struct Fma : Pointwise<3> {
   static constexpr auto name = "fma";
   HD static auto eval(auto a, auto b, auto c) { return hd::fma(a, b, c); }
@@ -54,8 +54,8 @@ struct Lerp : Pointwise<3> {
   static auto vjp(auto g, auto a, auto b, auto t) { return std::array{g * (1.0 - t), g * t, g * (b - a)}; }
 };
 
-/// a - trunc(a / b) b, exactly, as std::fmod: of a's sign, and NaN where b is 0 or a infinite. The quotient counts as
-/// constant in the gradient.
+/// a - trunc(a / b) b, exactly, as std::fmod: has a's sign; NaN where b is 0 or a is infinite. The gradient treats the
+/// quotient as constant.
 struct Fmod : Pointwise<2> {
   static constexpr auto name = "fmod";
   HD static auto eval(auto a, auto b) { return hd::fmod(a, b); }

@@ -1,5 +1,5 @@
-// Scaled dot-product attention, softmax(scale * q k^T + causal mask) v, head by head, with what its softmax divides by
-// as a second result and its gradients as anchors.
+// Scaled dot-product attention per head, softmax(scale * q k^T + causal mask) v; its log-sum-exp is a second result,
+// and its gradients are anchors.
 #pragma once
 #include <functional>
 
@@ -9,9 +9,9 @@
 namespace tenon::nodes {
 
 /// q [B, H, Sq, D]; k [B, Hkv, Sk, D], v [B, Hkv, Sk, Dv] with H a multiple of Hkv (grouped queries: query head h reads
-/// key head h / (H / Hkv)). nums[0] = scale; ints[0] = 1 if causal: query i sees keys j <= i + n - Sq. n is Sk, or,
-/// with an operand `keys` (i32, one number or [B]), the number it has for the batch entry, 0..Sk: nothing is read of
-/// keys and values behind it. Accumulates in f32 and yields f32 [B, H, Sq, Dv], NaN where a query sees no key.
+/// key head h / (H / Hkv)). nums[0] = scale; ints[0] = 1 if causal: query i sees keys j <= i + n - Sq. n is Sk or, with
+/// an operand `keys` (i32, one number or [B]), that number for the batch entry, 0..Sk: keys and values beyond it are
+/// not read. Accumulates in f32 and yields f32 [B, H, Sq, Dv], NaN where a query sees no key.
 struct Attention : Anchor {
   static constexpr auto name = "attention";
   static constexpr int kArity = -1, kFactors = 3;
@@ -32,12 +32,12 @@ struct Attention : Anchor {
     shape = {q[0], q[1], q[2], v[3]};
   }
   static void reference(const Node& n, std::span<const double* const> in, double* out);
-  /// Calls use(row, rows, kv, seen, scores) for blocks of queries, rows [row, row + rows) of q with heads counted
-  /// through the batch: their products with the first `seen` keys of key head `kv`, which are all that they see;
-  /// [rows][Sk].
+  /// Calls use(row, rows, kv, seen, scores) for blocks of queries: rows [row, row + rows) of q, with heads numbered
+  /// across the batch. `scores` is [rows][Sk]: their products with the first `seen` keys of key head `kv`, the only
+  /// keys they see.
   using Scores = std::function<void(int64_t row, int64_t rows, int64_t kv, int64_t seen, double* scores)>;
   static void scores(const Node& n, std::span<const double* const> in, const Scores& use);
-  /// The keys that batch entry `b` has.
+  /// The number of keys of batch entry `b`.
   static int64_t keys_of(const Node& n, std::span<const double* const> in, int64_t b) {
     const int64_t all = n.in[1].shape()[2];
     if (n.in.size() == 3) return all;
@@ -46,8 +46,8 @@ struct Attention : Anchor {
         << keys << " keys, expected 0.." << all;
     return static_cast<int64_t>(keys);
   }
-  /// Computes the scores again: p = e^(scale q k^T - log-sum-exp), which leaves the forward pass beside its result. The
-  /// queries that share keys are rows of one matrix, which sums their gradients in a fixed order.
+  /// Recomputes p = e^(scale q k^T - log-sum-exp) from the log-sum-exp that the forward pass stores beside its result.
+  /// Queries that share keys are rows of one matrix, so that their gradients are summed in a fixed order.
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
   /// In place: e^(scale s - top) / total.
   static void softmax(std::span<double> s, double scale) {
@@ -58,7 +58,7 @@ struct Attention : Anchor {
   }
 };
 
-/// Operands and attributes of Attention. f32 [B, H, Sq, 1]: log of the sum of e^(scale q k^T) over the keys that a
+/// Operands and attributes as Attention. f32 [B, H, Sq, 1]: log of the sum of e^(scale q k^T) over the keys that a
 /// query sees; -inf where it sees none.
 struct AttentionLse : Anchor {
   static constexpr auto name = "attention_lse";
@@ -84,16 +84,16 @@ struct AttentionLse : Anchor {
 };
 
 /// Operands: q, k, v as in Attention; g [B, H, Sq, Dv], the gradient of its result; lse [B, H, Sq, 1], its
-/// AttentionLse; delta [B, H, Sq, 1], the sum of g * result over a row; and perhaps `keys`. Attributes of Attention.
+/// AttentionLse; delta [B, H, Sq, 1], the sum of g * result over a row; optionally `keys`. Attributes as Attention.
 struct AttentionGradient : Anchor {
   static constexpr int kArity = -1, kFactors = 4;
   static constexpr size_t kOperands = 6;  ///< without `keys`
   static void check(std::span<const Expr> in, const Attrs& attrs);
-  /// The gradients of the anchor as the products that it stands for.
+  /// The gradients of this anchor, derived from the products that it stands for.
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
-/// f32 [B, H, Sq, D]: of q, scale ds k.
+/// f32 [B, H, Sq, D]: the gradient of q, scale ds k.
 struct AttentionQueryGradient : AttentionGradient {
   static constexpr auto name = "attention_query_gradient";
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
@@ -103,7 +103,7 @@ struct AttentionQueryGradient : AttentionGradient {
   static Expr apart(const Expr& node);
 };
 
-/// f32 [B, Hkv, Sk, D + Dv]: of k, scale ds^T q, and beside it of v, p^T g; summed over the heads that share keys.
+/// f32 [B, Hkv, Sk, D + Dv]: gradients of k, scale ds^T q, and of v, p^T g; summed over heads that share keys.
 struct AttentionKeyGradient : AttentionGradient {
   static constexpr auto name = "attention_key_gradient";
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
@@ -123,8 +123,8 @@ NODE(AttentionKeyGradient)
 
 namespace tenon {
 
-/// softmax(scale * q k^T) v per head; q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv]. `keys`: how many of the Sk there
-/// are, i32, known when it runs; causal counts from their end.
+/// softmax(scale * q k^T) v per head; q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv]. `keys`: an i32 operand that says
+/// how many of the Sk keys there are; the causal mask counts from the last of these.
 inline Expr attention(const Expr& q, const Expr& k, const Expr& v, double scale, bool causal = false,
                       const Expr& keys = {}) {
   std::vector<Expr> in{q, k, v};
@@ -132,17 +132,17 @@ inline Expr attention(const Expr& q, const Expr& k, const Expr& v, double scale,
   return make_node<nodes::Attention>(in, {.ints = {causal}, .nums = {scale}});
 }
 
-/// The log-sum-exp beside the result `y` of attention.
+/// The log-sum-exp that belongs to the result `y` of attention.
 inline Expr attention_lse(const Expr& y) {
   TENON_CHECK(Usage, y.is<nodes::Attention>(), "attention_lse") << "belongs to attention, got " << y->name();
   return make_node<nodes::AttentionLse>(y->in, y->attrs);
 }
 
-/// Attention's gradients, of queries or of keys and values.
+/// True for the anchors that compute attention's gradients.
 inline bool is_attention_gradient(const Expr& e) {
   return e.is<nodes::AttentionQueryGradient>() || e.is<nodes::AttentionKeyGradient>();
 }
-/// Attention or one of its gradients: heads of q, k and v are multiplied.
+/// True for attention and its gradients, which multiply heads of q, k and v.
 inline bool multiplies_heads(const Expr& e) { return e.is<nodes::Attention>() || is_attention_gradient(e); }
 
 }  // namespace tenon

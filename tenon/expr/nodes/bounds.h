@@ -1,4 +1,4 @@
-// Absolute value, extremes and limits. At ties min and max send the gradient to the first operand.
+// Absolute value, minimum, maximum and clamping. At ties, min and max send the gradient to the first operand.
 #pragma once
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/arithmetic.h"

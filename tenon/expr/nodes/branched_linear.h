@@ -1,13 +1,13 @@
-// A linear layer with a branch of few columns beside it (a LoRA), as one product: the planner makes it of both where a
-// device has a kernel for it.
+// A linear layer with a narrow side branch (a LoRA) as one product. The planner joins the two where a device has a
+// kernel for it.
 #pragma once
 #include "tenon/expr/nodes/arithmetic.h"
 #include "tenon/expr/nodes/linear.h"
 
 namespace tenon::nodes {
 
-/// x w^T, times each factor, plus u v^T. Operands: x [.., K] and w [N, K], multiplied in the arithmetic of the node;
-/// u [.., R] and v [N, R], multiplied in their own type; then at most two factors, f32 of the result's shape (scales of
+/// x w^T, times each factor, plus u v^T. Operands: x [.., K] and w [N, K], multiplied in the arithmetic of the node; u
+/// [.., R] and v [N, R], multiplied in their own type; then at most two factors, f32 of the result's shape (scales of
 /// quantised rows and columns). Yields the f32 accumulator.
 struct BranchedLinear : Anchor {
   static constexpr auto name = "branched_linear";
@@ -47,7 +47,7 @@ inline Expr nodes::BranchedLinear::apart(const Expr& node) {
   return y + linear(in[2], in[3]);
 }
 
-/// A linear layer, with or without a branch: rows of operand 0 are multiplied by rows of operand 1.
+/// True for a linear layer, with or without a branch: rows of operand 0 times rows of operand 1.
 inline bool multiplies_rows(const Expr& e) { return e.is<nodes::Linear>() || e.is<nodes::BranchedLinear>(); }
 
 }  // namespace tenon

@@ -1,10 +1,11 @@
-// Rounding points. They are part of a model's meaning: fused and unfused agree to the bit because both round here.
+// Rounding points. They are part of a model's meaning: fused and unfused results agree to the bit since both round
+// here.
 #pragma once
 #include "tenon/expr/node_type.h"
 
 namespace tenon::nodes {
 
-/// x rounded to attrs.dtype (nearest even), and stored as that type where it is stored. Gradient: straight through.
+/// x rounded to attrs.dtype (nearest even), and stored in that type if it is stored. Gradient: straight through.
 struct Cast : Pointwise<1> {
   static constexpr auto name = "cast";
   HD static auto eval(auto x) { return x; }
@@ -17,7 +18,7 @@ struct Cast : Pointwise<1> {
   static auto vjp(auto g, auto) { return std::array{g}; }
 };
 
-/// x rounded to the values of attrs.dtype but kept as f32.
+/// x rounded to values of attrs.dtype but kept as f32.
 struct Round : Cast {
   static constexpr auto name = "round";
   static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
@@ -30,13 +31,13 @@ NODE(Round)
 
 namespace tenon {
 
-/// x as element type t: a rounding point and a storage type. x itself if it has that type already.
+/// x as element type t: rounded to it and stored in it. x itself if it has that type already.
 inline Expr cast(const Expr& x, DType t) {
   if (x.dtype() == t) return x;
   return make_node<nodes::Cast>({x}, {.has_dtype = true, .dtype = t});
 }
 
-/// x rounded to the values of t, still f32: a rounding point inside a chain.
+/// x rounded to values of t but still f32: a rounding point inside a chain.
 inline Expr round(const Expr& x, DType t) { return make_node<nodes::Round>({x}, {.has_dtype = true, .dtype = t}); }
 
 }  // namespace tenon

@@ -1,4 +1,4 @@
-// Comparisons (1 where true, else 0) and the choice between two values.
+// Comparisons (1 where true, else 0) and selection.
 #pragma once
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/arithmetic.h"

@@ -42,7 +42,7 @@ NODE(Concat)
 
 namespace tenon {
 
-/// The operands one after the other along `axis` (negative: from the last). One operand is returned as it is.
+/// Concatenates the operands along `axis` (negative: from the last). A single operand is returned as it is.
 inline Expr concat(std::span<const Expr> in, int axis) {
   TENON_CHECK(Usage, !in.empty(), "concat") << "needs an operand";
   if (in.size() == 1) return in[0];
@@ -52,7 +52,7 @@ inline Expr concat(std::initializer_list<Expr> in, int axis) {
   return concat(std::span<const Expr>(in.begin(), in.size()), axis);
 }
 
-/// The same as slice, of that operand of `x` where x is a concatenation along `axis` and the range lies within one.
+/// As slice; if x is a concatenation along `axis` and the range lies within one operand, slices that operand instead.
 inline Expr slice_of_part(const Expr& x, int axis, int64_t begin, int64_t end) {
   if (!x.is<nodes::Concat>() || x->attrs.ints[0] != axis) return slice(x, axis, begin, end);
   int64_t first = 0;

@@ -6,7 +6,7 @@
 namespace tenon::nodes {
 
 /// x [N, H, W, C], w [O, C, kh, kw]; ints = stride, pad top, left, bottom, right. Accumulates in f32 and yields f32
-/// [N, H', W', O]. Padding is zeros of x as the convolution sees it (behind whatever fills its input hole).
+/// [N, H', W', O]. Padding adds zeros to x as the convolution sees it, after whatever fills its input hole.
 struct Conv2d : Anchor {
   static constexpr auto name = "conv2d";
   static constexpr int kArity = 2;
@@ -22,10 +22,10 @@ struct Conv2d : Anchor {
     TENON_CHECK(Usage, h >= 0 && v >= 0, "conv2d") << "image " << x.str() << " is smaller than the kernel " << w.str();
     shape = {x[0], h / p[0] + 1, v / p[0] + 1, w[0]};
   }
-  /// To the image: the convolution of g, spread to the stride, with the filters turned about and their channels
-  /// exchanged. To the filters: one product for each of their taps.
+  /// For the image: the convolution of g, spread out by the stride, with the filters flipped and their channel axes
+  /// swapped. For the filters: one product per tap.
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
-  /// Row of images by row: gathers the patches of one output row, then one product with w as [O, kh * kw * C].
+  /// For each output row, gathers its patches, then multiplies them by w as [O, kh * kw * C].
   static void reference(const Node& n, std::span<const double* const> in, double* out) {
     const Shape &x = n.in[0].shape(), &w = n.in[1].shape(), &y = n.shape;
     const int64_t stride = n.attrs.ints[0], top = n.attrs.ints[1], left = n.attrs.ints[2];

@@ -1,11 +1,11 @@
-// Gather: rows of x chosen by whole numbers: out[i.., :] = x[index[i..], :].
+// Gather: rows of x selected by integers: out[i.., :] = x[index[i..], :].
 #pragma once
 #include "tenon/expr/node_type.h"
 
 namespace tenon::nodes {
 
-/// Operands x [V, ..] and index (i32 or i64, any shape, a scalar too). An index outside 0..V-1 is an error when it is
-/// read.
+/// Operands x [V, ..] and index (i32 or i64, any shape or a scalar). Reading through an index outside 0..V-1 is an
+/// error.
 struct Gather : View {
   static constexpr auto name = "gather";
   static constexpr int kArity = 2;
@@ -26,7 +26,7 @@ struct Gather : View {
       at[static_cast<size_t>(i)] = c[static_cast<size_t>(from)];
     a.read(0, at);
   }
-  /// Rows of g added up where they came from: add_rows.
+  /// Adds rows of g up where they came from: add_rows.
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
@@ -36,13 +36,13 @@ NODE(Gather)
 
 namespace tenon {
 
-/// Rows of x chosen by `index`: shape index.shape + x.shape[1:].
+/// Rows of x selected by `index`: shape index.shape + x.shape[1:].
 inline Expr gather(const Expr& x, const Expr& index) { return make_node<nodes::Gather>({x, index}); }
 
-/// What gather reads, added up: out[v, ..] = sum of rows[i.., ..] over i with index[i] = v, for v < count; rows has
-/// shape index.shape + the rest of out's. f32. The order of a sum depends on shapes only, so that equal runs give equal
-/// bits; of fewer rows than `count` only as many sums are computed. A row that is not finite spoils the other sums too.
-/// Throws Error(Usage) for a count above 2^24.
+/// Scatter-add, gather's transpose: out[v, ..] = sum of rows[i.., ..] over i with index[i] = v, for v < count; rows has
+/// shape index.shape + the rest of out's. f32. The order of a sum depends on shapes only, so equal runs give equal
+/// bits. With fewer rows than `count`, computes only as many sums as rows. A row that is not finite spoils the other
+/// sums too. Throws Error(Usage) for a count above 2^24.
 Expr add_rows(const Expr& rows, const Expr& index, int64_t count);
 
 }  // namespace tenon

@@ -1,4 +1,4 @@
-// Leaves: memory that the caller supplies, weights, run-time scalars, literals and coordinates.
+// Leaves: memory supplied by the caller, weights, run-time scalars, literals and coordinates.
 #pragma once
 #include "tenon/expr/node_type.h"
 
@@ -23,7 +23,7 @@ struct Param : MemoryLeaf {
 struct ScalarInput : MemoryLeaf {
   static constexpr auto name = "scalar";
 };
-/// Outlives runs; ints[0] is its Rate, ints[1], if there is one, how many updates it has behind it (state.h).
+/// Outlives runs; ints[0] is its Rate, ints[1], if present, how many updates it includes (state.h).
 struct State : MemoryLeaf {
   static constexpr auto name = "state";
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {

@@ -9,7 +9,7 @@
 namespace tenon::nodes {
 
 /// x [.., K]; w [N, K], or [.., N, K] with x's leading axes for one matrix each. Accumulates in f32 and yields f32. In
-/// i8 it rounds its operands itself (core/i8_blocks.h), as blocks' scales belong to its sum: x's are f32, w's f16.
+/// i8 it quantises its operands itself (core/i8_blocks.h), since its sum needs the blocks' scales: x is f32, w f16.
 struct Linear : Anchor {
   static constexpr auto name = "linear";
   static constexpr int kArity = 2;

@@ -1,4 +1,4 @@
-// Views that reorder: axes, the elements of one from its other end, and pairs of neighbours.
+// Views that reorder: permute axes, reverse an axis, swap neighbours.
 #pragma once
 #include <numeric>
 
@@ -6,7 +6,7 @@
 
 namespace tenon::nodes {
 
-/// Out axis i is in axis ints[i].
+/// Axis i of the result is axis ints[i] of the operand.
 struct Permute : View {
   static constexpr auto name = "permute";
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
@@ -32,7 +32,7 @@ struct Permute : View {
   static Expr inverse(const Node& n, const Expr& y);
 };
 
-/// One axis from its other end. ints = axis.
+/// One axis reversed. ints = axis.
 struct Flip : View {
   static constexpr auto name = "flip";
   static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
@@ -47,7 +47,7 @@ struct Flip : View {
   static Expr inverse(const Node& n, const Expr& y) { return make_node<Flip>({y}, n.attrs); }
 };
 
-/// Elements 2i and 2i + 1 of the last axis change places, as interleaved rotary embeddings want them.
+/// Swaps elements 2i and 2i + 1 of the last axis, as interleaved rotary embeddings need.
 struct PairSwap : View {
   static constexpr auto name = "pair_swap";
   static void infer(std::span<const Expr>, const Attrs&, Shape& shape) {
@@ -71,7 +71,7 @@ NODE(PairSwap)
 
 namespace tenon {
 
-/// x with its axes reordered: out axis i is in axis axes[i]. x itself for the identity.
+/// x with its axes reordered: axis i of the result is axis axes[i] of x. x itself for the identity.
 inline Expr permute(const Expr& x, std::vector<int64_t> axes) {
   bool identity = static_cast<int>(axes.size()) == x.shape().rank();
   for (size_t i = 0; i < axes.size(); ++i) identity = identity && axes[i] == static_cast<int64_t>(i);
@@ -88,7 +88,7 @@ inline Expr transpose(const Expr& x) {
   return permute(x, std::move(axes));
 }
 
-/// f of x with `axis` brought last, and the axis back in its place.
+/// Moves `axis` last, applies f, and moves the axis back.
 template <class F>
 Expr with_axis_last(const Expr& x, int axis, const F& f) {
   std::vector<int64_t> last(static_cast<size_t>(x.shape().rank()));
@@ -105,12 +105,12 @@ inline Expr nodes::Permute::inverse(const Node& n, const Expr& y) {
   return permute(y, std::move(back));
 }
 
-/// x with the elements of `axis` (negative: from the last) in opposite order.
+/// x with the order of `axis` (negative: from the last) reversed.
 inline Expr flip(const Expr& x, int axis) {
   return make_node<nodes::Flip>({x}, {.ints = {axis < 0 ? axis + x.shape().rank() : axis}});
 }
 
-/// x [.., 2n] with elements 2i and 2i + 1 of the last axis exchanged.
+/// x [.., 2n] with elements 2i and 2i + 1 of the last axis swapped.
 inline Expr pair_swap(const Expr& x) { return make_node<nodes::PairSwap>({x}); }
 
 }  // namespace tenon

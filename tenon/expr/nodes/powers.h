@@ -6,7 +6,7 @@
 
 namespace tenon::nodes {
 
-/// a to the power b, as std::pow; the gradient is 0 for a where b is 0, and for b where a is 0
+/// a to the power b, as std::pow; the gradient of a is 0 where b is 0, that of b where a is 0
 struct Pow : Pointwise<2> {
   static constexpr auto name = "pow";
   HD static auto eval(auto a, auto b) { return hd::pow(a, b); }

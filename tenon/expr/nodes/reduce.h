@@ -1,6 +1,6 @@
-// Reductions over the last axis, or over all axes between the first and the last (per sample and channel, which is what
-// group statistics are made of). The reduced axes stay with extent 1. Those with `of_moments` can leave a launch as
-// statistics of what it stores.
+// Reductions over the last axis, or over all axes between the first and the last (per sample and channel, as group
+// statistics need). The reduced axes stay, with extent 1. A launch can yield those with `of_moments` as statistics of
+// what it stores.
 #pragma once
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/arithmetic.h"
@@ -38,7 +38,7 @@ struct SumSquares : Sum {
   }
 };
 
-/// Biased variance: mean square of the deviations from the mean. Of a row that is in two passes over it.
+/// Biased variance: mean squared deviation from the mean. Over the last axis it takes two passes.
 struct Variance : Reduce {
   static constexpr auto name = "variance";
   HD static auto of_moments(auto n, auto, auto m2) { return m2 / n; }
@@ -57,7 +57,7 @@ struct ReduceMax : Reduce {
 /// Largest absolute value; NaN if any is NaN. Ties share the gradient equally.
 struct AbsMax : Reduce {
   static constexpr auto name = "absmax";
-  static constexpr bool largest_magnitude = true;  ///< for machines that have an instruction for step
+  static constexpr bool largest_magnitude = true;  ///< for targets with an instruction for step
   static constexpr double init = 0;
   template <class V>
   HD static V step(V acc, V x) {
@@ -79,7 +79,7 @@ NODE(AbsMax)
 #ifndef TENON_DEVICE  // bodies only
 namespace tenon {
 
-/// y of the reduced shape, repeated over x's shape.
+/// y of the reduced shape, broadcast to x's shape.
 Expr broadcast(const Expr& y, const Shape& shape);
 
 /// A reduction of type T over the last axis or the inner axes.

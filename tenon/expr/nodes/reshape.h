@@ -1,4 +1,4 @@
-// Reshape: the same elements in row-major order under another shape.
+// Reshape: the same elements, in row-major order, with another shape.
 #pragma once
 #include "tenon/expr/node_type.h"
 
@@ -23,7 +23,7 @@ NODE(Reshape)
 
 namespace tenon {
 
-/// x under another shape with as many elements. x itself if it has that shape.
+/// x with another shape of as many elements. x itself if it has that shape.
 inline Expr reshape(const Expr& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   if (x.is<nodes::Reshape>()) return reshape(x->in[0], shape);

@@ -38,10 +38,10 @@ namespace tenon {
 inline Expr resize_nearest(const Expr& x, int64_t height, int64_t width) {
   return make_node<nodes::Resize>({x}, {.ints = {height, width}});
 }
-/// Images x [N, H, W, C] at twice the size, every pixel four times.
+/// Images x [N, H, W, C] at twice the size, each pixel repeated 2 x 2.
 inline Expr upsample2x(const Expr& x) { return resize_nearest(x, 2 * x.shape()[1], 2 * x.shape()[2]); }
 
-/// Each axis in turn: a product with the 0/1 matrix of the resize, which is a resized identity matrix.
+/// One axis at a time: a product with the 0/1 matrix of the resize, i.e. a resized identity matrix.
 inline std::vector<Expr> nodes::Resize::vjp(const Expr& node, const Expr& g) {
   Expr dx = g;
   for (int axis = 1; axis <= 2; ++axis) {

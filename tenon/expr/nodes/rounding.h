@@ -1,18 +1,18 @@
-// Whole numbers near a number, and its sign: steps, whose gradient is 0.
+// Floor, ceiling and sign: step functions, with gradient 0.
 #pragma once
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/arithmetic.h"
 
 namespace tenon::nodes {
 
-/// largest whole number not above x
+/// largest integer not above x
 struct Floor : Pointwise<1> {
   static constexpr auto name = "floor";
   HD static auto eval(auto x) { return hd::floor(x); }
   static auto vjp(auto g, auto) { return std::array{g * 0.0}; }
 };
 
-/// smallest whole number not below x
+/// smallest integer not below x
 struct Ceil : Pointwise<1> {
   static constexpr auto name = "ceil";
   HD static auto eval(auto x) { return hd::ceil(x); }
@@ -25,7 +25,7 @@ struct Sign : Pointwise<1> {
   template <class V>
   HD static V eval(V x) {
     const V zero = hd::splat<V>(0);
-    // x + 0: NaN, or 0 where neither comparison holds, whatever the sign of the zero.
+    // x + 0 is NaN for NaN, and +0 for either zero.
     return hd::select<V>(x > zero, hd::splat<V>(1), hd::select<V>(x < zero, hd::splat<V>(-1), x + zero));
   }
   static auto vjp(auto g, auto) { return std::array{g * 0.0}; }

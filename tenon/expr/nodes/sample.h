@@ -1,4 +1,4 @@
-// Tokens drawn from rows of scores by a threshold search instead of a sort, and by numbers that seeds determine.
+// Draws tokens from rows of scores, by a threshold search instead of a sort, with random numbers determined by seeds.
 #pragma once
 #include "tenon/core/draw.h"
 #include "tenon/core/philox.h"
@@ -6,15 +6,15 @@
 
 namespace tenon::nodes {
 
-/// Operands: scores [R, V]; rule f32 [R, 4], DrawRule's members in order; seed i32 [R, 4], 16 bits each, the lowest
-/// first; counter i32 [R]. f32 [R, 2]: the token that philox_uniform(seed, counter) draws (draw.h) and its
-/// log-probability, NaN where there is none. No gradient.
+/// Operands: scores [R, V]; rule f32 [R, 4], the members of DrawRule in order; seed i32 [R, 4], 16 bits each, lowest
+/// first; counter i32 [R]. Yields f32 [R, 2]: the token drawn with philox_uniform(seed, counter) (draw.h) and its
+/// log-probability, NaN if there is none. No gradient.
 struct Sample : Anchor {
   static constexpr auto name = "sample";
   static constexpr int kArity = 4, kFactors = 1;
   static void infer(std::span<const Expr> in, const Attrs&, Shape& shape) {
     const Shape& s = in[0].shape();
-    constexpr int64_t kMostTokens = int64_t{1} << 24;  // numbers that f32 tells apart
+    constexpr int64_t kMostTokens = int64_t{1} << 24;  // integers that f32 represents exactly
     TENON_CHECK(Usage, s.rank() == 2 && s[1] > 0 && s[1] <= kMostTokens, "sample")
         << "scores are [R, V], got " << s.str();
     const auto is = [&](int i, DType t, const Shape& x) { return in[i].dtype() == t && in[i].shape() == x; };
@@ -32,7 +32,7 @@ struct Sample : Anchor {
       out[2 * r + 1] = t.log_probability;
     }
   }
-  /// A row of it, operands as numbers of one type.
+  /// Draws from one row; all operands as numbers of one type.
   template <class T>
   static DrawnToken draw_row(std::span<const T> scores, const T* rule, const T* seed, T counter) {
     uint64_t key = 0;
@@ -48,7 +48,7 @@ NODE(Sample)
 
 namespace tenon {
 
-/// Tokens [R, 2] (nodes::Sample).
+/// Draws tokens [R, 2] (nodes::Sample).
 inline Expr sample(const Expr& scores, const Expr& rule, const Expr& seed, const Expr& counter) {
   return make_node<nodes::Sample>({scores, rule, seed, counter});
 }

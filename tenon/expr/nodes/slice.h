@@ -1,4 +1,4 @@
-// Part of an axis, and zeros around all of them, which undo each other.
+// Part of an axis, and zero padding; each is the other's gradient.
 #pragma once
 #include "tenon/expr/node_type.h"
 
@@ -23,7 +23,7 @@ struct Slice : View {
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
-/// x with zeros around it. ints = low and high count of each axis in turn.
+/// x padded with zeros. ints = low and high count of each axis in turn.
 struct Pad : View {
   static constexpr auto name = "pad";
   static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
@@ -60,13 +60,13 @@ inline Expr slice(const Expr& x, int axis, int64_t begin, int64_t end) {
   return make_node<nodes::Slice>({x}, {.ints = {axis, begin, end}});
 }
 
-/// x with zeros around it: low and high count of each axis in turn. x itself if all counts are 0.
+/// x padded with zeros: low and high count of each axis in turn. x itself if all counts are 0.
 inline Expr pad(const Expr& x, std::vector<int64_t> counts) {
   if (std::all_of(counts.begin(), counts.end(), [](int64_t n) { return n == 0; })) return x;
   return make_node<nodes::Pad>({x}, {.ints = std::move(counts)});
 }
 
-/// x with `low` and `high` zeros on either side of one axis.
+/// x padded with `low` zeros before and `high` after, along one axis.
 inline Expr pad(const Expr& x, int axis, int64_t low, int64_t high) {
   std::vector<int64_t> counts(2 * static_cast<size_t>(x.shape().rank()), 0);
   counts[2 * static_cast<size_t>(axis)] = low;

@@ -1,4 +1,4 @@
-// Sine and cosine, of radians.
+// Sine and cosine, in radians.
 #pragma once
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/arithmetic.h"

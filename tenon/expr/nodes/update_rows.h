@@ -1,4 +1,4 @@
-// Rows of a state replaced, as a value: who reads the node reads the state behind the write.
+// Replaces rows of a state, as a value: reading this node reads the state after the write.
 #pragma once
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/gather.h"
@@ -7,8 +7,8 @@
 namespace tenon::nodes {
 
 /// Operands: a state [V, ..] or an update of one, index (i32 or i64, any shape), rows index.shape + [..] of the state's
-/// element type. The state with rows[i.., :] at index[i..]. Rows of one index must be equal: which of them stays is not
-/// said. An index outside 0..V-1 is an error on the CPU; a device writes nothing there.
+/// element type. The state with rows[i.., :] at index[i..]. Rows with the same index must be equal: which of them
+/// remains is unspecified. An index outside 0..V-1 is an error on the CPU; a GPU writes nothing there.
 struct UpdateRows : Sink {
   static constexpr auto name = "update_rows";
   static constexpr int kArity = 3;
@@ -40,9 +40,9 @@ NODE(UpdateRows)
 
 namespace tenon {
 
-/// The value of a state after `rows` were written at `index` of its first axis. A plan writes them where the state
-/// lies, once all that reads `state` has run; reading the result reads the state then. As a result of a plan it is
-/// named as the state is.
+/// The value of a state after `rows` were written at `index` of its first axis. A plan writes them in place, after
+/// everything that reads `state` has run; whatever reads the result then reads the state. As a result of a plan it has
+/// the state's name.
 inline Expr update_rows(const Expr& state, const Expr& index, const Expr& rows) {
   return make_node<nodes::UpdateRows>({state, index, rows});
 }

@@ -1,10 +1,10 @@
-// Streaming-softmax attention, and its gradients: a tile of scores at a time.
+// Streaming-softmax attention and its gradients, which compute a tile of scores at a time.
 #include "tenon/kernels/plain.h"
 
 namespace tenon {
 namespace {
 
-// q, k, v read through their holes, result rows leave through the epilogue.
+// q, k and v are read through holes; result rows go through the epilogue.
 class Attention : public SkeletonOf<nodes::Attention> {
  public:
   Attention() : SkeletonOf("attention", {"q", "k", "v", "keys"}) {}
@@ -17,7 +17,7 @@ class Attention : public SkeletonOf<nodes::Attention> {
   bool delivers(const NodeType& companion) const override { return &companion == &node_type<nodes::AttentionLse>(); }
 };
 
-// Of queries, or of keys and values side by side.
+// The gradient of queries, or those of keys and values side by side.
 class AttentionGradient : public SkeletonOf<nodes::AttentionQueryGradient, nodes::AttentionKeyGradient> {
  public:
   AttentionGradient() : SkeletonOf("attention_gradient", {"q", "k", "v", "g", "lse", "delta", "keys"}) {}

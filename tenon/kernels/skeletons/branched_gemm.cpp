@@ -1,4 +1,4 @@
-// Matrix product to which a narrow one is added before the epilogue: a linear layer and its branch.
+// Matrix product plus a narrow one before the epilogue: a linear layer and its branch.
 #include "tenon/kernels/plain.h"
 
 namespace tenon {

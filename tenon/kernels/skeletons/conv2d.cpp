@@ -1,4 +1,4 @@
-// Convolution on NHWC images: x (maths, concat and upsample on the way in; padding is applied behind it), w, epilogue.
+// Convolution of NHWC images: x (with maths, concat and upsampling on load; padding applies after them), w, epilogue.
 #include "tenon/kernels/plain.h"
 
 namespace tenon {

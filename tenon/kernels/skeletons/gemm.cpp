@@ -1,5 +1,4 @@
-// Matrix product with filled holes: a (rows, may reduce whole rows of K), b (columns, packed once if constant),
-// epilogue.
+// Matrix product with holes: a (rows; may reduce whole rows of K), b (columns; packed once if constant), epilogue.
 #include "tenon/kernels/plain.h"
 
 namespace tenon {

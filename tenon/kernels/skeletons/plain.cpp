@@ -4,7 +4,7 @@
 namespace tenon {
 namespace {
 
-// Pointwise maths and views over any shape, element by element: one read of every operand, one write of every result.
+// Elementwise maths and views over any shape: one read of every operand, one write of every result.
 class Map : public PlainSkeleton {
  public:
   Map() : PlainSkeleton("map", 0) {}
@@ -15,7 +15,7 @@ class Map : public PlainSkeleton {
   }
 };
 
-// Several reductions in sequence over a resident row, then several sinks: norms, softmax, quantisation.
+// Several reductions in sequence over a resident row, then several outputs: norms, softmax, quantisation.
 class Rows : public PlainSkeleton {
  public:
   Rows() : PlainSkeleton("rows", 1) {}
@@ -25,7 +25,7 @@ class Rows : public PlainSkeleton {
   }
 };
 
-// Statistics (means, variances, ..) over the inner axes, per sample and channel, where no producer can supply them.
+// Statistics (means, variances, ..) over the inner axes, per sample and channel, if no producer can supply them.
 class Groups : public PlainSkeleton {
  public:
   Groups() : PlainSkeleton("groups", 2) {}

@@ -1,4 +1,4 @@
-// Tokens drawn from rows of scores: rows in memory or computed, token and log-probability to the epilogue.
+// Draws tokens from rows of scores, in memory or computed; token and log-probability go to the epilogue.
 #include "tenon/kernels/plain.h"
 
 namespace tenon {

@@ -1,4 +1,4 @@
-// What the kernels with an anchor share: the type of their tiles, weights in scratch or memory, tiles into the results'
+// Common code of kernels with an anchor: element type of the tiles, packed weights, and passing tiles to the results'
 // tape.
 #pragma once
 #include "tenon/backend/cpu/launches/holes.h"
@@ -12,12 +12,12 @@ class AnchorKernel : public LaunchKernel {
 
   /// Compiles the results for tiles of up to `max_cols` columns.
   void compile_epilogue(int64_t max_cols);
-  /// Asks for the packed form of weight hole `hole` if it is constant; else compiles it and reserves scratch.
+  /// Requests the packed form of weight hole `hole` if it is constant; otherwise compiles it and reserves scratch.
   void compile_weight(const Expr& hole, const WeightGeometry& geometry);
-  /// The packed weight of this run; packs it if it is not constant.
+  /// The packed weight of this run; packs it unless it is constant.
   const void* packed_weight(std::byte* scratch);
 
-  /// Hands a tile to the results' tape.
+  /// Passes a tile to the results' tape.
   void write(const Block& block, float* const* acc, int64_t acc_ld, int thread) const;
   /// "amx bf16, a: tape of 5, results: tape of 3"
   std::string summary(const std::vector<std::pair<const char*, std::string>>& holes) const;
@@ -27,8 +27,8 @@ class AnchorKernel : public LaunchKernel {
   WeightGeometry geometry_;  ///< of the weight
 
  private:
-  std::optional<size_t> constant_;      // the weight's number among those asked for
-  std::unique_ptr<WeightHole> weight_;  // else
+  std::optional<size_t> constant_;      // index of the weight among the requests, if constant
+  std::unique_ptr<WeightHole> weight_;  // otherwise
   int64_t weight_at_ = 0, pack_scratch_at_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The attention skeleton: heads of q, k and v read where they lie or through a tape, rows of a head to the results.
+// The attention skeleton: heads of q, k and v are read in place or through a tape; rows of a head go to the results.
 #include "tenon/backend/cpu/tile/attention.h"
 #include "tenon/backend/cpu/launches/anchor_kernel.h"
 #include "tenon/core/error.h"
@@ -67,7 +67,7 @@ class HeadHole {
 
   Shape shape_;
   std::optional<Strided> memory_;
-  std::optional<StridedPages> pages_;  // memory_ in pages
+  std::optional<StridedPages> pages_;  // memory_, in pages
   DType type_;
   std::unique_ptr<RowHole> tape_;
 };
@@ -90,7 +90,7 @@ class AttentionKernel : public AnchorKernel {
       holes_.emplace_back(form_.holes[i], tiles_, leaves_, engine_->vec);
       if (holes_.back().tape()) use(*holes_.back().tape());
     }
-    if (form_.holes.size() > 3) {  // whole numbers are not read in place
+    if (form_.holes.size() > 3) {  // integers are not read in place
       numbers_ = form_.holes[3].shape().numel();
       keys_ = std::make_unique<RowHole>(form_.holes[3], DType::F32, leaves_, engine_->vec);
       use(*keys_->tape());
@@ -145,8 +145,8 @@ class AttentionKernel : public AnchorKernel {
   AttentionShape shape_;
   int lse_ = -1;  // the leaf of the second result
   std::vector<HeadHole> holes_;
-  std::unique_ptr<RowHole> keys_;  // how many there are, where that is an operand
-  std::vector<int64_t> keys_of_;   // each batch entry
+  std::unique_ptr<RowHole> keys_;  // how many keys there are, if that is an operand
+  std::vector<int64_t> keys_of_;   // of each batch entry
   int64_t numbers_ = 0, keys_at_ = 0;
   int64_t driver_at_ = 0;
 };

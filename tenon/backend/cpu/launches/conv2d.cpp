@@ -1,5 +1,5 @@
-// The conv2d skeleton: pixels of x by packed filters, tiles of pixels to the results. A 1x1 convolution at stride 1 is
-// a matrix product over pixels.
+// The conv2d skeleton: pixels of x times packed filters, tiles of pixels to the results. A 1x1 convolution with stride
+// 1 is a matrix product over pixels.
 #include "tenon/backend/cpu/launches/anchor_kernel.h"
 #include "tenon/backend/cpu/tile/winograd.h"
 #include "tenon/expr/ops.h"
@@ -30,12 +30,12 @@ bool is_product(const ConvShape& s) {
   return s.kh == 1 && s.kw == 1 && s.stride == 1 && s.pad_t == 0 && s.pad_l == 0 && s.pad_b == 0 && s.pad_r == 0;
 }
 
-// Measured: below about a thousand pixels reading the larger weights costs what the products save. Counted by image, so
-// that an image is the same alone and in a batch.
+// Measured: below about a thousand pixels, reading the larger weights costs what the products save. Counted per image,
+// so that an image gives the same result alone and in a batch.
 constexpr int64_t kWinogradPixels = 1024, kWinogradChannels = 16;
 
-// What the transformed filters of a Winograd convolution are stored as, where that is faster than the direct sum. In
-// bf16 mode f16 filters under f32 sums err less than bf16 products do; only matrix tiles outrun them.
+// The type in which a Winograd convolution stores its transformed filters, or nothing if the direct sum is faster. In
+// bf16 mode, f16 filters with f32 sums have less error than bf16 products; only matrix tiles are faster.
 std::optional<DType> winograd_filters(const ConvShape& s, DType tiles, const Expr& weight, const TileOps& ops) {
   if (!winograd_legal(s) || weight->rate != Rate::Constant) return {};
   if (s.out_h() * s.out_w() < kWinogradPixels || s.c < kWinogradChannels || s.o < kWinogradChannels) return {};

@@ -1,4 +1,4 @@
-// The gemm skeleton: rows of a by packed b, tiles to the results.
+// The gemm skeleton: rows of a times packed b, tiles to the results.
 #include "tenon/backend/cpu/launches/anchor_kernel.h"
 #include "tenon/expr/ops.h"
 
@@ -19,7 +19,7 @@ class GemmKernel : public AnchorKernel {
     WeightGeometry geometry;
     geometry.shape = linear_shape(tiles_, w[-2] / form_.lanes, w[-1], form_.lanes);
     const DType w_type = form_.holes[1].dtype();
-    // What is packed anew at every run is packed as bf16: bytes would only be widened again.
+    // Operands packed anew in every run are packed as bf16: bytes would only have to be widened again.
     const bool bytes = w_type == DType::E4M3 || w_type == DType::I8;
     if (tiles_ == DType::BF16 && bytes && of_weights_only(form_.holes[1])) geometry.shape.bytes_of = w_type;
     geometry.batch = batch_;

@@ -12,7 +12,7 @@ namespace tenon::cpu {
 namespace {
 using PackFn = void(ThreadPool&, const TileOps&, const void*, DType, int64_t, const PackedShape&, void*);
 
-// Calls fn(i) for each of n pieces of work that are parallel themselves: by one thread each where there are many.
+// Calls fn(i) for n work items that are parallel themselves; many items are run on one thread each.
 void for_each(ThreadPool& pool, int64_t n, FunctionRef<void(int64_t i)> fn) {
   if (n >= int64_t{4} * pool.threads()) return pool.parallel_for(n, [&](int64_t i, int) { fn(i); });
   for (int64_t i = 0; i < n; ++i) fn(i);
@@ -143,7 +143,7 @@ bool WeightHole::find_parts(const Expr& hole, int split, LeafTable& leaves) {
   return !pieces.empty() && std::all_of(pieces.begin(), pieces.end(), [&](const Piece& p) { return cut(p); });
 }
 
-// Cuts a piece where groups begin and where rows stop being one step apart; each part must begin on a panel.
+// Cuts a piece at group boundaries and where the row step changes; each part must begin on a panel.
 bool WeightHole::cut(const Piece& p) {
   if (p.number < 0 || p.cols.size() != 1 || p.col_end - p.col_begin != row_elements_) return false;
   const Digit inner = p.rows.back();
@@ -203,7 +203,7 @@ void WeightHole::pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, st
   });
 }
 
-// True if packing from the file's type gives the same as rounding to the leaf's type first.
+// True if packing directly from the file's type gives the same as rounding to the leaf's type first.
 bool WeightHole::reads_directly(const ParamView& view, const Expr& leaf) const {
   if (view.dtype == leaf.dtype()) return true;
   if (!kernels_read(view.dtype)) return false;
@@ -211,7 +211,7 @@ bool WeightHole::reads_directly(const ParamView& view, const Expr& leaf) const {
 }
 
 void WeightHole::pack(Engine& engine, const WeightMaking& with, std::byte* dst) const {
-  // Memory of every leaf, in the leaf's type unless all rows are packed straight from the file.
+  // Memory of every leaf, in the leaf's type unless all rows are packed directly from the file.
   std::vector<const void*> bases;
   std::vector<DType> types;
   std::vector<std::shared_ptr<void>> copies;
@@ -277,7 +277,7 @@ void WeightHole::pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)
   pack_rows(engine, fill, dst, scratch);
 }
 
-// The transform reads whole filters from memory: computed ones are written there first.
+// The transform reads whole filters from memory, so computed filters are stored there first.
 void WeightHole::pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst) const {
   const int64_t rows = tape_->rows(), ld = round_up(row_elements_, 16);
   const std::shared_ptr<void> padded = allocate_host(ld * 4), plain = allocate_host(rows * row_elements_ * 4);

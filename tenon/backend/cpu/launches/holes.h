@@ -1,4 +1,4 @@
-// Input holes of anchors: rows of an operand read in place where they lie in memory, computed by a tape elsewhere; and
+// Input holes of anchors: rows of an operand, read in place if they are in memory, else computed by a tape; and
 // weights, packed once if they are constant.
 #pragma once
 #include <memory>
@@ -9,27 +9,26 @@
 
 namespace tenon::cpu {
 
-/// The element type of the tiles that multiply in the arithmetic of the launch's anchor, which hold all its values:
-/// BF16 for bf16 and e4m3, I8 for i8 (linear layers only), else F32. Throws Error(Usage) for an arithmetic that no
-/// tiles hold.
+/// The element type of the tiles for the launch's arithmetic, which must represent all its values: BF16 for bf16 and
+/// e4m3, I8 for i8 (linear layers only), else F32. Throws Error(Usage) for an arithmetic without such tiles.
 DType tiles_of(const Launch& launch);
-/// `hole` without an outermost rounding to bf16 where packing to `tiles` rounds to bf16 anyway.
+/// `hole` without an outermost rounding to bf16, if packing to `tiles` rounds to bf16 anyway.
 Expr without_rounding(const Expr& hole, DType tiles);
-/// True if the matrix kernels read this type themselves.
+/// True if the matrix kernels can read this type directly.
 bool kernels_read(DType t);
 
-/// Rows of an operand seen as a matrix.
+/// An operand's rows, seen as a matrix.
 class RowHole {
  public:
-  /// Rows are the last axis of `hole`'s shape.
+  /// A row is the last axis of `hole`'s shape.
   RowHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps& ops);
 
-  const Tape* tape() const { return tape_.get(); }  ///< null if the rows lie in memory
-  const void* data(Bases bases) const;              ///< null if they do not
+  const Tape* tape() const { return tape_.get(); }  ///< null if the rows are in memory
+  const void* data(Bases bases) const;              ///< null if they are not
   DType type() const { return type_; }
   int64_t ld() const { return ld_; }
   int64_t rows_at_once() const { return tape_ ? tape_->rows_at_once() : 1; }
-  /// f32 rows by the tape.
+  /// Computes f32 rows with the tape.
   void fill(int64_t row0, int64_t rows, float* dst, int64_t ld, Bases bases, void* workspace) const;
   /// "memory" or "tape of 5".
   std::string describe() const;
@@ -41,8 +40,8 @@ class RowHole {
   DType type_ = DType::F32;
 };
 
-/// The packed form of a weight: rows over groups (lanes of a linear layer or a convolution, matrices of a batched
-/// product) of `shape.cols` rows each.
+/// The packed form of a weight: rows in groups (lanes of a linear layer or convolution, matrices of a batched product)
+/// of `shape.cols` rows each.
 struct WeightGeometry {
   PackedShape shape;
   int64_t batch = 1;
@@ -53,11 +52,11 @@ struct WeightGeometry {
 
   int64_t batch_bytes() const;
   int64_t bytes() const { return batch * batch_bytes(); }
-  /// In words, all that the bytes depend on.
+  /// As text: everything that the packed bytes depend on.
   std::string text() const;
 };
 
-/// A hole that is a weight: how its rows are found and packed.
+/// A hole that is a weight: how to find and pack its rows.
 class WeightHole {
  public:
   WeightHole(const Expr& hole, const WeightGeometry& geometry, LeafTable& leaves, const Engine& engine);
@@ -67,12 +66,12 @@ class WeightHole {
   int64_t pack_scratch() const;
   /// Packs a weight whose leaves are parameters.
   void pack(Engine& engine, const WeightMaking& with, std::byte* dst) const;
-  /// Packs a weight that changes from run to run.
+  /// Packs a weight that changes between runs.
   void pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
             std::byte* scratch) const;
 
  private:
-  // Rows [row, row + rows) at `offset` elements of a leaf: rows `ld` apart, or (turned) elements of K `ld` apart.
+  // Rows [row, row + rows), from element `offset` of a leaf on; `ld` is the stride of rows or, if turned, of K.
   struct Part {
     int leaf;
     int64_t row, rows, offset, ld;
@@ -97,7 +96,7 @@ class WeightHole {
   int threads_;
 };
 
-/// The packed form of a hole that reads weights alone.
+/// The packed form of a hole that reads weights only.
 WeightRequest packed_weights(const Expr& hole, const WeightGeometry& geometry, std::shared_ptr<Engine> engine);
 
 }  // namespace tenon::cpu

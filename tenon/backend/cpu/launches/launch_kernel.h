@@ -1,6 +1,6 @@
-// What all launches of the CPU backend share: leaves bound to memory, lets, scratch, and results with their statistics.
-// A skeleton's kernel compiles its tapes and asks for its weights in its constructor (so that all sizes are known
-// before anything is allocated), finds their addresses when it is bound, and runs.
+// Common code of the CPU backend's launches: binding leaves to memory, lets, scratch, results and their statistics. A
+// skeleton's kernel compiles its tapes and requests its weights in its constructor, so that all sizes are known before
+// anything is allocated; bind() sets their addresses, then it runs.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace tenon::cpu {
 
-/// The machine: threads and the kernels of its instruction set.
+/// Threads, and the kernels for the machine's instruction set.
 struct Engine {
   ThreadPool pool;
   const TileOps& tile;
@@ -32,20 +32,20 @@ class LaunchKernel : public Kernel {
  protected:
   LaunchKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form);
 
-  /// Offset of `bytes` more bytes in the scratch, a multiple of 64.
+  /// Reserves `bytes` of scratch and returns their offset, a multiple of 64.
   int64_t reserve_scratch(int64_t bytes);
-  /// Asks for memory made of weights; its number.
+  /// Requests memory made from weights; returns its index.
   size_t ask(WeightRequest request);
-  /// The memory that has this number.
+  /// The requested memory with this index.
   const void* weight(size_t number) const { return weights_[number]; }
-  /// Makes the workspaces large enough for `tape`, and keeps its text for TENON_DUMP.
+  /// Makes workspaces large enough for `tape`, and records its text for TENON_DUMP.
   void use(const Tape& tape);
-  /// Compiles what the launch writes: `form.outputs` with a place, in a tape over the form's domain. Statistics are
-  /// taken from what was stored, or from a copy in scratch.
+  /// Compiles what the launch writes, the `form.outputs` with a place, as a tape over the form's domain. Statistics are
+  /// computed from what was stored, or from a copy in scratch.
   std::unique_ptr<Tape> compile_results(TapeOptions options);
-  /// Compiles the form's statistics straight from their values, without a stored copy.
+  /// Compiles the form's statistics directly from their values, without a stored copy.
   void compile_statistics();
-  /// The last call of a constructor: fixes the layout of the scratch, asks for the weights that tapes read.
+  /// Must be called last in a constructor: fixes the layout of the scratch and requests the weights that tapes read.
   void seal();
 
   virtual void body(std::byte* scratch) = 0;
@@ -53,7 +53,7 @@ class LaunchKernel : public Kernel {
   Bases bases() const { return bases_.data(); }
   void* workspace(int thread) const { return scratch_ + workspace_at_ + thread * workspace_bytes_; }
   int threads() const { return engine_->pool.threads(); }
-  /// Runs `tape` over `block` of its domain on this thread; nothing but stores comes out.
+  /// Runs `tape` over `block` of its domain on this thread; its only output is what it stores.
   void run_tape(const Tape& tape, const Block& block, int thread) const;
 
   std::shared_ptr<Engine> engine_;
@@ -63,7 +63,7 @@ class LaunchKernel : public Kernel {
 
  private:
   struct Counted {
-    Expr value;  // what is counted, as the form names it
+    Expr value;  // as the form names it
     Statistics statistics;
   };
   struct LetTape {
@@ -83,20 +83,20 @@ class LaunchKernel : public Kernel {
   std::string tapes_;
   std::vector<Counted> counted_;
   std::vector<std::pair<int, int64_t>> in_scratch_;  // leaf, offset
-  std::vector<std::pair<int, size_t>> in_weights_;   // leaf, number of what was asked for
+  std::vector<std::pair<int, size_t>> in_weights_;   // leaf, index of the request
   std::vector<WeightRequest> requests_;
   std::vector<const void*> bases_;
   std::vector<void*> weights_;
   std::byte* scratch_ = nullptr;
 };
 
-/// Copies the elements of a parameter to `dst` in another type.
+/// Copies a parameter's elements to `dst`, converted to another type.
 void copy_weight(const ParamView& from, DType type, void* dst, const VecOps& ops);
 
 using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Engine>>;
 using RegisterBody = LaunchBodies::Register;
 
-/// Makes the kernel of a launch that has its form, unbound.
+/// Creates the kernel of a launch that has its form, unbound.
 inline std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Engine> engine, const Launch& launch) {
   return LaunchBodies::make(std::move(engine), launch);
 }

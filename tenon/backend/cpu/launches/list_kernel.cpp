@@ -10,7 +10,7 @@
 namespace tenon::cpu {
 namespace {
 
-// A chunk moves at most this many bytes: many blocks for each start-up, and enough chunks to spread.
+// A chunk moves at most this many bytes: many blocks per start-up, yet enough chunks to distribute.
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
 
 class TapeListKernel : public ListBody {
@@ -58,7 +58,7 @@ class TapeListKernel : public ListBody {
   }
 
  private:
-  // Chunks begin at whole lines of every element type, if their vector does.
+  // Chunks begin on a cache line for every element type, if their vector does.
   static constexpr int64_t kChunkStep = 1024, kFindStep = 2048;
   static constexpr int kMostLeaves = 32;
 
@@ -66,7 +66,7 @@ class TapeListKernel : public ListBody {
     size_t item;
     int64_t begin, count;
   };
-  // Where a leaf of the tape is found: an item's vector, a number of the run, or a literal.
+  // Where a leaf of the tape comes from: a vector of the item, a scalar of the run, or a literal.
   struct Source {
     int vector = -1, scalar = -1;
     const void* literal = nullptr;

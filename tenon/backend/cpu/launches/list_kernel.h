@@ -1,4 +1,4 @@
-// A launch over lists: a tape over chunks of equal bytes, taken by all threads.
+// A launch over lists: a tape over chunks of equal bytes, distributed over all threads.
 #pragma once
 #include <memory>
 
@@ -6,7 +6,7 @@
 
 namespace tenon::cpu {
 
-/// Throws Error(Internal) for a launch that is more than a map over vectors (kernels/list.h).
+/// Throws Error(Internal) unless the launch is a map over vectors (kernels/list.h).
 std::unique_ptr<ListKernel> make_list_kernel(std::shared_ptr<Engine> engine, const Launch& launch);
 
 }  // namespace tenon::cpu

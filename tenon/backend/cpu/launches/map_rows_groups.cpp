@@ -1,4 +1,4 @@
-// The skeletons without an anchor: map, rows (both: a tape over rows, in parallel) and groups (statistics only).
+// The skeletons without an anchor: map and rows (both run a tape over rows in parallel), and groups (statistics only).
 #include <algorithm>
 
 #include "tenon/backend/cpu/launches/launch_kernel.h"
@@ -6,7 +6,7 @@
 namespace tenon::cpu {
 namespace {
 
-// Elements of a task: long enough to hide its start, short enough to spread.
+// Elements per task: enough to hide its start-up, few enough to distribute.
 constexpr int64_t kTaskElements = 32768;
 
 class RowsKernel : public LaunchKernel {

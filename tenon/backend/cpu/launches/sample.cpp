@@ -1,4 +1,4 @@
-// The sample skeleton: a row of scores by a tape, a token and its log-probability to the results.
+// The sample skeleton: a tape computes a row of scores; a token and its log-probability go to the results.
 #include "tenon/backend/cpu/launches/anchor_kernel.h"
 #include "tenon/expr/ops.h"
 
@@ -50,7 +50,7 @@ class SampleKernel : public AnchorKernel {
       fill(2, row, 4, seed, thread);
       const std::span<const float> all(scores, static_cast<size_t>(tokens_));
       const DrawnToken t = nodes::Sample::draw_row<float>(all, rule, seed, counters[row]);
-      alignas(64) float made[2][16] = {};  // each lane by itself, or one of two columns
+      alignas(64) float made[2][16] = {};  // two lanes, or one lane of two columns
       made[0][0] = static_cast<float>(t.id);
       made[0][1] = made[1][0] = static_cast<float>(t.log_probability);
       float* const lanes[2] = {made[0], made[1]};

@@ -44,7 +44,7 @@ void Statistics::run(ThreadPool& pool, Bases bases, FunctionRef<void*(int thread
 
 void Statistics::sum_block(int64_t block, Bases bases, void* workspace, float* rows, const Sums& sums) const {
   const int64_t first = block / blocks_ * inner_ + block % blocks_ * block_rows_, count = rows_of(block);
-  std::fill_n(sums.sum, 2 * ld(), 0.0);  // and the squares
+  std::fill_n(sums.sum, 2 * ld(), 0.0);  // also clears the squares
   for (int64_t r = 0; r < count; r += step_rows_) {
     TapeCall call;
     call.block = {first + r, std::min(step_rows_, count - r), 0, channels_};
@@ -58,7 +58,7 @@ void Statistics::sum_block(int64_t block, Bases bases, void* workspace, float* r
   }
 }
 
-// Joins the blocks of a sample, in its first one, as deviations from the first row of all.
+// Combines the blocks of a sample into its first one, as deviations from the first row of the sample.
 void Statistics::finish(Bases bases, std::byte* scratch, int64_t sample) const {
   const Sums all = sums_of(sample * blocks_, scratch);
   for (int64_t b = 1; b < blocks_; ++b) {

@@ -1,7 +1,7 @@
 // Moments (count, mean, sum of squared deviations) per sample and channel of a value seen as [samples, inner,
-// channels], and the reductions that follow from them. The rows are cut into blocks by shape alone. A block adds up
-// deviations from its first row, a few rows at a time in f32 and beyond in f64, and blocks are joined in order, so the
-// result is the same to the bit for any number of threads, and as exact for any mean.
+// channels], and the reductions that follow from them. Rows are split into blocks by shape alone. A block sums
+// deviations from its first row, a few rows at a time in f32, then in f64; blocks are combined in order. So the result
+// has the same bits for any number of threads, and is equally accurate for any mean.
 #pragma once
 #include <memory>
 
@@ -11,18 +11,18 @@ namespace tenon::cpu {
 
 class Statistics {
  public:
-  /// `value`: over a domain of samples * inner rows of `channels`.
+  /// `value` is over a domain of samples * inner rows of `channels`.
   Statistics(const Expr& value, const Shape& domain, const Shape& seen, LeafTable& leaves, const VecOps& ops);
 
-  /// Asks for a reduction, one with reduce_of_moments, to be written to f32 [samples, channels] at `leaf`.
+  /// Requests a reduction (with reduce_of_moments), written to f32 [samples, channels] at `leaf`.
   void add(const NodeType* kind, int leaf) { wanted_.push_back({kind, leaf}); }
   const Tape& tape() const { return *tape_; }
   int64_t scratch_bytes(int threads) const;
-  /// `workspace(thread)` has the tape's workspace.
+  /// `workspace(thread)` must return the tape's workspace.
   void run(ThreadPool& pool, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* scratch) const;
 
  private:
-  // What a block knows of each channel: sums of the deviations from `from`, its first row, and of their squares.
+  // A block's sums per channel: of deviations from `from`, its first row, and of their squares.
   struct Sums {
     double *sum, *squares;
     float* from;
@@ -41,7 +41,7 @@ class Statistics {
   std::shared_ptr<const Tape> tape_;
   const VecOps* ops_;
   int64_t samples_, inner_, channels_;
-  int64_t block_rows_, blocks_, step_rows_;  // rows of a block, blocks a sample, rows summed in f32
+  int64_t block_rows_, blocks_, step_rows_;  // rows per block, blocks per sample, rows summed in f32
   std::vector<Wanted> wanted_;
 };
 

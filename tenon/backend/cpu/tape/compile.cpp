@@ -11,12 +11,12 @@
 namespace tenon::cpu {
 namespace {
 
-// Elements of a slot: a handful of slots and the operands' lines fit the first-level cache.
+// Elements per slot: a handful of slots and the operands' cache lines fit the L1 cache.
 constexpr int64_t kTapeBlock = 2048;
 constexpr int64_t kMaxBlockRows = 256;
-// Of a block along vectors: its slots take a small part of the first-level cache, through which the vectors pass.
+// For blocks along vectors: slots take a small part of the L1 cache, through which the vectors stream.
 constexpr int64_t kStreamElements = 256;
-// Rows shorter than this are joined where the domain may be seen otherwise.
+// Shorter rows are merged if the domain allows it.
 constexpr int64_t kShortRow = 128;
 
 int node_number(const NodeType* type) {
@@ -75,10 +75,10 @@ class TapeCompiler {
     if (cols == 1) t_.block_rows_ = kTapeBlock;
   }
 
-  // Where rows of an operand or result lie side by side a block has sixteen of them: a line of memory holds one element
+  // If rows of an operand or result are adjacent in memory, a block has sixteen of them: a cache line holds one element
   // of each.
   void find_turned() {
-    constexpr int64_t kSideBySide = 16, kLongestRow = 1024;  // whose slots of sixteen rows stay near
+    constexpr int64_t kSideBySide = 16, kLongestRow = 1024;  // whose slots of sixteen rows stay in nearby caches
     const auto turned = [&](int access) {
       return std::ranges::any_of(t_.accesses_[static_cast<size_t>(access)].pieces(), [](const Piece& p) {
         return p.number >= 0 && p.rows.back().step == 1 && p.cols.back().step > 1;
@@ -122,7 +122,7 @@ class TapeCompiler {
     return it != known_.end() ? it->second : known_.emplace(root.get(), compute(root)).first->second;
   }
 
-  // Leaves are loaded through the views above them; those that stand alone are loaded when a user asks for them.
+  // Leaves are loaded through the views above them; leaves without views are loaded when a user needs them.
   static bool inside_view(const Expr& e) {
     return e->family() == Family::Leaf || (e->family() == Family::View && is_view_chain(e));
   }
@@ -147,7 +147,7 @@ class TapeCompiler {
     }
   }
 
-  // A chain of views down to its leaves: "permute(slice(t3))".
+  // A chain of views and its leaves as text: "permute(slice(t3))".
   static std::string chain_text(const Expr& e) {
     if (e->family() == Family::Leaf) return e->attrs.text.empty() ? std::string(e->name()) : e->attrs.text;
     std::string out(e->name());
@@ -207,7 +207,7 @@ class TapeCompiler {
     return emit(std::move(in), is_uniform, DType::F32);
   }
 
-  // Products that a sum or difference takes into its own pass: those that nothing else reads.
+  // Finds products that a sum or difference computes in its own pass: those without other readers.
   void join_products() {
     std::vector<Expr> roots;
     for (const TapeOutput& o : outputs_) roots.push_back(o.value);
@@ -221,7 +221,7 @@ class TapeCompiler {
       for (const Expr& x : e->in)
         if (x.is<nodes::Mul>() && readers[x.get()] == 1) joined_.insert(x.get());
     }
-    // And those sums that a simple node alone reads.
+    // Also sums that only one simple node reads.
     for (const Expr& e : all)
       if (e->family() == Family::Pointwise && e->in.size() == 1 && readers[e->in[0].get()] == 1 &&
           joins_products(e->in[0]) && t_.ops_->products(false, true, true, node_number(e->type)))
@@ -232,8 +232,8 @@ class TapeCompiler {
            std::any_of(e->in.begin(), e->in.end(), [this](const Expr& x) { return joined_.contains(x.get()); });
   }
 
-  // The body of a sum or difference of products, or of a node that takes one; puts the products' operands in their
-  // place.
+  // The body of a sum or difference of products, or of a node fused with one; replaces `operands` by those of the
+  // products.
   const PointwiseFn* products(const Expr& top, std::vector<Expr>& operands) {
     const Expr e = joins_products(top) ? top : top->in[0];
     const bool left = joined_.contains(e->in[0].get()), right = joined_.contains(e->in[1].get());
@@ -247,7 +247,7 @@ class TapeCompiler {
     return t_.ops_->products(e.is<nodes::Sub>(), left, right, e == top ? -1 : node_number(top->type));
   }
 
-  // Results that may go to memory at once: f32, and nothing reads what they replace later.
+  // Finds results that may be written directly to memory: f32, if nothing reads the values they replace later.
   void find_direct() {
     const auto name = [this](int access) {
       return leaves_.leaf(t_.accesses_[static_cast<size_t>(access)].affine()->number)->attrs.text;
@@ -257,7 +257,7 @@ class TapeCompiler {
           std::find_if(t_.code_.begin(), t_.code_.end(), [&](const auto& in) { return in.dst == s.value; });
       if (maker->op != Tape::Op::Pointwise || maker->direct || uniform(s.value) || s.move != t_.ops_->store(DType::F32))
         continue;
-      std::set<int> replaced;  // values that are loads of the same vector
+      std::set<int> replaced;  // loads of the same vector
       for (const Tape::Instruction& in : t_.code_)
         if (in.op == Tape::Op::Load && !uniform(in.dst) && name(in.index) == name(s.place)) replaced.insert(in.dst);
       s.direct = maker->direct = std::none_of(maker + 1, t_.code_.end(), [&](const Tape::Instruction& in) {
@@ -307,7 +307,7 @@ class TapeCompiler {
 
   void output(const TapeOutput& o) {
     Expr value = o.value;
-    // What is stored as a type is rounded to it by the store.
+    // A store rounds to the stored type itself.
     if (o.place && is_rounding(value) && value->attrs.dtype == o.dtype) value = value->in[0];
     int x = value_of(value);
     if (!o.place) return to_caller(x);
@@ -316,7 +316,7 @@ class TapeCompiler {
         << "the place of " << leaf_name(o.place) << " is not a rearrangement";
     const bool per_row = o.value.shape() != domain_ || t_.cols_ == 1;
     if (!per_row) x = full(x);
-    // Another result may have been stored over memory by the time this one is.
+    // Do not store from memory in place: another result may have overwritten it by then.
     for (Tape::Instruction& in : t_.code_)
       if (in.dst == x && options_.elementwise) in.in_place = false;
     t_.stores_.push_back({x, static_cast<int>(t_.accesses_.size()), t_.ops_->store(o.dtype), false,
@@ -325,7 +325,7 @@ class TapeCompiler {
   }
 
   void to_caller(int x) {
-    // The last instruction writes to the caller's rows, unless its result is no slot of its own.
+    // The last instruction writes directly to the caller's rows, unless its result has no slot of its own.
     const bool own =
         !t_.code_.empty() && t_.code_.back().dst == x && !uniform(x) && t_.code_.back().op != Tape::Op::Accumulator;
     if (!own && !uniform(x)) {
@@ -362,8 +362,8 @@ class TapeCompiler {
       for (int k = 0; k < in.operands; ++k) {
         const size_t x = static_cast<size_t>(in.src[static_cast<size_t>(k)]);
         if (last[x] != i) continue;
-        last[x] = t_.code_.size() + 1;                                    // once, even if an operand comes twice
-        const bool keep = options_.elementwise && t_.values_[x].uniform;  // numbers are computed before all blocks
+        last[x] = t_.code_.size() + 1;                                    // only once, even if an operand occurs twice
+        const bool keep = options_.elementwise && t_.values_[x].uniform;  // computed once, before all blocks
         if (t_.values_[x].slot >= 0 && !keep) free[t_.values_[x].uniform].push_back(t_.values_[x].slot);
       }
     }

@@ -14,7 +14,7 @@ void fill_zeros(float* slot, int64_t ld, int64_t rows, int64_t cols) {
   for (int64_t r = 0; r < rows; ++r) std::fill_n(slot + r * ld, cols, 0.0f);
 }
 
-// Turns the columns of each group round, in rows of a slot.
+// Reverses the columns of each group in rows of a slot.
 void turn_groups(const Rect& r, float* slot, int64_t ld) {
   for (int64_t i = 0; i < r.rows; ++i) {
     float* row = slot + i * ld;
@@ -132,7 +132,7 @@ void Tape::load_uniform(const Instruction& in, const Frame& f) const {
   const Block one_column = {f.block.row0, f.block.rows, 0, 1};
   accesses_[static_cast<size_t>(in.index)].resolve(f.call.bases, one_column, [&](const Rect& r) {
     if (!r.data) return fill_zeros(p + r.row, 0, 1, r.rows);
-    // A column of the block is a row of the slot.
+    // A column of the block becomes a row of the slot.
     MoveArgs args = {const_cast<void*>(r.data), 0, r.row_step, 1, r.rows, p + r.row, 0, 0};
     if (r.rows == f.block.rows && r.row_step == 0) {
       args.cols = 1;
@@ -166,7 +166,7 @@ void Tape::pointwise(const Instruction& in, const Frame& f) const {
 }
 
 void Tape::pointwise_uniform(const Instruction& in, const Frame& f) const {
-  // The numbers of the block's rows are one row; those that are the same for all of them are its row values.
+  // The numbers of the block's rows form one row; those that are the same for all rows are uniform in it.
   PointwiseArgs a;
   unsigned mask = 0;
   bool one = true;
@@ -217,7 +217,7 @@ void Tape::store(const Store& s, const Frame& f) const {
   if (!values_[static_cast<size_t>(s.value)].uniform)
     return place.resolve(f.call.bases, f.block,
                          [&](const Rect& r) { s.move(move_args(r, v.p + r.row * v.ld + r.col, v.ld)); });
-  // Row numbers: a row of the slot goes to a column of memory, all of it from one number if that is all there is.
+  // Row values: a row of the slot goes to a column of memory, or a single number fills the column.
   const Block one_column = {f.block.row0, f.block.rows, 0, 1};
   place.resolve(f.call.bases, one_column, [&](const Rect& r) {
     const bool one = v.ld == 0;

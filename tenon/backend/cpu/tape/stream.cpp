@@ -1,4 +1,4 @@
-// Runs an elementwise tape along vectors: numbers once, then blocks with nothing but pointers to move.
+// Runs an elementwise tape along vectors: uniform values once, then blocks that only advance pointers.
 #include <algorithm>
 
 #include "tenon/backend/cpu/tape/tape.h"
@@ -6,15 +6,15 @@
 namespace tenon::cpu {
 namespace {
 
-// Blocks between the one that is computed and the one whose lines are fetched, into the first-level cache. Measured on
-// one core of a Zen 4 (2026-11-21; part of a triad's speed): blocks of 256 elements 1.03, with one block ahead .94,
-// with 3 1.01; blocks of 512 .95; into the second-level cache .86; fetching nothing .5.
+// How many blocks ahead lines are prefetched into the L1 cache. Measured on one core of a Zen 4 (2026-11-21; fraction
+// of a triad's speed): blocks of 256 elements 1.03, with one block ahead .94, with 3 1.01; blocks of 512 .95;
+// prefetching into the L2 cache .86; no prefetching .5.
 constexpr int64_t kBlocksAhead = 2;
 constexpr size_t kMostStreams = 8;
 
 }  // namespace
 
-// An instruction ready to run on a block. Its pointers into memory move on by `bump` bytes a block; those to slots
+// An instruction bound to a block. After each block its pointers into memory advance by `bump` bytes; pointers to slots
 // stay.
 struct Tape::StreamCall {
   PointwiseFn body;
@@ -82,7 +82,7 @@ void Tape::stream(Bases bases, int64_t count, void* workspace, float* rows) cons
   }
 }
 
-// Runs the calls over elements [0, n), a multiple of 16; fetches the next block's lines while this one is computed.
+// Runs the calls over elements [0, n), n a multiple of 16, while prefetching lines of a later block.
 void Tape::stream_blocks(std::span<StreamCall> calls, Bases bases, int64_t n) const {
   struct Ahead {
     const std::byte* next;
@@ -108,8 +108,8 @@ void Tape::stream_blocks(std::span<StreamCall> calls, Bases bases, int64_t n) co
   }
 }
 
-// Makes the calls of a block that begins at element `at`; `whole`: of vectors that are multiples of 16 elements, which
-// may be read and written where they lie.
+// Creates the calls for blocks from element `at` on. `whole`: vectors are multiples of 16 elements and may be accessed
+// in place.
 size_t Tape::stream_calls(const Frame& f, Bases bases, int64_t at, bool whole, float* rows, StreamCall* calls) const {
   size_t made = 0;
   const auto move = [&](MoveFn fn, int access, const Live& value, bool pads) {
@@ -124,7 +124,7 @@ size_t Tape::stream_calls(const Frame& f, Bases bases, int64_t at, bool whole, f
     const Value& v = values_[static_cast<size_t>(in.dst)];
     if (v.uniform) continue;
     float* to = v.external ? rows + at : slot(in.dst, f);
-    f.live[in.dst] = {to, v.external ? block_cols_ * 4 : 0, false};  // here, ld: bytes to the next block's value
+    f.live[in.dst] = {to, v.external ? block_cols_ * 4 : 0, false};  // ld: here, bytes to the value of the next block
     if (in.op == Op::Load) {
       if (in.in_place && whole)
         f.live[in.dst] = {reinterpret_cast<float*>(element(in.index, bases, at)), block_cols_ * 4, false};

@@ -1,11 +1,10 @@
-// The tape interpreter: evaluates expressions over a domain block by block, in f32 slots that stay in the first-level
-// cache.
+// The tape interpreter: evaluates expressions over a domain block by block, in f32 slots that stay in the L1 cache.
 //
 // A tape is compiled from root expressions in form (views on leaves; Pointwise; Reduce over the last axis and its
-// broadcast back). Values are of two kinds: full (a slot of rows by columns) and uniform (one number a row: reductions,
-// constants, operands repeated over the columns), and what is the same for all rows of a block is computed for one row
-// only. Equal subexpressions are one node, so they are computed once. Results leave through their `place` in memory or
-// as f32 rows for a tile kernel.
+// broadcast back). Values are either full (a slot of rows by columns) or uniform (one number per row: reductions,
+// constants, operands broadcast along columns); a value that is the same for all rows of a block is computed for one
+// row only. Equal subexpressions are one node, so they are computed once. Results are stored at their `place` in
+// memory, or returned as f32 rows to a tile kernel.
 #pragma once
 #include <array>
 #include <memory>
@@ -18,25 +17,25 @@ namespace tenon::cpu {
 
 /// One result of a tape.
 struct TapeOutput {
-  Expr value;                ///< over the domain, or with last axis 1: one number a row
-  Expr place;                ///< views over the leaf to write (kernels/form.h); empty: f32 rows to the caller
+  Expr value;                ///< over the domain, or, with a last axis of 1, one number per row
+  Expr place;                ///< views over the leaf to write (kernels/form.h); empty: f32 rows for the caller
   DType dtype = DType::F32;  ///< stored type
 };
 
 struct TapeOptions {
-  int64_t max_cols = 0;   ///< most columns of a call; 0: the domain's
-  int split = -1;         ///< the axes before it make the row number; -1: all but the last
-  bool collapse = false;  ///< join trailing axes into longer rows where the last axis is short
-  /// What is written is read, if at all, at the element that is written: memory may be read and written in place.
-  /// For `stream` only.
+  int64_t max_cols = 0;   ///< most columns per call; 0: the domain's
+  int split = -1;         ///< axes before this one form the row number; -1: all but the last
+  bool collapse = false;  ///< merge trailing axes into longer rows if the last axis is short
+  /// Memory that is written is only read, if at all, at the same element, so it may be updated in place. For `stream`
+  /// only.
   bool elementwise = false;
 };
 
-/// One evaluation. The block must be whole rows if the tape reduces rows.
+/// One evaluation. If the tape reduces rows, the block must consist of whole rows.
 struct TapeCall {
   Block block;
   Bases bases = nullptr;
-  void* workspace = nullptr;    ///< workspace_bytes() of the calling thread, 64-byte aligned, any contents
+  void* workspace = nullptr;    ///< workspace_bytes() for the calling thread, 64-byte aligned, any contents
   float* const* acc = nullptr;  ///< per lane: the accumulator tile of `block`, rows acc_ld apart
   int64_t acc_ld = 0;
   float* rows = nullptr;  ///< where an output without a place goes, rows rows_ld apart
@@ -45,7 +44,7 @@ struct TapeCall {
 
 class Tape {
  public:
-  /// Outputs without a place: one at most. Leaves named acc.N are the lanes of the accumulator. Throws Error(Internal)
+  /// At most one output may lack a place. Leaves named acc.N are the lanes of the accumulator. Throws Error(Internal)
   /// for expressions that are not in form.
   Tape(std::span<const TapeOutput> outputs, const Shape& domain, LeafTable& leaves, const VecOps& ops,
        TapeOptions options = {});
@@ -53,17 +52,17 @@ class Tape {
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
   bool reduces_rows() const { return reduces_rows_; }
-  /// Rows that should be asked for together: 16 where those of an operand lie side by side in memory, else 1.
+  /// Preferred number of rows per call: 16 if an operand's rows are adjacent in memory, else 1.
   int64_t rows_at_once() const { return rows_at_once_; }
-  /// Bytes of scratch a thread.
+  /// Scratch bytes per thread.
   int64_t workspace_bytes() const;
   void run(const TapeCall& call) const;
-  /// Elementwise tapes: the first `count` elements of every vector at `bases`, which are numbered from there. `rows`:
-  /// where an output without a place goes.
+  /// For elementwise tapes: processes the first `count` elements of every vector at `bases`. `rows` receives an output
+  /// without a place.
   void stream(Bases bases, int64_t count, void* workspace, float* rows = nullptr) const;
-  /// One line an instruction: values by number, what makes them from what.
+  /// One line per instruction: values by number, and the operation and operands that produce them.
   std::string text() const;
-  /// Instructions of a block.
+  /// Number of instructions per block.
   int length() const { return static_cast<int>(code_.size()); }
 
  private:
@@ -72,19 +71,19 @@ class Tape {
   enum class Op : uint8_t { Load, Constant, Accumulator, Pointwise, Round, Reduce, Expand };
   struct Instruction {
     Op op;
-    bool every_row = false;  // the result must have all rows, for it goes to the caller
+    bool every_row = false;  // the result goes to the caller, so all of its rows must be written
     int dst = -1;            // value
     int operands = 0;
     std::array<int, kMaxOperands> src{};  // values
     int index = -1;                       // Load: access; Accumulator: lane
-    bool in_place = false;                // Load: memory may stand for the slot
-    bool direct = false;                  // the result may be made where it is stored (elementwise)
+    bool in_place = false;                // Load: may refer to memory instead of filling the slot
+    bool direct = false;                  // the result may be written directly to where it is stored (elementwise)
     const PointwiseFn* body = nullptr;
     PointwiseFn round = nullptr;
     ReduceFn reduce = nullptr;
     MoveFn move = nullptr;
     std::vector<float> params;  // Constant: the number, padded to a vector
-    std::string label;          // what it does, for text()
+    std::string label;          // for text()
   };
   struct Value {
     bool uniform = false;
@@ -95,10 +94,10 @@ class Tape {
     int value;
     int place;  // access
     MoveFn move;
-    bool direct = false;  // done by the instruction that makes the value, where vectors are whole
-    std::string label;    // where to, for text()
+    bool direct = false;  // done by the instruction that computes the value, for whole vectors
+    std::string label;    // destination, for text()
   };
-  // A value during a block: rows `ld` apart (uniform: numbers `ld` apart); `one`: the same for all rows, ld = 0.
+  // A value during a block: rows (uniform: numbers) `ld` apart; `one`: the same for all rows, ld = 0.
   struct Live {
     float* p;
     int64_t ld;

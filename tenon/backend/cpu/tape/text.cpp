@@ -1,4 +1,4 @@
-// A tape as text, one line an instruction, for TENON_DUMP.
+// A tape as text, one line per instruction, for TENON_DUMP.
 #include <sstream>
 
 #include "tenon/backend/cpu/tape/tape.h"

@@ -19,7 +19,7 @@ inline Halves to_f16(V x) {
 }  // namespace
 }  // namespace tenon::cpu
 
-// One instruction here. Always inlined: no code of this name leaves this file.
+// A single instruction here. Always inlined, so that no code of this name leaves this file.
 namespace tenon::hd {
 
 template <>

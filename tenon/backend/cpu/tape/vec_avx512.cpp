@@ -20,16 +20,16 @@ inline Halves to_f16(V x) {
 }  // namespace
 }  // namespace tenon::cpu
 
-// Rounding, scaling by powers of two, reciprocals and a * b + c are single instructions here; what most activations are
-// made of is built on them. Always inlined: no code of these names leaves this file.
+// Rounding, scaling by powers of two, reciprocals and a * b + c are single instructions here; most activations are
+// built on them. Always inlined, so that no code of these names leaves this file.
 namespace tenon::hd {
 
-/// As the general one, to 1 ulp, and down to the smallest denormal.
+/// Like the generic version, accurate to 1 ulp, down to the smallest denormal.
 template <>
 __attribute__((always_inline)) inline cpu::V exp<cpu::V>(cpu::V value) {
   const auto set1 = [](float f) { return _mm512_set1_ps(f); };
   const __m512 x = reinterpret_cast<__m512>(value);
-  // The second operand comes out where either is NaN.
+  // If either operand is NaN, the result is the second one.
   const __m512 clamped = _mm512_max_ps(set1(-104.0f), _mm512_min_ps(set1(89.0f), x));
   const __m512 n =
       _mm512_roundscale_ps(_mm512_mul_ps(clamped, set1(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -44,13 +44,13 @@ __attribute__((always_inline)) inline cpu::V exp<cpu::V>(cpu::V value) {
   return reinterpret_cast<cpu::V>(_mm512_scalef_ps(p, n));
 }
 
-/// 1 / (1 + e^-x) by a reciprocal and one Newton step, 2 ulp.
+/// 1 / (1 + e^-x) by a reciprocal estimate and one Newton step; 2 ulp.
 template <>
 __attribute__((always_inline)) inline cpu::V sigmoid<cpu::V>(cpu::V x) {
   const __m512 one = _mm512_set1_ps(1.0f);
   const __m512 d = _mm512_add_ps(one, reinterpret_cast<__m512>(exp<cpu::V>(-x)));
   const __m512 y = _mm512_rcp14_ps(d);
-  // 0 where d is infinite: the step would make NaN of it.
+  // 0 where d is infinite: the Newton step would produce NaN.
   const __mmask16 finite = _mm512_cmp_ps_mask(d, _mm512_set1_ps(INFINITY), _CMP_NEQ_UQ);
   return reinterpret_cast<cpu::V>(_mm512_maskz_fmadd_ps(finite, _mm512_fnmadd_ps(d, y, one), y, y));
 }

@@ -1,4 +1,4 @@
-// Conversion between memory of any element type and f32 rows. See vec_kernels.h for the rules of inclusion.
+// Conversion between memory of any element type and f32 rows. Inclusion rules: see vec_kernels.h.
 #pragma once
 #include "tenon/core/dtype.h"
 
@@ -23,9 +23,9 @@ inline Ints lane_numbers() {
   for (int k = 0; k < kLanes; ++k) i[k] = k;
   return i;
 }
-/// a in the first n lanes, b behind them.
+/// a in the first n lanes, b in the others.
 inline V keep_first(V a, V b, int64_t n) { return lane_numbers() < static_cast<int32_t>(n) ? a : b; }
-/// n < kLanes elements from p to dst, in at most four moves.
+/// Copies n < kLanes elements from p to dst in at most four moves.
 template <class E>
 inline void copy_tail(E* dst, const E* p, int64_t n) {
   if (n & 8) __builtin_memcpy(dst, p, 8 * sizeof(E)), dst += 8, p += 8;
@@ -33,12 +33,12 @@ inline void copy_tail(E* dst, const E* p, int64_t n) {
   if (n & 2) __builtin_memcpy(dst, p, 2 * sizeof(E)), dst += 2, p += 2;
   if (n & 1) __builtin_memcpy(dst, p, sizeof(E));
 }
-/// Elements in memory need not be aligned: weights lie where their file puts them.
+/// Elements in memory need not be aligned: weights may be at any offset of a file.
 template <class E>
 inline void copy_element(E* dst, const E* p) {
   __builtin_memcpy(dst, p, sizeof(E));
 }
-/// Up to kLanes floats at p without touching memory behind the n-th; zeros behind them.
+/// Up to kLanes floats at p without reading past the n-th; zeros after them.
 inline V first_lanes(const float* p, int64_t n) {
   if (n >= kLanes) return load_v(p);
   float tail[kLanes] = {};
@@ -46,7 +46,7 @@ inline V first_lanes(const float* p, int64_t n) {
   return load_v(tail);
 }
 
-// A storage type: its element, a vector of them, and the conversions.
+// Storage types: element, vector of elements, and conversions.
 struct AsF32 {
   using Element = float;
   using Packed = VectorInMemory;
@@ -72,7 +72,7 @@ struct AsF16 {
 struct AsE4m3 {
   using Element = uint8_t;
   using Packed = BytesInMemory;
-  /// Shifted into an f16 the value is there divided by 256; the NaN pattern would come out as 480.
+  /// Shifted into an f16, the value is divided by 256; the NaN pattern would become 480.
   static V widen(Bytes b) {
     const Halves h = __builtin_convertvector(b, Halves);
     const V x = from_f16((h & 0x80) << 8 | (h & 0x7f) << 7) * 256.0f;
@@ -102,7 +102,7 @@ inline typename C::Element* memory_row(const MoveArgs& a, int64_t r) {
   return static_cast<typename C::Element*>(a.memory) + r * a.row_step;
 }
 
-// Rows that follow each other on both sides are one long row.
+// Rows that are contiguous on both sides are treated as one long row.
 inline MoveArgs joined(const MoveArgs& a) {
   MoveArgs out = a;
   if (a.col_step == 1 && a.pad == 0 && a.row_step == a.cols && a.ld == a.cols) {
@@ -122,7 +122,7 @@ inline V load_tail(const typename C::Element* p, int64_t n, int64_t step) {
   return C::widen(*reinterpret_cast<const typename C::Packed*>(tail));
 }
 
-// Lane k of a where k / w is even, of b where it is odd: of the same blocks of w lanes, or of those beside them.
+// Blocks of w lanes, alternately from a and b: the same ones in both (kBeside: their neighbours).
 template <int w, bool kBeside, size_t... K>
 inline V blocks(V a, V b, std::index_sequence<K...>) {
   constexpr int n = kLanes;
@@ -131,7 +131,7 @@ inline V blocks(V a, V b, std::index_sequence<K...>) {
                                                               : static_cast<int>(K) + (kBeside ? w : 0))...);
 }
 
-// x[i][j] <-> x[j][i]: blocks of w by w on either side of the diagonal change places, then those inside them.
+// x[i][j] <-> x[j][i]: swaps w x w blocks across the diagonal, then recurses into blocks.
 template <int w = kLanes / 2>
 [[gnu::always_inline]] inline void transpose(V (&x)[kLanes]) {
 #pragma GCC unroll 16
@@ -144,7 +144,8 @@ template <int w = kLanes / 2>
   if constexpr (w > 1) transpose<w / 2>(x);
 }
 
-// Rows that lie side by side in memory, columns apart: squares of vectors, so that a line of memory is read once.
+// For rows that are adjacent in memory, with strided columns: loads squares of vectors, so each cache line is read
+// once.
 template <class C>
 void load_turned(const MoveArgs& a) {
   for (int64_t r = 0; r < a.rows; r += kLanes) {
@@ -202,7 +203,7 @@ void load_rows(const MoveArgs& args) {
   }
 }
 
-// The same the other way: a line of memory is written once.
+// The inverse: each cache line is written once.
 template <class C>
 void store_turned(const MoveArgs& a) {
   for (int64_t r = 0; r < a.rows; r += kLanes) {

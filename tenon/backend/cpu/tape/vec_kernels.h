@@ -1,7 +1,7 @@
-// Pointwise bodies, conversions and reductions over vectors V of kLanes floats, written once for every instruction set.
-// Included only by the files of one instruction set, behind their definitions of V, kLanes and the f16 conversions. All
-// names have internal linkage, and node bodies are instantiated for V, which no other file uses: nothing compiled for
-// one machine can be linked into code for another.
+// Pointwise bodies, conversions and reductions over vectors V of kLanes floats, written once for all instruction sets.
+// Included only by the files of one instruction set, after their definitions of V, kLanes and the f16 conversions. All
+// names have internal linkage, and node bodies are instantiated for V, which no other file uses: code compiled for one
+// instruction set cannot be linked into code for another.
 #pragma once
 #include "tenon/backend/cpu/tape/vec_convert.h"
 #include "tenon/expr/ops.h"
@@ -11,7 +11,7 @@ namespace {
 
 // ---- pointwise ----
 
-// Without operands of one value a row, rows that follow each other are one long row.
+// Without row-uniform operands, contiguous rows are treated as one long row.
 template <int kOperands>
 inline PointwiseArgs flattened(const PointwiseArgs& a, unsigned mask) {
   bool flat = mask == 0 && a.cols % 16 == 0 && a.dst_ld == a.cols;
@@ -24,7 +24,7 @@ inline PointwiseArgs flattened(const PointwiseArgs& a, unsigned mask) {
   return out;
 }
 
-// Stores eval(x) of n operands' vectors everywhere. Bits of kMask: operands of one value a row.
+// Stores eval(x) for every vector of n operands. Bits of kMask mark row-uniform operands.
 template <int n, unsigned kMask, class Eval>
 [[gnu::always_inline]] inline void over_vectors(const PointwiseArgs& a, const Eval& eval) {
   for (int64_t r = 0; r < a.rows; ++r) {
@@ -66,7 +66,7 @@ constexpr Bodies bodies_of() {
   return b;
 }
 
-// x in a register, as rounded as it would be in memory: what follows does not merge with the operation that made it.
+// x in a register, rounded as it would be in memory: prevents contraction with the operation that produced it.
 inline V rounded(V x) {
   asm("" : "+v"(x));
   return x;
@@ -178,7 +178,7 @@ PointwiseFn round_of(DType t) {
 
 // ---- reductions over a row ----
 
-constexpr int kChains = 64 / kLanes;  // 64 partial results, whatever the width of a vector
+constexpr int kChains = 64 / kLanes;  // 64 partial results, whatever the vector width
 constexpr int64_t kReduceBlock = 4096;
 
 template <class T, class X>
@@ -238,11 +238,10 @@ ReduceFn reduction(int node) { return kReductions[static_cast<size_t>(node)]; }
 
 // ---- moments of columns ----
 
-// Deviations are small where they are from the median of three rows: from one that stands out all others' would be
-// large.
+// Deviations are taken from the median of three rows: from an outlier, all others' deviations would be large.
 inline V median(V a, V b, V c) { return hd::max<V>(hd::min<V>(a, b), hd::min<V>(hd::max<V>(a, b), c)); }
 
-// Eight rows at a time in f32: a square that stands out costs the few beside it their last bits.
+// Sums eight rows at a time in f32, so that a large square costs only those few rows their last bits.
 template <int kVectors>
 inline void strip_moments(const float* x, int64_t ld, int64_t rows, const float* from, double* sum, double* squares) {
   constexpr int kColumns = kVectors * kLanes, kTogether = 8;

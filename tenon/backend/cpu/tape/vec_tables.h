@@ -1,4 +1,4 @@
-// The tables of the instruction sets, each defined in its own file with its own compiler flags.
+// The tables of all instruction sets, each defined in its own file with its own compiler flags.
 #pragma once
 #include "tenon/backend/cpu/tape/vec_ops.h"
 

@@ -11,18 +11,18 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kKeyBlock = 256;         // keys of a block of scores, about
-constexpr int64_t kQueryRows = kHeadRows;  // query rows of a block: with 256 keys the fastest of 32..96 x 128..256
-constexpr int64_t kPackRows = kHeadRows;   // rows of k and v packed by one task
-constexpr int64_t kGroupBytes = 16 << 20;  // packed k and v that stand in memory at once
+constexpr int64_t kKeyBlock = 256;         // approximate number of keys per block of scores
+constexpr int64_t kQueryRows = kHeadRows;  // query rows per block: with 256 keys the fastest of 32..96 x 128..256
+constexpr int64_t kPackRows = kHeadRows;   // rows of k and v packed per task
+constexpr int64_t kGroupBytes = 16 << 20;  // most bytes of packed k and v in memory at once
 
-// Sizes of the packed operands and of the blocks. K is the B operand of the scores (columns: keys, K dimension: d); V
+// Sizes of the packed operands and of blocks. K is the B operand of the scores (columns: keys, K dimension: d), V that
 // of the output (columns: d, K dimension: keys).
 struct Plan {
   AttentionShape s;
   int64_t d_terms, key_terms;  // terms along d; along all keys
   int64_t key_panels, d_panels;
-  int64_t keys;             // of a block of scores
+  int64_t keys;             // per block of scores
   int64_t q_blocks, group;  // kv heads packed at once
   int d_last;               // steps of the last term along d
 
@@ -88,7 +88,7 @@ class AttentionWorkspace {
   int64_t each_;
 };
 
-// Where row `row` of (b, h) begins behind the rows' first.
+// The offset of row `row` of (b, h) from its first row.
 int64_t row_start(const HeadSource& source, int64_t b, int64_t h, int64_t row) {
   const HeadPages& p = source.pages;
   if (p.rows == 0) return row * source.ld;
@@ -168,7 +168,7 @@ class Attention {
     args_.out(b, h, row0, rows, own.o, plan_.o_ld(), thread);
   }
 
-  // `there`: the keys of the batch entry.
+  // `there`: the number of keys of the batch entry.
   void key_block(const Buffers& own, int64_t slot, int64_t row0, int rows, int64_t key0, int64_t there) const {
     const AttentionShape& s = plan_.s;
     const int keys = static_cast<int>(std::min(plan_.keys, there - key0));
@@ -202,9 +202,9 @@ class Attention {
 
 }  // namespace
 
-// Keys of a block. Of causal attention as many whatever the length: a row then has the same bits with keys behind it as
-// without, and over a cache as over a whole text. Else blocks of equal size in whole terms, up to a quarter longer than
-// kKeyBlock. With 257 keys a block of 256 and one of a single key would rescale every sum for that key.
+// Keys per block. Causal attention always uses the same number, so that a row has the same bits with or without keys
+// after it, and with a cache or a whole text. Otherwise blocks have equal sizes in whole terms, up to a quarter above
+// kKeyBlock: with 257 keys, a block of 256 and one of a single key would rescale every sum for that key.
 int64_t keys_at_once(int64_t sk, bool causal) {
   const int64_t blocks = std::max<int64_t>(1, sk / kKeyBlock), step = term_elements(DType::BF16);
   if (causal) return std::min(kKeyBlock, round_up(sk, step));

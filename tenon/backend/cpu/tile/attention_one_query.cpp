@@ -1,4 +1,4 @@
-// Attention of one query a head: a token behind a cache. Reads k and v once, where they lie.
+// Attention with one query per head: a token after a cache. Reads k and v once, in place.
 #include <algorithm>
 #include <numbers>
 
@@ -8,15 +8,15 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kChunk = kHeadRows;  // keys packed at once; pages are multiples of it
-constexpr int64_t kSlotsOfThread = 4;  // with fewer kv heads a thread, threads share them
+constexpr int64_t kChunk = kHeadRows;  // keys packed at once; page sizes are multiples of it
+constexpr int64_t kSlotsOfThread = 4;  // with fewer kv heads per thread, threads share them
 
-// A slot is a kv head of a batch entry, its rows the heads that read it.
+// A slot is a kv head of a batch entry; its rows are the query heads that read it.
 struct Sizes {
   AttentionShape s;
-  int64_t slots, rows, lines, keys;  // lines: rows, filled up; keys: of a block
+  int64_t slots, rows, lines, keys;  // lines: rows, padded; keys: per block
   int64_t d_terms, key_terms, d_panels, score_ld, o_ld, packed_bytes;
-  bool shared;  // threads share slots, whose scores and sums then stand side by side
+  bool shared;  // threads share slots; scores and sums of all slots are then in memory at once
 
   Sizes(const AttentionShape& shape, int threads) : s(shape) {
     const int64_t step = term_elements(s.type);
@@ -27,20 +27,20 @@ struct Sizes {
     d_terms = div_up(s.d, step);
     key_terms = div_up(keys, step);
     d_panels = div_up(s.d, kPanel);
-    score_ld = round_up(s.sk, kChunk) + 16;  // no multiple of 512 bytes: spreads rows over the cache sets
+    score_ld = round_up(s.sk, kChunk) + 16;  // not a multiple of 512 bytes: spreads rows over the cache sets
     o_ld = d_panels * kPanel;
     packed_bytes = kBlock * std::max(kChunk / kPanel * d_terms, kChunk / step * d_panels);
     shared = threads > 1 && slots < kSlotsOfThread * threads;
   }
 };
 
-// A thread's buffers.
+// Buffers of a thread.
 struct Own {
   std::byte *q, *p, *packed;
   float* staging;
   float *row_max, *row_sum;
 };
-// A slot's.
+// Buffers of a slot.
 struct Rows {
   float *scores, *o;
 };
@@ -112,7 +112,7 @@ class OneQuery {
   }
 
  private:
-  // Threads take parts of a slot's keys, then parts of its columns, which are sums over all keys.
+  // Threads divide a slot's keys, then its columns, each of which is a sum over all keys.
   void run_shared() const {
     const int64_t parts = std::min<int64_t>(pool_.threads(), div_up(z_.s.sk, kChunk));
     pool_.parallel_for(z_.slots * parts, [&](int64_t task, int thread) {
@@ -135,8 +135,8 @@ class OneQuery {
   }
   int64_t first_head(int64_t slot) const { return slot % z_.s.kv_heads * z_.rows; }
 
-  // Asks for columns [col, col + cols) of up to kChunk rows from `key` on, before `end`, while others are at work: rows
-  // of a head lie among those of others, which no hardware prefetcher follows.
+  // Prefetches columns [col, col + cols) of up to kChunk rows from `key` on, before `end`, while other rows are
+  // computed: the rows of a head are interleaved with those of others, which no hardware prefetcher follows.
   static void fetch(const HeadSource& source, int64_t b, int64_t h, int64_t key, int64_t end, int64_t col,
                     int64_t cols) {
     if (!source.data || key >= end) return;
@@ -147,7 +147,7 @@ class OneQuery {
         __builtin_prefetch(static_cast<const std::byte*>(rows.at(r, col)) + at);
   }
 
-  // Scores of keys [begin, end), and hidden ones behind the last key to the end of a term.
+  // Scores of keys [begin, end), and hidden ones from the last key to the end of a term.
   void scores(int64_t slot, int64_t begin, int64_t end, int thread) const {
     const AttentionShape& s = z_.s;
     const int64_t b = slot / s.kv_heads, h = first_head(slot);
@@ -174,7 +174,7 @@ class OneQuery {
         for (int64_t j = end; j % 32 != 0; ++j) out.scores[r * z_.score_ld + j] = kHiddenScore;
   }
 
-  // Sums of columns of `panels` panels from `panel` on; who shares a slot weighs its keys again.
+  // Sums for the columns of panels [panel, panels_end); threads that share a slot recompute its keys' weights.
   void values(int64_t slot, int64_t panel, int64_t panels_end, int thread) const {
     const AttentionShape& s = z_.s;
     const int64_t b = slot / s.kv_heads, keys = keys_of(slot), col = panel * kPanel;

@@ -11,7 +11,7 @@ namespace {
 
 struct ConvWorkspace {
   int64_t* a_off;
-  std::byte* packed;  // of all images, or of a block per thread
+  std::byte* packed;  // of all images, or of one block per thread
   float *staging, *sums;
   int64_t packed_each, staging_each, sums_each, bytes;
 
@@ -53,7 +53,7 @@ class Conv {
   }
   float* sums(int thread) const { return work_.sums + thread * work_.sums_each; }
 
-  // Tiles in a packed row (Rows), or in the whole block (otherwise: pixels run on from row to row).
+  // Pixels of a packed row (Rows) or of the whole block (otherwise: pixels continue from row to row).
   int64_t run_pixels(const ConvBlock& b) const {
     return plan_.layout == ConvLayout::Rows ? b.x1 - b.x0 : (b.y1 - b.y0) * plan_.s.out_w();
   }

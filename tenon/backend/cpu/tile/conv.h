@@ -1,5 +1,5 @@
-// 2-D convolution over NHWC images with the holes of gemm.h: an implicit matrix product, the im2col matrix is never
-// made.
+// 2-D convolution of NHWC images with the holes of gemm.h: an implicit matrix product that never builds the im2col
+// matrix.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace tenon::cpu {
 
-/// Geometry of a convolution; sizes in pixels. h, w, c: what the prologue delivers (after any upsampling).
+/// Geometry of a convolution, in pixels. h, w, c: what the prologue supplies (after any upsampling).
 struct ConvShape {
   int64_t n = 1, h = 0, w = 0, c = 0, o = 0;
   int kh = 3, kw = 3, stride = 1;
@@ -19,11 +19,11 @@ struct ConvShape {
 };
 
 /// Prologue: writes the f32 pixels x0 <= x < x1 of image n, row y, all channels, to dst (`ld` elements between pixels,
-/// 64-byte aligned, ld a multiple of 16). A pixel may be asked for more than once (halos). Padding is not asked for: it
-/// is zeros behind the prologue.
+/// 64-byte aligned, ld a multiple of 16). A pixel may be requested more than once (halos). Padding is never requested:
+/// its zeros are added after the prologue.
 using PixelsFn = FunctionRef<void(int64_t n, int64_t y, int64_t x0, int64_t x1, float* dst, int64_t ld, int thread)>;
 
-/// Pixels of the input: memory (f32, bf16 or f16; pixel (n, y, x) at element ((n * h + y) * w + x) * ld) or a hook.
+/// Pixels of the input: memory (f32, bf16 or f16; pixel (n, y, x) at element ((n * h + y) * w + x) * ld) or a callback.
 struct PixelSource {
   const void* data = nullptr;
   DType type = DType::F32;
@@ -38,9 +38,9 @@ struct ConvArgs {
   TileFn out;  ///< row = linear output pixel (n * out_h + y) * out_w + x; tiles are runs of consecutive pixels
 };
 
-/// Exact bytes of scratch that conv2d() needs. `type` is the weights' (the arithmetic's) type.
+/// Exact scratch bytes that conv2d() needs. `type`: the weights' type, i.e. the arithmetic.
 int64_t conv_scratch_bytes(const ConvShape& shape, DType type, int threads);
-/// `scratch`: conv_scratch_bytes(...) bytes, 64-byte aligned, any contents. The same bits whatever the number of
+/// `scratch`: conv_scratch_bytes(...) bytes, 64-byte aligned, any contents. The bits do not depend on the number of
 /// threads.
 void conv2d(ThreadPool& pool, const TileOps& ops, const ConvArgs& args, void* scratch);
 

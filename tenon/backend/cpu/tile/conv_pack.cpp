@@ -8,7 +8,7 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kDensePixels = 64;  // output pixels of an im2col buffer
+constexpr int64_t kDensePixels = 64;  // output pixels per im2col buffer
 
 int64_t chunk_pixels(int64_t channels) { return staging_rows(channels); }
 int64_t dense_columns(const ConvShape& s) { return (kDensePixels - 1) * s.stride + s.kw; }
@@ -58,7 +58,7 @@ void ConvPacker::pack_lines(const Pixels& from, int64_t ld, int64_t count, std::
   ops_.pack_rows({from.data, from.type, ld, count, s_.c, to, plan_.type, kLine, plan_.plane * kLine});
 }
 
-// One packed row: pixels with the padding that falls into it.
+// One packed row: pixels and the padding within it.
 void ConvPacker::pack_run(int64_t row) const {
   const int64_t y = block_.y0 * s_.stride + row - s_.pad_t, left = block_.x0 * s_.stride - s_.pad_l;
   const int64_t width = (block_.x1 - block_.x0 - 1) * s_.stride + s_.kw, first = row * plan_.pitch;
@@ -73,7 +73,7 @@ void ConvPacker::pack_run(int64_t row) const {
   }
 }
 
-// One input row, into every copy that holds it.
+// Packs one input row into every copy that contains it.
 void ConvPacker::pack_shifts(int64_t row) const {
   const int64_t y = block_.y0 * s_.stride + row - s_.pad_t;
   if (y < 0 || y >= s_.h) return shift_chunk(row, 0, 0, {});
@@ -122,8 +122,8 @@ void ConvPacker::pack_dense(int64_t row) const {
   }
 }
 
-// f32 rows (ky, kx, channel) of `count` output pixels from (y, x0) on. An input row is first brought together without
-// gaps between pixels and with its padding, so that the taps of one ky are a single run.
+// f32 rows (ky, kx, channel) of `count` output pixels from (y, x0) on. Each input row is first gathered without gaps
+// between pixels and with its padding, so that all taps of one ky form a single run.
 void ConvPacker::gather_dense(int64_t y, int64_t x0, int64_t count, float* rows, float* input) const {
   const int64_t ld = round_up(plan_.w.k, 16), c = s_.c, pixel = round_up(c, 16), left = x0 * s_.stride - s_.pad_l;
   const int64_t width = (count - 1) * s_.stride + s_.kw;

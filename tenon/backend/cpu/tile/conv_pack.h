@@ -9,7 +9,7 @@ struct ConvBlock {
   int64_t n, y0, y1, x0, x1;
 };
 
-/// Packs what the block's pixels see into `packed` (plan.packed_bytes()).
+/// Packs the input pixels of a block into `packed` (plan.packed_bytes()).
 class ConvPacker {
  public:
   ConvPacker(const TileOps& ops, const ConvPlan& plan, const PixelSource& source, const ConvBlock& block,
@@ -23,14 +23,14 @@ class ConvPacker {
         staging_(staging),
         thread_(thread) {}
 
-  /// Rows of work: pack() is pack_row(0 .. row_count() - 1), in any order.
+  /// Units of work: pack() is pack_row(0 .. row_count() - 1), in any order.
   int64_t row_count() const;
   void pack_row(int64_t row) const;
-  /// Floats of staging for one thread.
+  /// Floats of staging per thread.
   static int64_t staging_floats(const ConvPlan& plan);
 
  private:
-  // Pixels [x0, x1) of an input row as memory.
+  // Pixels [x0, x1) of an input row in memory.
   struct Pixels {
     const void* data;
     DType type;

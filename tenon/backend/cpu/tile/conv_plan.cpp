@@ -8,12 +8,12 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kMostTogether = 48 << 20;  // bytes of packed images that may stand in memory at once
+constexpr int64_t kMostTogether = 48 << 20;  // most bytes of packed images in memory at once
 
 ConvLayout pick_layout(const ConvShape& s, const PackedShape& w) {
   if (w.taps == 1 && s.kh * s.kw > 1) return ConvLayout::Dense;
   const int64_t width = s.out_w();
-  // Rows needs runs that fill tiles of 16 pixels well, and a stride the kernels know.
+  // Rows needs runs that fill tiles of 16 pixels well, and a stride that the kernels support.
   const bool runs = width >= 32 && width * 100 >= 85 * round_up(width, 16);
   return runs && s.stride <= 2 && s.kh * s.kw > 1 ? ConvLayout::Rows : ConvLayout::Shifts;
 }
@@ -29,7 +29,7 @@ int64_t lines_of(const ConvPlan& p, int64_t rows, int64_t cols) {
   return p.copies() * p.channel_terms * cols * (s.stride == 1 ? in_extent(rows, 1, s.kh) : rows);
 }
 
-// The block shape that fits `lines` with the least of the image packed twice.
+// The block shape that fits `lines` and packs the least of the image twice.
 void pick_block(ConvPlan& p, int64_t lines) {
   const int64_t out_h = p.s.out_h(), out_w = p.s.out_w();
   double best = 0;
@@ -49,7 +49,7 @@ void pick_block(ConvPlan& p, int64_t lines) {
   p.col_blocks = div_up(out_w, p.cols);
 }
 
-// Enough blocks that the threads finish together.
+// Enough blocks for all threads to finish together.
 void balance(ConvPlan& p, int threads) {
   while (p.blocks() < int64_t{4} * threads && p.blocks() % threads != 0 && p.row_blocks < p.s.out_h()) ++p.row_blocks;
   p.rows = div_up(p.s.out_h(), p.row_blocks);
@@ -71,7 +71,7 @@ ConvPlan::ConvPlan(const ConvShape& shape, DType t, int threads)
   channel_terms = div_up(s.c, term_elements(type));
   pick_block(*this, l2_bytes() / 2 / kLine);
   balance(*this, threads);
-  // Traffic beyond the second-level cache: blocks read all weights each; together, every column group reads the images.
+  // Traffic beyond the L2 cache: each block reads all weights; together, each column group reads all images.
   const int64_t whole = lines_of(*this, s.out_h(), s.out_w()) * s.n * kLine;
   const int64_t by_blocks = blocks() * w.bytes(), by_columns = column_groups(w) * whole + w.bytes();
   together = whole <= kMostTogether && (by_columns < by_blocks || blocks() < threads);

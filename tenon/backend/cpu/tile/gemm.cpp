@@ -9,7 +9,7 @@
 namespace tenon::cpu {
 namespace {
 
-// Rows that the kernel can read where they are. It reads 16 at a time, so they must come in sixteens.
+// True if the kernel can read rows in place. It reads 16 at a time, so their number must be a multiple of 16.
 bool in_place(const TileOps& ops, const GemmArgs& args) {
   const PackedShape& b = args.b.shape;
   return ops.reads_rows && b.type == DType::BF16 && args.a.data && args.a.type == DType::BF16 &&
@@ -66,7 +66,7 @@ class Gemm {
                      work_.staging + thread * work_.staging_each, thread);
   }
 
-  // Tiles of 64 rows of [row0, row0 + rows); their first line is the first of `packed`, unless they are read in place.
+  // Tiles of 64 rows of [row0, row0 + rows); `packed` starts with their first line, unless they are read in place.
   template <class Use>
   void with_product(int64_t entry, int64_t row0, int64_t rows, const std::byte* packed, const Use& use) const {
     const auto* a =

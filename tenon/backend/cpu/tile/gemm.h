@@ -1,5 +1,5 @@
-// Matrix product with holes: rows of A come from a prologue, tiles of the result leave through an epilogue, and nothing
-// in between touches memory beyond the cache. Knows nothing of expressions.
+// Matrix product with holes: a prologue supplies rows of A, an epilogue consumes tiles of the result, and everything in
+// between stays in caches. Knows nothing of expressions.
 #pragma once
 #include <cstdint>
 
@@ -8,17 +8,17 @@
 namespace tenon::cpu {
 
 inline constexpr int kMaxLanes = 4;
-inline constexpr int kMaxTileRows = 64;  ///< rows of an epilogue tile, at most
-inline constexpr int kMaxTileCols = 64;  ///< columns of a lane of an epilogue tile, at most
+inline constexpr int kMaxTileRows = 64;  ///< most rows of an epilogue tile
+inline constexpr int kMaxTileCols = 64;  ///< most columns of a lane of an epilogue tile
 
 /// Prologue: writes f32 rows [row0, row0 + rows) of A, all of K, to dst (`ld` elements between rows; dst is 64-byte
-/// aligned and ld a multiple of 16). Called from any thread of the pool, `thread` says which. Each row is asked for
-/// once; the row of a product that has a single one, by each thread.
+/// aligned and ld a multiple of 16). Called on any thread of the pool; `thread` says which. Each row is requested once,
+/// but the row of a product with only one by every thread.
 using RowsFn = FunctionRef<void(int64_t row0, int64_t rows, float* dst, int64_t ld, int thread)>;
 
 /// A tile of the result: rows [row0, row0 + rows), columns [col0, col0 + cols) of each lane. acc[lane] points to f32
-/// sums with `ld` elements between rows (64-byte aligned, ld a multiple of 16); the callee may overwrite them, up to
-/// round_up(cols, 16) a row. col0 is a multiple of kPanel.
+/// sums with `ld` elements between rows (64-byte aligned, ld a multiple of 16); the callee may overwrite up to
+/// round_up(cols, 16) of a row. col0 is a multiple of kPanel.
 struct OutTile {
   int64_t row0, col0;
   int rows, cols;
@@ -26,17 +26,17 @@ struct OutTile {
   int64_t ld;
   int thread;
 };
-/// Epilogue: consumes one tile; every element of the result is handed over exactly once, in no fixed order.
+/// Epilogue: consumes one tile. Every element of the result is passed exactly once, in no fixed order.
 using TileFn = FunctionRef<void(const OutTile& tile)>;
 
-/// Rows of an operand: memory (f32, bf16 or f16, row-major, `ld` elements between rows) or, with data == nullptr, a
-/// hook.
+/// Rows of an operand: memory (f32, bf16 or f16, row-major, `ld` elements between rows) or, if data == nullptr, a
+/// callback.
 struct RowSource {
   const void* data = nullptr;
   DType type = DType::F32;
   int64_t ld = 0;
   RowsFn rows;
-  int64_t rows_at_once = 1;  ///< of a hook: how many it had better be asked for
+  int64_t rows_at_once = 1;  ///< of a callback: preferred number of rows per call
 };
 
 struct GemmArgs {
@@ -48,10 +48,10 @@ struct GemmArgs {
   TileFn out;
 };
 
-/// Exact bytes of scratch that gemm() needs for these sizes; `rows_at_once` as a's.
+/// Exact scratch bytes that gemm() needs for these sizes; `rows_at_once` as a's.
 int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t batch, int threads, int64_t rows_at_once = 1);
-/// C = A * B. `scratch`: gemm_scratch_bytes(...) bytes, 64-byte aligned, any contents.
-/// The same bits whatever the number of threads.
+/// C = A * B. `scratch`: gemm_scratch_bytes(...) bytes, 64-byte aligned, any contents. The bits do not depend on the
+/// number of threads.
 void gemm(ThreadPool& pool, const TileOps& ops, const GemmArgs& args, void* scratch);
 
 }  // namespace tenon::cpu

@@ -7,16 +7,16 @@
 namespace tenon::cpu {
 
 namespace {
-constexpr int64_t kEntriesOfThread = 4;  // then shares differ by a quarter at most
+constexpr int64_t kEntriesOfThread = 4;  // shares then differ by at most a quarter
 }
 
 GemmSchedule::GemmSchedule(const PackedShape& b, int64_t rows, int64_t batch, int threads) : m(rows) {
   const int64_t row_bytes = b.terms() * kLine, cached = l2_bytes() / 2;
   const bool many = batch >= kEntriesOfThread * threads;
   single_row = !many && m == 1;
-  // What is widened from bytes then serves several tiles of rows, where a band of a long K is one.
+  // What is widened from bytes then serves several row tiles, whereas a band of a long K is only one.
   together = !many && (b.bytes_of || m * row_bytes <= cached || m < int64_t{2} * kMaxTileRows * threads);
-  // An eighth more than half the second level: B is read once a band, so a band less is worth it.
+  // An eighth more than half the L2 cache: B is read once per band, so one band fewer is worth it.
   const int64_t fit = std::max<int64_t>(kMaxTileRows / kRowBlock, cached * 9 / 8 / (kRowBlock * row_bytes));
   const int64_t least = std::max<int64_t>(1, div_up(m / kRowBlock, fit));
   bands = together ? 1 : many ? least : round_up(least, threads);

@@ -10,7 +10,7 @@
 namespace tenon::cpu {
 namespace {
 
-// 16 rows of a weight matrix, wherever they come from.
+// 16 rows of a weight matrix, from any source.
 struct WeightRows {
   const void* data;
   DType type;
@@ -31,7 +31,7 @@ int panel_cols(int64_t cols, int64_t panel) {
   return static_cast<int>(std::min<int64_t>(kPanel, cols - panel * kPanel));
 }
 
-// One line (16 columns) of bf16 pairs whose low and high halves come from half kLow of x and half kHigh of y.
+// One line (16 columns) of bf16 pairs: low halves from half kLow of x, high halves from half kHigh of y.
 template <int kLow, int kHigh>
 void combine(const uint32_t* x, const uint32_t* y, uint32_t* out) {
   for (int c = 0; c < kPanel; ++c) {
@@ -41,7 +41,7 @@ void combine(const uint32_t* x, const uint32_t* y, uint32_t* out) {
   }
 }
 
-// Lines of bf16 pairs in source order (channel, tap) -> the pairs of channels (2 s, 2 s + 1) of one tap.
+// From lines of bf16 pairs in source order (channel, tap), gathers the pairs of channels (2 s, 2 s + 1) of one tap.
 void regroup_bf16(const uint32_t* src, int64_t channels, int64_t taps, int64_t tap, uint32_t* out) {
   static constexpr uint32_t kZeros[kPanel] = {};
   for (int64_t s = 0; s < 16; ++s, out += kPanel) {
@@ -70,7 +70,7 @@ void regroup_f32(const uint32_t* src, int64_t channels, int64_t taps, int64_t ta
   }
 }
 
-// One panel of a convolution: a term's channels are packed in source order, then regrouped by tap.
+// One panel of a convolution: packs a term's channels in source order, then regroups them by tap.
 void pack_conv_panel(const TileOps& ops, const WeightRows& rows, int cols, int64_t channels, int64_t taps, DType type,
                      char* dst) {
   const int64_t step = term_elements(type), blocks = div_up(channels, step);
@@ -90,7 +90,7 @@ void pack_conv_panel(const TileOps& ops, const WeightRows& rows, int cols, int64
   }
 }
 
-// One panel of a convolution of few channels: K is (tap, channel) without padding.
+// One panel of a convolution with few channels: K is (tap, channel) without padding.
 void pack_dense_panel(const TileOps& ops, const WeightRows& rows, int cols, int64_t channels, int64_t taps, DType type,
                       char* dst) {
   const int64_t k = channels * taps;
@@ -103,7 +103,7 @@ void pack_dense_panel(const TileOps& ops, const WeightRows& rows, int cols, int6
   ops.pack_panel({ordered.data(), DType::F32, k, k, cols, dst, type});
 }
 
-// Calls panel(rows, cols, dst) for every panel of every lane; row_of(lane row) gives the source.
+// Calls panel(rows, cols, dst) for every panel of every lane; rows_of(lane row) returns the source.
 template <class RowsOf, class Pack>
 void for_panels(ThreadPool& pool, const PackedShape& shape, void* dst, const RowsOf& rows_of, const Pack& pack) {
   const int64_t panels = shape.panels();
@@ -115,7 +115,7 @@ void for_panels(ThreadPool& pool, const PackedShape& shape, void* dst, const Row
   });
 }
 
-// The rows of a callback, in the calling thread's part of the scratch.
+// Rows from a callback, computed into the calling thread's part of the scratch.
 struct CallbackRows {
   WeightRowsFn fill;
   int64_t k;
@@ -146,7 +146,7 @@ void check_types(DType src, DType dst) {
       << "cannot pack to " << name_of(dst);
 }
 
-// One panel of i8 in blocks: a term at a time, column by column.
+// One panel of i8 in blocks, term by term and column by column.
 void pack_i8_panel(const TileOps& ops, const WeightRows& rows, int cols, int64_t k, char* panel) {
   auto* terms = reinterpret_cast<I8Term*>(panel);
   std::memset(terms, 0, static_cast<size_t>(div_up(k, kI8Block)) * sizeof(I8Term));
@@ -203,7 +203,7 @@ void narrow_to_bytes(DType t, const void* bf16, void* bytes, int64_t n) {
     const float x = bf16_value(from[i]);
     if (t == DType::E4M3)
       to[i] = e4m3_bits(x);
-    else  // in a line of 16 pairs the first of each pair, then the second
+    else  // in each line of 16 pairs, all first elements, then all second ones
       to[i / 32 * 32 + i % 2 * 16 + i % 32 / 2] = x == x ? static_cast<uint8_t>(static_cast<int8_t>(x)) : 0;
   }
 }

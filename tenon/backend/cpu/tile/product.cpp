@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kStagingBytes = 64 << 10;
 
-// Terms walked with several row tiles before the next ones: equal parts of what the instruction set's chunk holds.
+// Terms processed with several row tiles before the next ones: equal parts that fit the instruction set's chunk.
 int64_t chunk_terms(const TileOps& ops, const PackedShape& shape) {
   const int64_t term_bytes = kGroupPanels * shape.lanes * (shape.bytes_of ? kBlock : shape.block_bytes());
   const int64_t fit = shape.bytes_of ? kWidenedBytes / term_bytes : std::max<int64_t>(8, ops.chunk_bytes / term_bytes);
@@ -36,7 +36,7 @@ void Product::run_panels(int64_t panel0, int64_t count, int64_t tile0, int64_t t
   const bool in_passing = shape.bytes_of == DType::I8 && tile1 - tile0 == 1 && tile(tile0).rows <= kWidenedInPassing;
   const bool widens = shape.bytes_of && !in_passing;
   const int64_t chunk = in_passing || streams ? terms : chunk_terms(ops, shape);
-  // With K in one chunk nothing is gained by more tiles at once than the first-level cache holds, but less widening.
+  // If K is one chunk, several tiles at once only reduce widening, and exceed the L1 cache.
   const int64_t at_once = chunk == terms && !widens ? 1 : kTilesAtOnce;
   const int panels = static_cast<int>(count);
   for (int64_t first = tile0; first < tile1; first += at_once) {

@@ -1,5 +1,5 @@
-// The loop that gemm and conv2d share: packed lines x packed panels -> epilogue tiles. Also where scratch memory is cut
-// up.
+// The loop shared by gemm and conv2d: packed lines x packed panels -> epilogue tiles. Also the allocator of scratch
+// parts.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace tenon::cpu {
 
-/// Panels of a lane in one column group: a group is what an epilogue tile spans.
+/// Panels per lane in a column group, the width of an epilogue tile.
 inline constexpr int kGroupPanels = kMaxTileCols / kPanel;
-/// Row tiles whose sums are kept while K is walked in chunks.
+/// Row tiles whose sums are kept while iterating over chunks of K.
 inline constexpr int kTilesAtOnce = 4;
-/// Bytes of a group's panels that are widened from bytes at once: for all those row tiles, in the second-level cache.
+/// Bytes to widen a group's panels to at once, for all those row tiles, in the L2 cache.
 inline constexpr int64_t kWidenedBytes = 256 << 10;
-/// Up to so many rows i8 is widened on the way to the registers instead.
+/// Up to this many rows, i8 is widened on the way to registers instead.
 inline constexpr int kWidenedInPassing = 16;
 
-/// Hands out 64-byte aligned parts of a scratch buffer; without a buffer it only adds up sizes.
+/// Hands out 64-byte aligned parts of a scratch buffer; without a buffer it only sums up sizes.
 class ScratchCursor {
  public:
   explicit ScratchCursor(void* base = nullptr) : base_(static_cast<std::byte*>(base)) {}
@@ -34,7 +34,7 @@ class ScratchCursor {
   int64_t used_ = 0;
 };
 
-/// `rows` <= kMaxTileRows consecutive rows: where their lines begin in packed A, and the number of the first one.
+/// `rows` <= kMaxTileRows consecutive rows: the offset of their lines in packed A, and the number of the first one.
 struct RowTile {
   int64_t a_offset;  ///< bytes
   int64_t row0;
@@ -42,7 +42,7 @@ struct RowTile {
 };
 using RowTileFn = FunctionRef<RowTile(int64_t tile)>;
 
-/// A product of packed A with one packed B.
+/// The product of packed A and one packed B.
 class Product {
  public:
   const TileOps& ops;
@@ -53,20 +53,20 @@ class Product {
   int64_t a_stride;      ///< bytes between rows
   RowTileFn tile;
   TileFn out;
-  bool streams = false;  ///< as TileArgs
+  bool streams = false;  ///< as in TileArgs
 
-  /// Computes tiles [tile0, tile1) of column group `group` and hands them to `out`. `sums`: sum_floats(shape) floats.
+  /// Computes tiles [tile0, tile1) of column group `group` and passes them to `out`. `sums`: sum_floats(shape) floats.
   void run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const {
     const int64_t panel0 = group * kGroupPanels;
     run_panels(panel0, std::min<int64_t>(kGroupPanels, shape.panels() - panel0), tile0, tile1, sums, thread);
   }
-  /// The same of up to kGroupPanels panels from any panel on.
+  /// The same for up to kGroupPanels panels, starting at any panel.
   void run_panels(int64_t panel0, int64_t panels, int64_t tile0, int64_t tile1, float* sums, int thread) const;
 
  private:
-  // The terms of a group's panels in bf16, lane by lane and panel by panel.
+  // Widens terms of a group's panels to bf16, lane by lane and panel by panel.
   void widen(int64_t term, int64_t term_end, int64_t panel0, int panels, std::byte* widened) const;
-  // Adds terms [term, term_end) of `panels` panels from panel0 on to the sums of tiles [first, end).
+  // Adds terms [term, term_end) of `panels` panels, from panel0 on, to the sums of tiles [first, end).
   void multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panels, float* sums,
                 bool from_widened) const;
   std::byte* widened(float* sums) const {
@@ -77,24 +77,24 @@ class Product {
   }
 };
 
-/// TileArgs::last for K of `k` elements.
+/// TileArgs::last for `k` elements of K.
 int last_steps(int64_t k, DType type);
-/// Column groups of a lane.
+/// Column groups per lane.
 inline int64_t column_groups(const PackedShape& shape) { return div_up(shape.panels(), kGroupPanels); }
-/// Floats of a thread's buffer for the sums of one group, and for what is widened behind them.
+/// Floats of a thread's buffer for the sums of a group, followed by the widened panels.
 int64_t sum_floats(const PackedShape& shape);
-/// Parts to split the row tiles into, so that (group, part) tasks keep the threads busy.
+/// Number of parts to split the row tiles into, so that (group, part) tasks keep all threads busy.
 int64_t row_parts(int64_t groups, int64_t tiles, int threads);
 
-/// Rows from a RowSource into lines: row i's term j at dst + i * kLine + j * term_stride. `staging`: staging_floats(k,
-/// source.rows_at_once).
+/// Packs rows of a RowSource into lines: term j of row i goes to dst + i * kLine + j * term_stride. `staging`:
+/// staging_floats(k, source.rows_at_once).
 void pack_source_rows(const TileOps& ops, const RowSource& source, int64_t row0, int64_t rows, int64_t k, DType type,
                       void* dst, int64_t term_stride, float* staging, int thread);
-/// Rows that pass through a thread's staging buffer at once, and that buffer's size.
+/// Rows that pass through a thread's staging buffer at once, and the size of that buffer.
 int64_t staging_rows(int64_t k, int64_t rows_at_once = 1);
 int64_t staging_floats(int64_t k, int64_t rows_at_once = 1);
 
-/// Tiles configured for this scope (AMX).
+/// Keeps tiles configured during this scope (AMX).
 class TileScope {
  public:
   explicit TileScope(const TileOps& ops) : ops_(ops) { ops_.enter(); }

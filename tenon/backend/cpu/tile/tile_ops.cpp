@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<std::string_view, kIsaCount> kNames = {"avx2", "avx512", "avx512bf16", "amx"};
 
-// Linux grants the tile registers to a process that asks (arch_prctl ARCH_REQ_XCOMP_PERM, feature 18).
+// Linux grants the tile registers to a process on request (arch_prctl ARCH_REQ_XCOMP_PERM, feature 18).
 bool request_amx() {
   unsigned a, b, c, d;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
@@ -28,7 +28,7 @@ bool request_amx() {
 #endif
 }
 
-bool has_f16c() {  // no name for it in clang's __builtin_cpu_supports
+bool has_f16c() {  // clang's __builtin_cpu_supports has no name for it
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
 }

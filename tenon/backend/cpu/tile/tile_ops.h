@@ -1,15 +1,15 @@
-// The matrix kernels of one instruction set behind a table of functions, and the packed operand formats they share.
+// The matrix kernels of one instruction set as a table of functions, and the packed operand formats they share.
 //
-// Both element types use the same geometry, so drivers never ask which one they move:
-//   term    the step along K: 32 bf16 or 16 f32 = 64 bytes of one row ("line"); K is padded with zeros to whole terms
-//   (i8     a term is a block of 32 numbers with a scale of its own: I8Line, I8Term)
-//   A       lines; the line of row m of term t lies at a + a_off[t] + m * a_stride, so a convolution's tap is an offset
-//   B       panels of 16 columns, per term 1024 bytes: bf16 [16 k-pairs][16 columns][2], f32 [16 k][16 columns];
-//           N is padded with zero columns to whole panels
-//   C       f32, whole panels wide
-// Every output element is summed in the order of k by every schedule, so blocking and threads never change a result.
-// Instruction sets differ from each other in rounding. Reading A: rows up to the next multiple of 16 behind the last
-// one must be readable memory (their values are ignored).
+// Both element types have the same geometry, so drivers need not know which one they handle:
+//   term    the step along K: 32 bf16 or 16 f32 = 64 bytes of one row (a "line"); K is zero-padded to whole terms
+//   (i8     a term is a block of 32 numbers with its own scale: I8Line, I8Term)
+//   A       lines; the line of row m, term t is at a + a_off[t] + m * a_stride, so a convolution's tap is an offset
+//   B       panels of 16 columns, 1024 bytes per term: bf16 [16 k-pairs][16 columns][2], f32 [16 k][16 columns];
+//           N is zero-padded to whole panels
+//   C       f32, a whole number of panels wide
+// All schedules sum an output element in the order of k, so blocking and threads never change a result; rounding does
+// differ between instruction sets. Kernels read A up to the next multiple of 16 rows: that memory must be readable (its
+// values are ignored).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,18 +28,18 @@ inline constexpr int64_t kBlock = 1024;  ///< bytes of one term of one panel
 
 /// Elements of K in one term: 32 for bf16 and i8, 16 for f32.
 inline constexpr int term_elements(DType t) { return t == DType::F32 ? 16 : 32; }
-/// A line of i8: a block (core/i8_blocks.h) of a row.
+/// A line of i8: one block (core/i8_blocks.h) of a row.
 struct I8Line {
   int8_t q[32];
   float scale;
-  int32_t correction;  ///< -128 times the sum of q, for columns that are 128 too large
+  int32_t correction;  ///< -128 times the sum of q: columns are stored plus 128
   int32_t unused[6];
 };
 static_assert(sizeof(I8Line) == kLine);
-/// A term of a panel of i8: a block of each of 16 columns. Instructions multiply unsigned bytes by signed ones.
+/// A term of a panel of i8: one block of each of 16 columns. Instructions multiply unsigned by signed bytes.
 struct I8Term {
   uint16_t scale[kPanel];   ///< f16
-  uint8_t q[8][kPanel][4];  ///< + 128, by fours of K
+  uint8_t q[8][kPanel][4];  ///< + 128, in groups of four along K
 };
 inline constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline constexpr int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
@@ -48,17 +48,17 @@ inline constexpr int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * 
 struct TileArgs {
   const void* a;
   const int64_t* a_off;  ///< byte offset of each term
-  int64_t a_stride;      ///< bytes between rows: 64 or 128, or any where TileOps::reads_rows
+  int64_t a_stride;      ///< bytes between rows: 64 or 128, or any if TileOps::reads_rows
   const void* b;         ///< first term of the first panel
   int64_t b_stride;      ///< bytes between panels
   float* c;
   int64_t ldc;  ///< elements between rows of C, a multiple of 16
   int64_t terms;
   int m, panels;    ///< both >= 1
-  bool accumulate;  ///< add to C; otherwise C is overwritten
-  int last = 16;    ///< steps of the last term that hold data (bf16: k-pairs, f32: k); the rest are zeros in A and B
-  /// Of a single row whose columns come from memory: panels are read one after the other, as they lie, because the
-  /// hardware follows one stream best. Side by side, for which there are registers, is faster from the caches alone.
+  bool accumulate;  ///< add to C; otherwise overwrite it
+  int last = 16;    ///< steps of the last term with data (bf16: k-pairs, f32: k); the rest are zeros in A and B
+  /// For a single row whose columns come from memory: reads panels one after another, since hardware prefetches a
+  /// single stream best. Several side by side, which registers allow, are only faster from caches.
   bool streams = false;
 };
 
@@ -76,7 +76,7 @@ struct PackRowsArgs {
 };
 
 /// Packs up to 16 weight rows into `terms` blocks of one panel: column c, element k = src[c][k]; columns >= cols and
-/// k >= k_size become zeros. Sources f32, f16, bf16, e4m3, any alignment.
+/// k >= k_size become zeros. Sources are f32, f16, bf16 or e4m3, with any alignment.
 struct PackPanelArgs {
   const void* src;
   DType src_type;
@@ -88,7 +88,7 @@ struct PackPanelArgs {
 };
 
 /// Packs a K-major source: element k of column n = src[k * ld + n]. Writes the terms of `k_rows` rows (the last one
-/// filled with zeros) of div_up(cols, 16) panels: panel p goes to dst + p * panel_stride.
+/// zero-padded) of div_up(cols, 16) panels: panel p goes to dst + p * panel_stride.
 struct PackColumnsArgs {
   const void* src;
   DType src_type;
@@ -99,11 +99,10 @@ struct PackColumnsArgs {
   int64_t panel_stride;
 };
 
-/// One block of streaming softmax over scores s[rows][cols] (f32, row stride ld >= round_up(cols, 32);
-/// columns behind cols are overwritten).
-/// row_max and row_sum are running values; p receives exp(scale * s - new max) as A lines of p_type (columns beyond
-/// cols as zeros to whole terms), o[rows][o_cols] is multiplied by exp(old max - new max).
-inline constexpr float kHiddenScore = -1e30f;  ///< a score whose weight is 0 beside any other
+/// One block of streaming softmax over scores s[rows][cols] (f32, row stride ld >= round_up(cols, 32); overwrites
+/// columns beyond cols). row_max and row_sum are running values; p receives exp(scale * s - new max) as A lines of
+/// p_type (columns beyond cols as zeros, up to whole terms); o[rows][o_cols] is multiplied by exp(old max - new max).
+inline constexpr float kHiddenScore = -1e30f;  ///< a score whose weight is 0 next to any other
 struct SoftmaxArgs {
   float* s;
   int64_t ld;
@@ -119,7 +118,7 @@ struct SoftmaxArgs {
   bool first;  ///< no running values yet: row_max, row_sum and o are not read
 };
 
-/// A row of Winograd F(4x4, 3x3) tiles (winograd.h): tile i is the 6 x 6 pixels from column 4 i on of six image rows.
+/// A row of Winograd F(4x4, 3x3) tiles (winograd.h): tile i is the 6 x 6 pixels of six image rows from column 4 i on.
 /// Point xi = 6 * y + x of the transformed tile, channels 16 t .. 16 t + 15, goes to the line at
 /// dst + xi * point_stride + t * term_stride + i * kLine.
 struct WinogradInputArgs {
@@ -131,7 +130,7 @@ struct WinogradInputArgs {
   int64_t point_stride, term_stride;  ///< bytes
 };
 
-/// Sums m[xi][tile][column] -> 4 rows x 4 tiles pixels: out[y * row_ld + (4 tile + x) * ld + column], times `scale`.
+/// Sums m[xi][tile][column] -> 4 rows of 4 * tiles pixels: out[y * row_ld + (4 tile + x) * ld + column], times `scale`.
 struct WinogradOutputArgs {
   const float* m;
   int64_t point_stride, ld;  ///< elements between points; between tiles of m and between pixels of out
@@ -145,19 +144,19 @@ struct TileOps {
   Isa isa;
   const char* name;      ///< "amx", "avx512bf16", "avx512", "avx2"
   bool bf16_arithmetic;  ///< gemm_bf16 is faster than gemm_f32
-  /// Bytes of B, of the kMaxTileCols columns of an epilogue tile, that stay in the second-level cache beside A. Drivers
-  /// walk a longer K in chunks, with several row tiles a chunk.
+  /// Bytes of B, for kMaxTileCols columns of an epilogue tile, that stay in the L2 cache beside A. Drivers process a
+  /// longer K in chunks, with several row tiles per chunk.
   int64_t chunk_bytes;
   bool reads_rows;  ///< gemm_bf16 takes any a_stride: bf16 rows need no packing
-  /// Called by the drivers at the start and end of a task that uses the kernels (AMX: configure, release the tiles).
+  /// Called by drivers at the start and end of a task that uses the kernels (AMX: configure and release the tiles).
   void (*enter)();
   void (*leave)();
   void (*gemm_bf16)(const TileArgs&);  ///< on every machine; without bf16 arithmetic it widens to f32
-  /// bf16 rows, i8 columns: B is [16 k-pairs][2][16 columns] i8, 512 bytes per term of a panel; the products and sums
-  /// of gemm_bf16, bit for bit.
+  /// bf16 rows, i8 columns: B is [16 k-pairs][2][16 columns] i8, 512 bytes per term of a panel. Same products and sums
+  /// as gemm_bf16, bit for bit.
   void (*gemm_bf16_i8)(const TileArgs&);
   void (*gemm_f32)(const TileArgs&);
-  /// i8 in blocks: sums of whole numbers over a term, each times both scales, added in f32. a_stride: kLine.
+  /// i8 in blocks: integer sums over a term, multiplied by both scales and added in f32. a_stride: kLine.
   void (*gemm_i8)(const TileArgs&);
   /// f32 rows, f16 columns: B is [16 k][16 columns] f16, 512 bytes per term of a panel.
   void (*gemm_f32_f16)(const TileArgs&);
@@ -166,9 +165,9 @@ struct TileOps {
   void (*pack_columns)(const PackColumnsArgs&);
   /// dst[i] = value of src[i]: f32, bf16, f16, e4m3 to f32. Any alignment.
   void (*widen)(const void* src, DType src_type, float* dst, int64_t n);
-  /// n elements of a panel of i8 as bf16, a multiple of 32.
+  /// Converts n elements of an i8 panel to bf16; n is a multiple of 32.
   void (*widen_i8)(const void* src, void* dst, int64_t n);
-  /// n elements of e4m3 as bf16 in the same order, a multiple of 32.
+  /// Converts n elements of e4m3 to bf16 in the same order; n is a multiple of 32.
   void (*widen_e4m3)(const void* src, void* dst, int64_t n);
   /// dst[i] = src[i] rounded to nearest even: f32 to bf16, f16 or f32.
   void (*narrow)(const float* src, void* dst, DType dst_type, int64_t n);
@@ -188,7 +187,7 @@ const TileOps* tile_ops(Isa isa);
 /// The best table of this machine, capped by TENON_CPU_ISA; throws Error(Usage) for an unknown name there and
 /// Error(Device) on a machine without AVX2, FMA and F16C.
 const TileOps& tile_ops();
-/// Bytes of second-level cache a core (1 MiB if unknown).
+/// Bytes of L2 cache per core (1 MiB if unknown).
 int64_t l2_bytes();
 
 }  // namespace tenon::cpu

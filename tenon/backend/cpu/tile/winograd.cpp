@@ -9,15 +9,15 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kTilesWide = kMaxTileRows / 4;  // of a block: an epilogue tile is a run of its pixels
-constexpr int64_t kTiles = 64;                    // of a block: rows of the 36 products
+constexpr int64_t kTilesWide = kMaxTileRows / 4;  // per block: an epilogue tile is a run of its pixels
+constexpr int64_t kTiles = 64;                    // per block: rows of the 36 products
 
-// The image in blocks of tiles: `rows` x `cols` tiles of 4 x 4 outputs.
+// The image split into blocks of tiles: `rows` x `cols` tiles of 4 x 4 outputs.
 struct WinogradPlan {
   ConvShape s;
   int64_t tiles_y, tiles_x, rows, cols, row_blocks, col_blocks;
-  int64_t terms, plane;  // lines of one term of one point
-  bool together;         // few blocks: transform all of them, then split the columns among the threads
+  int64_t terms, plane;  // plane: lines of one term of one point
+  bool together;         // few blocks: transform all of them, then split the columns among threads
 
   WinogradPlan(const ConvShape& shape, int threads) : s(shape) {
     tiles_y = div_up(s.out_h(), 4);
@@ -43,7 +43,7 @@ struct WinogradPlan {
 
 struct WinogradWorkspace {
   int64_t* a_off;
-  std::byte* points;  // transformed input: of every block, or of one block a thread
+  std::byte* points;  // transformed input: of all blocks, or of one block per thread
   float *staging, *sums, *out;
   int64_t block_each, staging_each, sums_each, out_each, bytes;
 
@@ -106,7 +106,7 @@ class Winograd {
             std::min(plan_.tiles_x, x0 + plan_.cols)};
   }
 
-  // The block's pixels through prologue and input transform. Consecutive rows of tiles share two rows of pixels.
+  // Passes the block's pixels through prologue and input transform. Consecutive rows of tiles share two rows of pixels.
   void transform(const Block& b, std::byte* points, int thread) const {
     float* staging = work_.staging + thread * work_.staging_each;
     const int64_t top = 4 * b.y0 - s_.pad_t, row_floats = plan_.staging_row();
@@ -126,7 +126,7 @@ class Winograd {
     }
   }
 
-  // One input row of the block with its padding, channels padded with zeros.
+  // One input row of the block with its padding; channels are zero-padded.
   void stage_row(const Block& b, int64_t y, float* row, int thread) const {
     const int64_t ld = plan_.channel_ld(), width = 4 * b.cols() + 2, left = 4 * b.x0 - s_.pad_l;
     const bool inside = y >= 0 && y < s_.h;

@@ -13,7 +13,7 @@ constexpr float kA = 0.70710678f, kB = 1.41421356f;
 
 int64_t block_bytes(DType type) { return type == DType::F16 ? kBlock / 2 : kBlock; }
 
-// y = G x: the values of the quadratic x at the six points, each over its Lagrange denominator; 16 columns at a time.
+// y = G x: the quadratic x at the six points, each value over its Lagrange denominator; 16 columns at a time.
 void transform(const float* x, int64_t from, float* y, int64_t to) {
   for (int c = 0; c < kPanel; ++c) {
     const float x0 = x[c], x1 = x[from + c], x2 = x[2 * from + c];
@@ -28,7 +28,7 @@ void transform(const float* x, int64_t from, float* y, int64_t to) {
   }
 }
 
-// A power of two that brings the largest transformed weight below 2^15; |G x| <= 1.48 max |x| in each direction.
+// The power of two that scales the largest transformed weight below 2^15; |G x| <= 1.48 max |x| per direction.
 float f16_scale(ThreadPool& pool, const TileOps& ops, const char* src, DType type, int64_t rows, int64_t row) {
   std::vector<float> largest(static_cast<size_t>(rows));
   pool.parallel_for(rows, [&](int64_t r, int) {

@@ -7,7 +7,7 @@
 namespace tenon::cpu {
 namespace {
 
-// Assembly, because GCC's intrinsics are macros that paste the tile's number as text: no template parameter fits.
+// Assembly, since GCC's intrinsics are macros that paste the tile number as text: a template parameter does not work.
 struct HardwareTiles {
   template <int i>
   static void zero() {

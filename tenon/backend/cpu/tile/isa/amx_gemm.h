@@ -1,25 +1,25 @@
-// The bf16 kernel for matrix tiles, written against a vocabulary of tile operations so that the same text runs on AMX
-// and, emulated, on any machine (the tests do). A tile is 16 lines of 64 bytes. Tiles 0-3 hold a 2 x 2 block of sums
-// (32 x 32 outputs), 4 and 5 two tiles of A, 6 and 7 two panels of B.
+// The bf16 kernel for matrix tiles, written in terms of tile operations so that the same code runs on AMX and,
+// emulated, on any machine (as in tests). A tile is 16 lines of 64 bytes. Tiles 0-3 hold a 2 x 2 block of sums (32 x 32
+// outputs), 4 and 5 two tiles of A, 6 and 7 two panels of B.
 //
-// Both operands may come from the second-level cache: it keeps up with the four products of a term.
+// Both operands may come from the L2 cache, which keeps up with the four products per term.
 //
-// Vocabulary: T::zero<i>(), T::load<i>(base, stride), T::store<i>(base, stride),
+// Operations: T::zero<i>(), T::load<i>(base, stride), T::store<i>(base, stride),
 // T::dot<c, a, b>(): tile c += tile a (rows of 16 bf16 pairs) * tile b (16 pairs x 16 columns),
-// T::widen(from, to): a block of i8, half as long, as bf16.
+// T::widen(from, to): converts a block of i8, half as long, to bf16.
 #pragma once
 #include "tenon/backend/cpu/tile/tile_ops.h"
 
 namespace tenon::cpu {
 namespace {
 
-// Terms of i8 that are widened before the first of them is multiplied: enough for stores to be through when a tile is
-// loaded of what they wrote.
+// How many i8 terms are widened before the first of them is multiplied: enough for stores to complete before a tile
+// loads what they wrote.
 constexpr int64_t kTermsWidened = 4;
-// What is fetched from memory meanwhile, in front of what is widened.
+// How far ahead of widening memory is prefetched.
 constexpr int64_t kBytesAhead = 2048;
 
-// A block of up to kRowTiles x kPanels tiles, and where its sums go. kI8: B is i8, else bf16.
+// A block of up to kRowTiles x kPanels tiles of sums. kI8: B is i8, else bf16.
 template <class T, int kRowTiles, int kPanels, bool kI8>
 struct AmxBlock {
   const TileArgs& t;
@@ -44,7 +44,7 @@ struct AmxBlock {
     if constexpr (kRowTiles == 2) T::template zero<2>();
     if constexpr (kRowTiles == 2 && kPanels == 2) T::template zero<3>();
   }
-  // Adds a term: its block of the first panel at bt, the second panel's `b_stride` behind it.
+  // Adds a term. Its block of the first panel is at bt, that of the second panel `b_stride` further on.
   void sum_term(int64_t term, const char* bt, int64_t b_stride) const {
     const char* at = a + t.a_off[term];
     T::template load<6>(bt, kLine);
@@ -73,7 +73,7 @@ struct AmxBlock {
       for (int64_t j = 0; j < terms; ++j) sum_term(i + j, wide[0] + j * kBlock, kTermsWidened * kBlock);
     }
   }
-  // `rows` < 16 * kRowTiles: the sums pass through a buffer, since rows of C behind the last are not ours.
+  // If `rows` < 16 * kRowTiles, sums go through a buffer: rows of C beyond the last must not be touched.
   void run(float* c, int rows) const {
     constexpr int64_t kLd = kPanels * kPanel;
     alignas(64) float edge[16 * kRowTiles * kLd];

@@ -1,5 +1,4 @@
-// The kernels for AVX-512 with BF16 and VNNI: pairs of bf16, and four bytes, are multiplied and summed by one
-// instruction.
+// The kernels for AVX-512 with BF16 and VNNI: one instruction multiplies and sums pairs of bf16, or four bytes.
 #include "tenon/backend/cpu/tile/isa/vec_avx512.h"
 // After the vector vocabulary:
 #include "tenon/backend/cpu/tile/isa/vector_table.h"

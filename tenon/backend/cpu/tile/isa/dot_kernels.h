@@ -1,4 +1,4 @@
-// Register-blocked matrix kernels over the packed formats, written once for every vector instruction set. A step is one
+// Register-blocked matrix kernels over the packed formats, written once for all vector instruction sets. A step is one
 // line of B and four bytes of each row of A: a pair of bf16 or one f32; a Dot policy says how they are multiplied.
 // Included only by the files of one instruction set, after its vec_*.h; internal linkage throughout.
 #pragma once
@@ -15,13 +15,13 @@ struct DotF32 {
   static A load_a(const char* p) { return v_repeat(p); }
   static B load_b(const char* p) { return v_load(p); }
   static V step(V acc, A a, B b) { return v_fma(a, b, acc); }
-  /// Rows of a register block that is `panels` wide.
+  /// Rows of a register block of `panels` panels.
   static constexpr int rows(int panels) {
     return kRegisters == 32 ? (panels == 4 ? 6 : panels == 3 ? 8 : 12) : panels == 1 ? 6 : 0;
   }
 };
 
-/// bf16 pairs without bf16 arithmetic: both halves widened to f32, even k first.
+/// bf16 pairs without bf16 arithmetic: both halves are widened to f32, even k first.
 struct DotWidened {
   static constexpr int64_t kStepBytes = 64;
   struct A {
@@ -37,7 +37,7 @@ struct DotWidened {
   }
 };
 
-/// The same with columns of i8.
+/// The same with i8 columns.
 struct DotWidenedI8 : DotWidened {
   static constexpr int64_t kStepBytes = 32;
   static B load_b(const char* p) { return {v_from_i8(p), v_from_i8(p + 16)}; }
@@ -49,7 +49,7 @@ struct DotHalf : DotF32 {
   static B load_b(const char* p) { return v_from_f16(p); }
 };
 
-/// Rows [0, kRows) x panels [0, kPanels) from registers: all of K, then one store.
+/// Rows [0, kRows) x panels [0, kPanels) in registers: all of K, then one store.
 template <class Dot, int kStride, int kRows, int kPanels>
 void block(const TileArgs& t, const char* a, const char* b, float* c) {
   V acc[kRows][kPanels];
@@ -73,7 +73,7 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
   };
   for (int64_t i = 0; i < t.terms; ++i, b += 16 * Dot::kStepBytes) {
     const char* at = a + t.a_off[i];
-    // The terms of A lie pages apart, which no hardware prefetcher follows.
+    // The terms of A are pages apart, which no hardware prefetcher follows.
     const char* ahead = a + t.a_off[i + 1 < t.terms ? i + 1 : i];
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) __builtin_prefetch(ahead + r * kStride);
@@ -90,7 +90,7 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
     for (int n = 0; n < kPanels; ++n) v_store(c + r * t.ldc + n * kPanel, acc[r][n]);
 }
 
-/// Blocks of rows that lie kStride_ bytes apart.
+/// Blocks of rows kStride_ bytes apart.
 template <class Dot, int kStride_>
 struct DotBlocks {
   static constexpr int kStride = kStride_;
@@ -101,7 +101,7 @@ struct DotBlocks {
   }
 };
 
-/// Runs the block of exactly `rows` rows, 1 <= rows <= kRows.
+/// Runs the block with exactly `rows` rows, 1 <= rows <= kRows.
 template <class Blocks, int kRows, int kPanels>
 void block_of(int rows, const TileArgs& t, const char* a, const char* b, float* c) {
   if constexpr (kRows > 1) {

@@ -1,13 +1,13 @@
-// Products of i8 in blocks, written once for every vector instruction set: whole numbers are summed over a term, then
-// scaled and added in f32. Included only by the files of one instruction set, after its vec_*.h.
+// Products of i8 in blocks, written once for all vector instruction sets: integers are summed over a term, then scaled
+// and added in f32. Included only by the files of one instruction set, after its vec_*.h.
 #pragma once
 #include "tenon/backend/cpu/tile/isa/dot_kernels.h"
 
 namespace tenon::cpu {
 namespace {
 
-/// Four products a lane without an instruction for them: even and odd bytes apart, as numbers of 16 bits, of which
-/// pairs are multiplied and added exactly. (Bytes multiplied as they are would saturate.)
+/// Four products per lane without an instruction for them: even and odd bytes separately, as 16-bit integers, whose
+/// pairs are multiplied and added exactly. (Multiplying the bytes directly would saturate.)
 struct DotI16 {
   struct A {
     I even, odd;
@@ -27,7 +27,7 @@ struct DotI16 {
   static constexpr int rows(int panels) { return kRegisters == 32 ? (panels == 4 ? 1 : 4) : panels == 1 ? 2 : 0; }
 };
 
-/// Rows [0, kRows) x panels [0, kPanels) from registers, all of K.
+/// Rows [0, kRows) x panels [0, kPanels) in registers, all of K.
 template <class Dot, int kRows, int kPanels>
 void i8_block(const TileArgs& t, const char* a, const char* b, float* c) {
   V acc[kRows][kPanels];
@@ -84,7 +84,8 @@ struct I8Blocks {
   }
 };
 
-/// Few rows take as many columns at once as there are registers for; more rows share what is read of columns.
+/// With few rows, as many columns at once as registers allow; with more rows, the rows share what is read of the
+/// columns.
 template <class Dot>
 void i8_tiles(const TileArgs& t) {
   int p = 0;

@@ -1,5 +1,5 @@
-// Packing, conversion and softmax, written once for every vector instruction set.
-// Included only by the files of one instruction set, after its vec_*.h; internal linkage throughout.
+// Packing, conversion and softmax, written once for all vector instruction sets. Included only by the files of one
+// instruction set, after its vec_*.h; internal linkage throughout.
 #pragma once
 #include "tenon/backend/cpu/tile/tile_ops.h"
 
@@ -26,14 +26,14 @@ inline void store16(char* p, V x) {
   if constexpr (kType == DType::F16) v_to_f16(p, x);
 }
 
-/// Two halves of 16: one line of bf16, or two lines of f32.
+/// Two vectors of 16 elements: one line of bf16, or two lines of f32.
 template <DType kTo>
 inline void store_line(char* p, char* q, V a, V b) {
   store16<kTo>(p, a);
   store16<kTo>(q, b);
 }
 
-/// The first n elements at p (n may exceed 16, or be 0 or less), zeros behind them.
+/// The first n elements at p (n may exceed 16, or be 0 or less), followed by zeros.
 template <DType kType>
 inline V load_first(const char* p, int64_t n) {
   if (n >= 16) return load16<kType>(p);
@@ -42,7 +42,7 @@ inline V load_first(const char* p, int64_t n) {
   return load16<kType>(tail);
 }
 
-/// A line of up to 32 numbers as a block of i8: round_i8_block with an f32 scale, number for number.
+/// A line of up to 32 numbers as a block of i8, with the results of round_i8_block and an f32 scale.
 template <DType kType>
 inline void i8_line(const char* p, int64_t n, char* dst) {
   const V x = load_first<kType>(p, n), y = load_first<kType>(p + 16 * kBytes<kType>, n - 16);
@@ -50,7 +50,7 @@ inline void i8_line(const char* p, int64_t n, char* dst) {
   const V inverse = v_set1(scale > 0 && scale < __builtin_inff() ? 1.0f / scale : 0.0f);
   I8Line& line = *reinterpret_cast<I8Line*>(dst);
   line.scale = scale;
-  // Of a line with NaN the sum is any number: it overflows, and its scale makes NaN of all.
+  // With NaN in the line, the sum is arbitrary (it overflows), but the scale makes everything NaN.
   const auto first = static_cast<unsigned>(v_to_i8(line.q, v_mul(x, inverse)));
   const auto second = static_cast<unsigned>(v_to_i8(line.q + 16, v_mul(y, inverse)));
   line.correction = static_cast<int>(-128u * (first + second));
@@ -64,7 +64,7 @@ inline void line(const char* p, int64_t n, char* dst) {
   if constexpr (kTo == DType::BF16) store16<kTo>(dst + 32, load_first<kFrom>(p + 16 * kBytes<kFrom>, n - 16));
 }
 
-/// Calls f.run<type> for the DType t among f32, bf16, f16 and e4m3.
+/// Calls f.run<type> for the DType t, one of f32, bf16, f16 and e4m3.
 template <class F>
 inline void with_type(DType t, const F& f) {
   if (t == DType::F32) f.template run<DType::F32>();
@@ -102,7 +102,7 @@ struct PackPanel {
   void run() const {
     t.dst_type == DType::BF16 ? to<kFrom, DType::BF16>() : to<kFrom, DType::F32>();
   }
-  // Whole terms of 16 rows in the packed type are turned where they lie.
+  // Whole terms of 16 rows that already have the packed type are transposed directly.
   template <DType kType>
   int64_t turn() const {
     if (t.cols != kPanel) return 0;
@@ -111,7 +111,7 @@ struct PackPanel {
     for (int64_t at = 0; at < bytes; at += kLine) transpose16(src + at, ld, static_cast<char*>(t.dst) + at * kPanel);
     return bytes / kBytes<kType>;
   }
-  // Four terms at a time, so that each visit to a row reads whole cache lines of it.
+  // Four terms at a time, so that each access to a row reads whole cache lines.
   template <DType kFrom, DType kTo>
   void to() const {
     constexpr int64_t kElements = kTo == DType::BF16 ? 32 : 16;
@@ -211,7 +211,7 @@ void narrow(const float* src, void* dst, DType dst_type, int64_t n) {
   if (dst_type == DType::F16) narrow_to<DType::F16>(src, to, n);
 }
 
-/// Largest of a row whose length is a multiple of 32; NaN is passed over.
+/// The largest of a row whose length is a multiple of 32; ignores NaN.
 inline float max_of(const float* s, int cols) {
   V a = v_set1(kHiddenScore), b = a;
   for (int j = 0; j < cols; j += 32) {

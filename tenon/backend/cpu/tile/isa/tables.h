@@ -1,10 +1,10 @@
-// What each instruction set's file exports: its table, and nothing else.
+// What the file of each instruction set exports: only its table.
 #pragma once
 #include "tenon/backend/cpu/tile/tile_ops.h"
 
 namespace tenon::cpu {
 
-/// TileOps::chunk_bytes: a quarter of a 1 MiB second-level cache; half of the 2 MiB that machines with AMX have.
+/// TileOps::chunk_bytes: a quarter of a 1 MiB L2 cache; half of the 2 MiB that machines with AMX have.
 inline constexpr int64_t kVectorChunk = 256 << 10, kAmxChunk = 1 << 20;
 
 extern const TileOps kAvx2Ops, kAvx512Ops, kAvx512Bf16Ops;

@@ -1,5 +1,5 @@
-// Sixteen floats at a time on AVX2, FMA and F16C: two registers. The same vocabulary as vec_avx512.h, where the rules
-// for including it stand.
+// Sixteen floats at a time on AVX2, FMA and F16C, in two registers. Same functions as vec_avx512.h, which states the
+// rules for inclusion.
 #pragma once
 #include <immintrin.h>
 
@@ -11,7 +11,7 @@ namespace {
 struct V {
   __m256 l, h;
 };
-/// Sixteen whole numbers of 32 bits.
+/// Sixteen 32-bit integers.
 struct I {
   __m256i l, h;
 };
@@ -28,7 +28,7 @@ inline void v_store(void* p, V x) {
   _mm256_storeu_ps(f, x.l);
   _mm256_storeu_ps(f + 8, x.h);
 }
-/// The 32 bits at p in every lane.
+/// Broadcasts the 32 bits at p.
 inline V v_repeat(const void* p) {
   const __m256 x = _mm256_broadcast_ss(static_cast<const float*>(p));
   return {x, x};
@@ -37,7 +37,7 @@ inline V v_add(V a, V b) { return {_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b
 inline V v_sub(V a, V b) { return {_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
 inline V v_mul(V a, V b) { return {_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
 inline V v_fma(V a, V b, V c) { return {_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)}; }
-/// The larger; b where either is NaN.
+/// The larger; b if either is NaN.
 inline V v_max(V a, V b) { return {_mm256_max_ps(a.l, b.l), _mm256_max_ps(a.h, b.h)}; }
 inline float v_max_of(V x) {
   const __m256 m = _mm256_max_ps(x.l, x.h);
@@ -94,7 +94,7 @@ inline int largest_of(__m256i x) {
   q = _mm_max_epi32(q, _mm_unpackhi_epi64(q, q));
   return _mm_cvtsi128_si32(_mm_max_epi32(q, _mm_shuffle_epi32(q, 1)));
 }
-/// The largest magnitude of both; NaN where there is one.
+/// The largest magnitude of both; NaN if there is any.
 inline float v_largest_of(V a, V b) {
   const __m256i rest = _mm256_set1_epi32(0x7fffffff);
   const auto bits = [&](__m256 x) { return _mm256_and_si256(_mm256_castps_si256(x), rest); };
@@ -117,13 +117,13 @@ inline I i_load(const void* p) {
   const __m256i* q = static_cast<const __m256i*>(p);
   return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
 }
-/// The 32 bits at p in every lane.
+/// Broadcasts the 32 bits at p.
 inline I i_repeat(const void* p) {
   const __m256i x = _mm256_castps_si256(_mm256_broadcast_ss(static_cast<const float*>(p)));
   return {x, x};
 }
 inline I i_add(I a, I b) { return {_mm256_add_epi32(a.l, b.l), _mm256_add_epi32(a.h, b.h)}; }
-/// Of each pair of bytes the first, the second; as numbers of 16 bits, unsigned and signed.
+/// The first (second) byte of each pair, as unsigned and signed 16-bit integers.
 inline I i_low_bytes(I x) {
   const __m256i low = _mm256_set1_epi16(0xff);
   return {_mm256_and_si256(x.l, low), _mm256_and_si256(x.h, low)};
@@ -133,7 +133,7 @@ inline I i_low_signed(I x) {
   return {_mm256_srai_epi16(_mm256_slli_epi16(x.l, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(x.h, 8), 8)};
 }
 inline I i_high_signed(I x) { return {_mm256_srai_epi16(x.l, 8), _mm256_srai_epi16(x.h, 8)}; }
-/// Products of numbers of 16 bits, added in pairs.
+/// Products of 16-bit integers, added in pairs.
 inline I i_pair_sums(I a, I b) { return {_mm256_madd_epi16(a.l, b.l), _mm256_madd_epi16(a.h, b.h)}; }
 
 inline void v_to_f16(void* p, V x) {
@@ -154,7 +154,7 @@ inline void v_to_bf16(void* p, V x) {
   const __m256i packed = _mm256_packus_epi32(round_bf16(x.l), round_bf16(x.h));
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
 }
-/// 32 numbers of e4m3 as bf16, in order.
+/// Converts 32 e4m3 numbers to bf16, in order.
 inline void v_e4m3_to_bf16(const void* p, void* q) {
   v_to_bf16(q, v_from_e4m3(p));
   v_to_bf16(static_cast<char*>(q) + 32, v_from_e4m3(static_cast<const char*>(p) + 16));
@@ -164,14 +164,14 @@ inline __m256 pairs_half(__m256 even, __m256 odd) {
 }
 /// Pairs of bf16 in 32-bit lanes: `even` in the low halves.
 inline V v_pairs(V even, V odd) { return {pairs_half(even.l, odd.l), pairs_half(even.h, odd.h)}; }
-/// The same of numbers that bf16 holds.
+/// The same for numbers that bf16 represents exactly.
 inline __m256 exact_half(__m256 even, __m256 odd) {
   const __m256i low = _mm256_srli_epi32(_mm256_castps_si256(even), 16);
   return _mm256_castsi256_ps(_mm256_blend_epi16(low, _mm256_castps_si256(odd), 0xaa));
 }
 inline V v_exact_pairs(V even, V odd) { return {exact_half(even.l, odd.l), exact_half(even.h, odd.h)}; }
 
-/// 2^x for x <= 0; NaN gives NaN, all below -126 gives 0. Relative error 1.5e-7, or 2.6e-6 when `kCoarse`.
+/// 2^x for x <= 0; NaN yields NaN, anything below -126 yields 0. Relative error 1.5e-7, or 2.6e-6 if `kCoarse`.
 template <bool kCoarse>
 inline __m256 exp2_half(__m256 x) {
   const __m256 least = _mm256_set1_ps(-126.0f);
@@ -193,7 +193,7 @@ inline V v_exp2(V x) {
   return {exp2_half<kCoarse>(x.l), exp2_half<kCoarse>(x.h)};
 }
 
-/// 8 x 8 words of 32 bits, to lines of 64 bytes.
+/// Transposes 8 x 8 32-bit words into lines of 64 bytes.
 inline void transpose8(const char* src, int64_t ld, char* dst) {
   __m256 r[8], s[8];
 #pragma GCC unroll 8
@@ -216,7 +216,7 @@ inline void transpose8(const char* src, int64_t ld, char* dst) {
     _mm256_storeu_ps(reinterpret_cast<float*>(dst + 64 * (4 + j)), _mm256_permute2f128_ps(r[j], r[4 + j], 0x31));
   }
 }
-/// dst[j][i] = src[i][j] for 16 x 16 words of 32 bits: lines of 64 bytes, those of src `ld` bytes apart.
+/// dst[j][i] = src[i][j] for 16 x 16 32-bit words, in lines of 64 bytes; those of src are `ld` bytes apart.
 inline void transpose16(const char* src, int64_t ld, char* dst) {
   transpose8(src, ld, dst);
   transpose8(src + 32, ld, dst + 8 * 64);

@@ -1,6 +1,6 @@
-// Sixteen floats at a time on AVX-512 (F, BW, VL, DQ; BF16 where the including file is compiled with it).
-// Only for the files of one instruction set: all names have internal linkage, so that no other file can link to code
-// compiled for a machine it does not run on.
+// Sixteen floats at a time on AVX-512 (F, BW, VL, DQ; BF16 if the including file is compiled with it). Only for the
+// files of one instruction set: all names have internal linkage, so that no other file can link to code compiled for a
+// machine that it may not run on.
 #pragma once
 #include <immintrin.h>
 
@@ -10,16 +10,16 @@ namespace tenon::cpu {
 namespace {
 
 using V = __m512;
-using I = __m512i;  // sixteen whole numbers of 32 bits
+using I = __m512i;  // sixteen 32-bit integers
 constexpr int kRegisters = 32;
-/// 0 to 7 times 2^-9, the numbers of e4m3 below its powers of two, in bf16.
+/// 0 to 7 times 2^-9, the subnormals of e4m3, in bf16.
 alignas(16) constexpr uint16_t kLeastE4m3[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
 
 inline V v_zero() { return _mm512_setzero_ps(); }
 inline V v_set1(float x) { return _mm512_set1_ps(x); }
 inline V v_load(const void* p) { return _mm512_loadu_ps(p); }
 inline void v_store(void* p, V x) { _mm512_storeu_ps(p, x); }
-/// The 32 bits at p in every lane.
+/// Broadcasts the 32 bits at p.
 inline V v_repeat(const void* p) {
   return _mm512_castsi512_ps(_mm512_set1_epi32(*static_cast<const int __attribute__((may_alias, aligned(1)))*>(p)));
 }
@@ -27,7 +27,7 @@ inline V v_add(V a, V b) { return _mm512_add_ps(a, b); }
 inline V v_sub(V a, V b) { return _mm512_sub_ps(a, b); }
 inline V v_mul(V a, V b) { return _mm512_mul_ps(a, b); }
 inline V v_fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
-/// The larger; b where either is NaN.
+/// The larger; b if either is NaN.
 inline V v_max(V a, V b) { return _mm512_max_ps(a, b); }
 inline float v_max_of(V x) { return _mm512_reduce_max_ps(x); }
 inline float v_sum_of(V x) { return _mm512_reduce_add_ps(x); }
@@ -53,12 +53,12 @@ inline V v_from_e4m3(const void* p) {
   const __mmask16 nan = _mm512_cmp_ps_mask(_mm512_abs_ps(x), v_set1(480.0f), _CMP_EQ_OQ);
   return _mm512_mask_mov_ps(x, nan, v_set1(__builtin_nanf("")));
 }
-/// 32 numbers of e4m3 as bf16, in order: what an f32 between them would come to.
+/// Converts 32 e4m3 numbers to bf16, in order, to the same values as by way of f32.
 inline void v_e4m3_to_bf16(const void* p, void* q) {
   const I b = _mm512_cvtepu8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
   const I magnitude = _mm512_and_si512(b, _mm512_set1_epi16(0x7f)),
           sign = _mm512_slli_epi16(_mm512_srli_epi16(b, 7), 15);
-  const I least = _mm512_maskz_loadu_epi16(0xff, kLeastE4m3);  // below the first power of two
+  const I least = _mm512_maskz_loadu_epi16(0xff, kLeastE4m3);  // subnormals
   I x = _mm512_add_epi16(_mm512_slli_epi16(magnitude, 4), _mm512_set1_epi16(0x3c00));
   x = _mm512_mask_permutexvar_epi16(x, _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8)), magnitude, least);
   const __mmask32 nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7f));
@@ -68,7 +68,7 @@ inline V v_from_i8(const void* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
 }
 inline V v_from_i32(I x) { return _mm512_cvtepi32_ps(x); }
-/// The largest magnitude of both; NaN where there is one.
+/// The largest magnitude of both; NaN if there is any.
 inline float v_largest_of(V a, V b) {
   const I x = _mm512_castps_si512(_mm512_abs_ps(a)), y = _mm512_castps_si512(_mm512_abs_ps(b));
   return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(_mm512_max_epi32(x, y)))));
@@ -81,15 +81,15 @@ inline int v_to_i8(void* p, V x) {
 }
 
 inline I i_load(const void* p) { return _mm512_loadu_si512(p); }
-/// The 32 bits at p in every lane.
+/// Broadcasts the 32 bits at p.
 inline I i_repeat(const void* p) { return _mm512_castps_si512(v_repeat(p)); }
 inline I i_add(I a, I b) { return _mm512_add_epi32(a, b); }
-/// Of each pair of bytes the first, the second; as numbers of 16 bits, unsigned and signed.
+/// The first (second) byte of each pair, as unsigned and signed 16-bit integers.
 inline I i_low_bytes(I x) { return _mm512_and_si512(x, _mm512_set1_epi16(0xff)); }
 inline I i_high_bytes(I x) { return _mm512_srli_epi16(x, 8); }
 inline I i_low_signed(I x) { return _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8); }
 inline I i_high_signed(I x) { return _mm512_srai_epi16(x, 8); }
-/// Products of numbers of 16 bits, added in pairs.
+/// Products of 16-bit integers, added in pairs.
 inline I i_pair_sums(I a, I b) { return _mm512_madd_epi16(a, b); }
 
 inline void v_to_f16(void* p, V x) {
@@ -115,13 +115,13 @@ inline V v_pairs(V even, V odd) {
   return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
 }
 
-/// The same of numbers that bf16 holds.
+/// The same for numbers that bf16 represents exactly.
 inline V v_exact_pairs(V even, V odd) {
   const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even), 16);
   return _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xaaaaaaaau, low, _mm512_castps_si512(odd)));
 }
 
-/// 2^x for x <= 0; NaN and -inf give NaN, large negative numbers 0. Relative error 1.5e-7, or 2.6e-6 when `kCoarse`.
+/// 2^x for x <= 0; NaN and -inf yield NaN, large negative numbers 0. Relative error 1.5e-7, or 2.6e-6 if `kCoarse`.
 template <bool kCoarse>
 inline V v_exp2(V x) {
   const V n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -139,7 +139,7 @@ inline V v_exp2(V x) {
   return _mm512_scalef_ps(v_fma(p, f, v_set1(1.0f)), n);
 }
 
-/// dst[j][i] = src[i][j] for 16 x 16 words of 32 bits: lines of 64 bytes, those of src `ld` bytes apart.
+/// dst[j][i] = src[i][j] for 16 x 16 32-bit words, in lines of 64 bytes; those of src are `ld` bytes apart.
 inline void transpose16(const char* src, int64_t ld, char* dst) {
   __m512i r[16], s[16];
 #pragma GCC unroll 16
@@ -149,7 +149,7 @@ inline void transpose16(const char* src, int64_t ld, char* dst) {
     s[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
     s[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
   }
-  // r[4 g + j]: in each 128-bit part q, column 4 q + j of rows 4 g .. 4 g + 3
+  // r[4 g + j]: 128-bit part q holds column 4 q + j of rows 4 g .. 4 g + 3
 #pragma GCC unroll 4
   for (int g = 0; g < 4; ++g) {
     r[4 * g] = _mm512_unpacklo_epi64(s[4 * g], s[4 * g + 2]);

@@ -8,8 +8,8 @@
 namespace tenon::cpu {
 namespace {
 
-/// `Bf16Dot` multiplies pairs of bf16, `I8Dot` with columns of i8, `BlockDot` bytes; `bf16_arithmetic` says whether
-/// that beats f32.
+/// `Bf16Dot` multiplies bf16 pairs, `I8Dot` bf16 by i8 columns, `BlockDot` bytes; `bf16_arithmetic` says whether
+/// `Bf16Dot` is faster than f32.
 template <class Bf16Dot, class I8Dot, class BlockDot>
 constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) {
   TileOps t{};

@@ -8,7 +8,7 @@ namespace {
 
 constexpr float kPointA = 0.70710678f, kPointB = 1.41421356f;  // a^2 = 1/2, b^2 = 2, a^2 b^2 = 1, a^2 + b^2 = 5/2
 
-/// y = B^T x for six values, kFrom and kTo apart.
+/// y = B^T x for six values, with strides kFrom and kTo.
 template <int kFrom, int kTo>
 inline void transform_in(const V* x, V* y) {
   const V x1 = x[kFrom], x2 = x[2 * kFrom], x3 = x[3 * kFrom], x4 = x[4 * kFrom], w = v_set1(-2.5f);
@@ -22,7 +22,7 @@ inline void transform_in(const V* x, V* y) {
   y[5 * kTo] = v_fma(w, x3, v_add(x1, x[5 * kFrom]));
 }
 
-/// y = A^T m for six values, four results.
+/// y = A^T m: four results from six values.
 template <int kFrom, int kTo>
 inline void transform_out(const V* m, V* y) {
   const V sum_a = v_add(m[kFrom], m[2 * kFrom]), diff_a = v_sub(m[kFrom], m[2 * kFrom]);
