@@ -21,6 +21,30 @@ int64_t rows_at_a_time(const GrpoOptions& o, const Backend& backend) {
   return divides && many && !backend.records() ? kRowsOfProcessor : rows;
 }
 
+bool shares(const Backend& backend) { return !backend.records(); }
+
+PolicyBatch batch_of(const Backend& backend, const GrpoOptions& o, const std::vector<std::vector<int32_t>>& prompts,
+                     const std::vector<Completion>& made, const std::vector<double>& advantages) {
+  return shares(backend) ? PolicyBatch{prompts, made, advantages, o.mask_truncated, kStepOfProcessor, kMostSharers}
+                         : PolicyBatch{prompts, made, advantages, o.mask_truncated, kStepOfDevice};
+}
+
+BatchShape shape_of(const Backend& backend, const GrpoOptions& o, int64_t tokens) {
+  return {.rows = rows_at_a_time(o, backend), .tokens = tokens, .logit_bytes = logit_bytes(backend, o.arena_bytes)};
+}
+
+Differentiated loss_of(Graph& g, const Backend& backend, const DecoderConfig& config, const GrpoOptions& o,
+                       int64_t tokens, const SharedShape& shared) {
+  const PolicyObjective objective{o.loss, o.terms, static_cast<double>(o.most_tokens)};
+  return decoder_policy_loss(g, config, shape_of(backend, o, tokens), objective, o.precision, shared);
+}
+
+GradientOptions gradient_options(const Backend& backend, const GrpoOptions& o) {
+  return {.precision = training_precision(o.precision.act),
+          .accumulates = rows_at_a_time(o, backend) < o.prompts * o.group,
+          .arena_bytes = o.arena_bytes};
+}
+
 std::vector<float> negative(std::vector<float> x) {
   for (float& v : x) v = -v;
   return x;
@@ -28,12 +52,30 @@ std::vector<float> negative(std::vector<float> x) {
 
 }  // namespace
 
+void check_update_fits(const Backend& backend, const LanguageModel& model, const GrpoOptions& options,
+                       const std::vector<int32_t>& prompt) {
+  if (options.arena_bytes == 0) return;
+  const auto rows = static_cast<size_t>(options.prompts * options.group);
+  Completion longest;
+  longest.tokens.assign(static_cast<size_t>(options.most_tokens), 0);
+  longest.log_probabilities.assign(static_cast<size_t>(options.most_tokens), 0);
+  const PolicyBatch batch =
+      batch_of(backend, options, std::vector(rows, prompt), std::vector(rows, longest), std::vector<double>(rows, 0));
+  const int64_t at_a_time = rows_at_a_time(options, backend);
+  const SharedShape shared = shares(backend) ? SharedTokens(batch, 0, at_a_time).shape() : SharedShape();
+  DecoderConfig config = model.config();
+  config.adapter = options.adapter;
+  Graph g;
+  static_cast<void>(plan_gradients(loss_of(g, backend, config, options, batch.width(0, at_a_time), shared),
+                                   backend.target(), gradient_options(backend, options)));
+}
+
 PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,
                              TimeSpent& time)
     : backend_(std::move(backend)),
       o_(options),
       time_(time),
-      shares_(!backend_->records()),
+      shares_(shares(*backend_)),
       rows_at_a_time_(rows_at_a_time(o_, *backend_)),
       arena_(std::make_shared<Arena>(backend_)),
       frozen_(model.config()),
@@ -58,12 +100,7 @@ std::vector<Completion> PolicyLearner::complete(const std::vector<std::vector<in
 
 PolicyBatch PolicyLearner::batch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
                                  const std::vector<double>& advantages) const {
-  return shares_ ? PolicyBatch{prompts, made, advantages, o_.mask_truncated, kStepOfProcessor, kMostSharers}
-                 : PolicyBatch{prompts, made, advantages, o_.mask_truncated, kStepOfDevice};
-}
-
-BatchShape PolicyLearner::shape_of(int64_t tokens) const {
-  return {.rows = rows_at_a_time_, .tokens = tokens, .logit_bytes = logit_bytes(*backend_, o_.arena_bytes)};
+  return batch_of(*backend_, o_, prompts, made, advantages);
 }
 
 Gradients& PolicyLearner::gradients_for(int64_t tokens, const SharedShape& shared) {
@@ -73,10 +110,9 @@ Gradients& PolicyLearner::gradients_for(int64_t tokens, const SharedShape& share
   if (!made) {
     time_.begin("plans");
     Graph g;
-    const PolicyObjective objective{o_.loss, o_.terms, static_cast<double>(o_.most_tokens)};
-    const Differentiated d = decoder_policy_loss(g, config_, shape_of(tokens), objective, o_.precision, shared);
-    GradientOptions options{.accumulates = rows_at_a_time_ < rows(), .arena = arena_, .arena_bytes = o_.arena_bytes};
-    options.precision = training_precision(o_.precision.act);
+    GradientOptions options = gradient_options(*backend_, o_);
+    options.arena = arena_;
+    const Differentiated d = loss_of(g, *backend_, config_, o_, tokens, shared);
     made = std::make_unique<Gradients>(*parameters_, d, options);
   }
   return *made;
@@ -87,7 +123,7 @@ Executable& PolicyLearner::reference_for(int64_t tokens) {
   std::unique_ptr<Executable>& made = reference_runs_[tokens];
   if (!made)
     made = std::make_unique<Executable>(
-        plan_log_probabilities(frozen_, shape_of(tokens), o_.precision, backend_->target()), reference_,
+        plan_log_probabilities(frozen_, shape_of(*backend_, o_, tokens), o_.precision, backend_->target()), reference_,
         std::map<std::string, void*>{}, nullptr, nullptr, arena_);
   return *made;
 }

@@ -20,6 +20,11 @@
 
 namespace tenon::train {
 
+/// Checks options.arena_bytes before anything is allocated: plans the update of a batch of this prompt whose
+/// completions all have options.most_tokens tokens. Throws Error(Memory) with the bytes it needs.
+void check_update_fits(const Backend& backend, const LanguageModel& model, const GrpoOptions& options,
+                       const std::vector<int32_t>& prompt);
+
 class PolicyLearner {
  public:
   /// Learns the model's weights, or those of an adapter beside them. `options` and `time` outlive it; of the latter
@@ -46,7 +51,6 @@ class PolicyLearner {
 
  private:
   void update(const PolicyBatch& batch, double lr, nlohmann::ordered_json& metrics, bool first_epoch);
-  BatchShape shape_of(int64_t tokens) const;
   Gradients& gradients_for(int64_t tokens, const SharedShape& shared);
   Executable& reference_for(int64_t tokens);
   void ask_reference(PolicyBatch& batch);

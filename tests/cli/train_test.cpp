@@ -103,6 +103,15 @@ TEST_F(CliTrain, LessMemoryIsTheSameRun) {
   EXPECT_EQ(bytes(folder() / "run/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
 }
 
+// The longest completions have to fit: a run that could fail later does not begin.
+TEST_F(CliTrain, TooLittleMemoryIsRefusedBeforeAFolderIsMade) {
+  const Finished f =
+      tenon({"train", "grpo", "--device", "cpu", "-q", "-o", "run", "--steps", "1", "--max-memory", "1"});
+  EXPECT_EQ(f.code, static_cast<int>(ErrorKind::Memory)) << f.err;
+  EXPECT_NE(f.err.find("MiB or more"), std::string::npos) << f.err;
+  EXPECT_FALSE(fs::exists(folder() / "run"));
+}
+
 TEST_F(CliTrain, SigtermLeavesACheckpointOfThatStep) {
   const std::vector<std::string> recipe{"--steps", "4000", "--checkpoint-every", "0", "--eval-every", "0"};
   Process process(arguments("run", recipe), folder());

@@ -62,5 +62,19 @@ TEST(EmulatedRollout, NormedHeads) {
   compare(c);
 }
 
+// Embeddings are looked up in the memory that the output layer multiplies by.
+TEST(EmulatedRollout, TiedEmbeddingsAreStoredOnce) {
+  DecoderConfig c;
+  c.width = 64, c.hidden = 64, c.heads = 2, c.key_heads = 1, c.head_width = 32, c.layers = 1, c.vocabulary = 1000;
+  c.tied = true;
+  const WeightShapes shapes = decoder_weights(c);
+  const std::shared_ptr<Backend> backend = make_backend("emulated-rollout");
+  Parameters parameters(backend, random_weights(shapes, 5), shapes, 0);
+  Rollout rollout(parameters.store(), c, nn::kBf16);
+  static_cast<void>(rollout.complete({{1, 2, 3}, {4, 5}}, {1, 2}, {3, false, {}}));
+  const int64_t table = c.vocabulary * c.width * 2, all = parameters.count() * 2;
+  EXPECT_LT(parameters.store()->counters().bytes, all + table / 2);
+}
+
 }  // namespace
 }  // namespace tenon::train

@@ -49,16 +49,6 @@ Expr AnchorKernel::padded_operand(size_t i) {
   return operand(i, stored, [cols](const Expr& leaf) { return slice(leaf, -1, 0, cols); });
 }
 
-Expr AnchorKernel::in_runs(const Expr& rows) {
-  const Shape shape = rows.shape();
-  std::vector<int64_t> blocks = {shape[0] / 32, 4, 4, 2}, order = {0, 2, 1, 3};
-  for (int axis = 1; axis < shape.rank(); ++axis) {
-    blocks.push_back(shape[axis]);
-    order.push_back(axis + 3);
-  }
-  return reshape(permute(reshape(rows, Shape(blocks)), order), shape);
-}
-
 std::string AnchorKernel::with_runs(bool runs, bool constant) {
   return std::string("struct B : Rows { static constexpr bool kInRuns = ") + (runs ? "true" : "false") +
          ", kConstant = " + (constant ? "true" : "false") + "; };\n";

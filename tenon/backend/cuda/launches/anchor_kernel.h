@@ -31,9 +31,6 @@ class AnchorKernel : public LaunchKernel {
   void read_beside(const Expr& value);
   /// Hole `i` with its last axis zero-padded to whole 16-byte fragments.
   Expr padded_operand(size_t i);
-  /// A view of `rows` stored in runs (device/mma_results.h) that gives them in plain order. The first axis is a
-  /// multiple of 32.
-  static Expr in_runs(const Expr& rows);
   /// Adds the kernel calls that store computed operands.
   void make_operands();
   /// Number of those calls.

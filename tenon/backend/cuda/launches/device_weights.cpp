@@ -162,6 +162,16 @@ std::vector<Expr> memory_leaves(const Expr& value) {
   return out;
 }
 
+Expr in_runs(const Expr& rows) {
+  const Shape shape = rows.shape();
+  std::vector<int64_t> blocks = {shape[0] / 32, 4, 4, 2}, order = {0, 2, 1, 3};
+  for (int axis = 1; axis < shape.rank(); ++axis) {
+    blocks.push_back(shape[axis]);
+    order.push_back(axis + 3);
+  }
+  return reshape(permute(reshape(rows, Shape(blocks)), order), shape);
+}
+
 WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf) {
   const auto graph = std::make_shared<Graph>();
   Memo memo;

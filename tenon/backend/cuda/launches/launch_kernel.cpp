@@ -26,6 +26,7 @@ LaunchKernel::LaunchKernel(std::shared_ptr<Device> device, const Launch& launch,
       device_(std::move(device)),
       name_(launch.name),
       settled_(launch.settled.begin(), launch.settled.end()) {
+  store_tables_in_runs();
   for (const Let& let : form_.lets) {
     place_in_scratch(let.leaf);
     ask_weights(let.value);
@@ -34,6 +35,31 @@ LaunchKernel::LaunchKernel(std::shared_ptr<Device> device, const Launch& launch,
     ask_weights(o.value);
     ask_weights(o.place);
   }
+}
+
+// Tables of 16-bit elements whose rows the launch looks up are stored in runs, as a product reads its weights: an
+// output layer that is tied to one shares its memory.
+void LaunchKernel::store_tables_in_runs() {
+  std::vector<Expr*> values;
+  for (Let& let : form_.lets) values.push_back(&let.value);
+  for (Expr& hole : form_.holes) values.push_back(&hole);
+  for (FormOutput& o : form_.outputs) values.push_back(&o.value);
+  for (FormOutput& o : form_.updates) values.push_back(&o.value);
+  Memo memo;
+  for (const Expr* value : values)
+    for (const Expr& e : topological(std::array{*value})) {
+      const Expr table = e.is<nodes::Gather>() ? e->in[0] : Expr();
+      if (!table.is<nodes::Param>() || size_of(table.dtype()) != 2 || table.shape().rank() != 2) continue;
+      const auto [at, added] = memo.try_emplace(table.get());
+      if (!added) continue;
+      const int64_t rows = table.shape()[0];
+      const Expr leaf = input(*form_.graph, "table." + std::to_string(memo.size()), table.dtype(),
+                              {div_up(rows, 32) * 32, table.shape()[1]});
+      at->second = slice(in_runs(leaf), 0, 0, rows);
+      ask_packed(leaf, {{table, at->second}});
+    }
+  if (memo.empty()) return;
+  for (Expr* value : values) *value = rebuild(*form_.graph, *value, memo);
 }
 
 // ---- sizes --------------------------------------------------------------------------------------------------------

@@ -94,6 +94,7 @@ class LaunchKernel : public Kernel {
     Expr zero;  // or: the leaf to zero-fill
     std::vector<std::pair<size_t, int64_t>> scratch_pointers;
   };
+  void store_tables_in_runs();
   std::vector<ProgramOutput> lets() const;
   bool lets_read_outputs() const;
   bool lets_stay_in_maps() const;
