@@ -12,7 +12,8 @@ namespace tenon::train {
 
 struct BatchShape {
   int64_t rows = 1, tokens = 1;
-  int64_t chunk = 0;  ///< rows of logits in memory at a time; 0: equal parts, of at most 512 rows or logit_bytes
+  int64_t chunk = 0;  ///< rows of logits in memory at a time; 0: equal parts, each of at most 512 rows or logit_bytes,
+                      ///< the larger
   int64_t logit_bytes = int64_t{32} << 20;
 };
 
