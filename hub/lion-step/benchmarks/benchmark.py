@@ -1,5 +1,5 @@
-"""Steps of the sizes that training has. Each verify recomputes one step from kept initial values and compares exactly
-enough itself: the runner's tolerance is larger than a step."""
+"""Steps at the sizes of training. Each verify recomputes one step from saved initial values and compares with its own
+tolerance: the runner's is larger than a step."""
 
 import torch
 from kernels.benchmark import Benchmark
@@ -27,7 +27,8 @@ class LionStep(Benchmark):
         for p, m, g, found_p, found_m in zip(*self.first, params, exp_avgs):
             u = m * BETA1 + g * (1 - BETA1)
             new_p, new_m = p * (1 - LR * WEIGHT_DECAY) - LR * u.sign(), m * BETA2 + g * (1 - BETA2)
-            wrong = ((found_p - new_p).abs() > 1e-5).float().mean()  # where u cancels, the sign is rounding alone
+            wrong = ((found_p - new_p).abs() > 1e-5).float().mean()  # where u cancels, the sign depends on rounding
+                                                                     # alone
             assert bool(wrong <= 1e-4), f"{wrong} of the parameters differ"
             assert bool(((found_m - new_m).abs() <= 1e-5).all())
             stepped.append(found_p)
