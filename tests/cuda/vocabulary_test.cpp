@@ -1,4 +1,4 @@
-// The host half of the vocabulary: what each name does, and that the mistakes it is there to find are found.
+// The host half of the vocabulary: what each function does, and that it detects the mistakes it should.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ class Vocabulary : public testing::Test {
     }
     return "no error";
   }
-  // A device whose first launch runs as late as it can, and 256 floats of it.
+  // A device whose first launch runs as late as possible, and 256 floats of it.
   struct Late {
     void put(const KernelSource& kernel, const LaunchShape& shape) {
       const Buffers params{nullptr, x};
@@ -124,8 +124,7 @@ TEST_F(Vocabulary, SharedMemoryStartsAsNaNAndCopiesComeAtTheirWait) {
   }
 }
 
-// a[16, k] b[k, 8] through ldmatrix of row-major a and b transposed, and once more with b given as [k][8] (16 bits
-// only).
+// a[16, k] b[k, 8] through ldmatrix of row-major a and b transposed, and again with b given as [k][8] (16 bits only).
 class MmaTest : public Vocabulary, public testing::WithParamInterface<DType> {};
 TEST_P(MmaTest, MultipliesWhatLdmatrixReads) {
   const DType type = GetParam();
@@ -155,7 +154,7 @@ TEST_P(MmaTest, MultipliesWhatLdmatrixReads) {
     mma_)" + name + R"((d, a, b);
     for (int i = 0; i < 4; ++i) p.out[warp() * 128 + (lane() / 4 + i / 2 * 8) * 8 + lane() % 4 * 2 + i % 2] = d[i];)",
                        in, 256);
-  // Of e4m3, 33 addends are cut at 2^-13 of the power of two below 100.
+  // For e4m3, 33 addends are truncated at 2^-13 of the power of two below 100.
   const double tolerance = type == DType::E4M3 ? 33 * 0x1p-13 * 64 : 1e-4;
   std::vector<double> want;
   for (int at = 0; at < 256; ++at) {
@@ -211,7 +210,7 @@ KERNEL(128, 1, Params, p) {
     p.out[5 + (t / 32 * 16 + lane() / 4 + i % 4 / 2 * 8) * 64 + i / 4 * 8 + lane() % 4 * 2 + i % 2] = d[i / 4][i % 4];
 })";
 
-// A box of 8 rows of 128 bytes, swizzled; a product of a warpgroup with itself as both operands.
+// A box of 8 rows of 128 bytes, swizzled; a warpgroup product with the box as both operands.
 TEST_F(Vocabulary, BoxesAndProductsComeAtTheirWaits) {
   constexpr int kRows = 64, kColumns = 64;
   std::vector<float> values;
