@@ -236,7 +236,7 @@ TEST_F(Vocabulary, BoxesAndProductsComeAtTheirWaits) {
   device.load({"probe", kBoxAndProduct})
       ->launch(*stream, {.threads = 128, .shared_bytes = 8200}, std::as_bytes(std::span(&params, 1)));
   EXPECT_TRUE(std::isnan(got[0]));
-  EXPECT_EQ(got[1], 0.0f);  // row -1 lies outside
+  EXPECT_EQ(got[1], 0.0f);  // row -1 is outside
   EXPECT_EQ(got[2], values[0]);
   EXPECT_EQ(got[3], values[2 * kColumns + 21]);
   EXPECT_TRUE(std::isnan(got[4]));
@@ -283,7 +283,7 @@ TEST_F(Vocabulary, LaunchesAreRecorded) {
   EXPECT_EQ(x[5], 2.0f);
 }
 
-// The launch in front runs when its successor waits for it, which has then read what was there before.
+// The preceding launch runs when its successor waits for it; the successor has by then read what was there before.
 TEST_F(Vocabulary, ALateLaunchRunsWhenItIsWaitedFor) {
   Late late;
   const float* x = late.x;
@@ -296,7 +296,7 @@ TEST_F(Vocabulary, ALateLaunchRunsWhenItIsWaitedFor) {
   for (int t = 0; t < 64; ++t) EXPECT_EQ(x[64 + t], 3.0f);
 }
 
-// Of a fragment, by one divisor: the bits of a division, but for the last one of what is subnormal.
+// A fragment divided by one divisor: bit-identical to division, except the last bit of subnormal results.
 TEST_F(Vocabulary, QuotientsAreThoseOfDivisions) {
   std::mt19937 random(3);
   std::vector<float> in;
@@ -320,7 +320,7 @@ TEST_F(Vocabulary, QuotientsAreThoseOfDivisions) {
               std::to_string(fragments) +
               "; i += 64) store(p.out + 8 * i, Quotients(x[8 * i]).of<2, false>(load<float, 8>(x + 8 * i)));\n",
           in, in.size());
-  // Dividends of 16 bits by one step; the divisor is not one.
+  // 16-bit dividends in one step; the divisor is not one.
   const std::vector<float> halves =
       run("const float* x = static_cast<const float*>(p.in);\n"
           "for (int i = thread_index(); i < " +
@@ -347,8 +347,8 @@ TEST_F(Vocabulary, QuotientsAreThoseOfDivisions) {
   }
 }
 
-// A launch that lets its successor start before it has waited is late with the one in front of it; who reads early
-// behind it must say so.
+// A launch that lets its successor start before it has waited is late together with the launch before it; a successor
+// that reads early must say so.
 TEST_F(Vocabulary, AnEarlyReaderDoesNotStartBehindAHastyLaunch) {
   for (const bool says_so : {true, false}) {
     Late late;
