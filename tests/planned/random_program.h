@@ -30,10 +30,10 @@ struct ProgramSize {
 
 Program random_program(uint32_t seed, const ProgramSize& size = {});
 
-/// The value of a leaf: depends on its name, type and shape alone. Floats are normal numbers, weights spread so that
-/// products keep their operands' size. Integers named "index<n>.." are below n.
+/// The value of a leaf, determined by its name, type and shape. Floats are normally distributed, weights scaled so that
+/// products keep their operands' magnitude. Integers named "index<n>.." are below n.
 HostTensor leaf_tensor(const Expr& leaf);
-/// leaf_tensor of every leaf in memory below the roots.
+/// leaf_tensor of every memory leaf below the roots.
 std::map<std::string, HostTensor> leaf_tensors(std::span<const Expr> roots);
 
 }  // namespace tenon::planned
