@@ -75,8 +75,7 @@ def main(folder, out, names):
                 add(root / file)
             units.append((unit.stat().st_size, [str(unit), *mine]))
     (out / "compile_commands.json").write_text(json.dumps(commands))
-    for _, unit in sorted(units, reverse=True):  # largest first, so that no processor is left waiting for one at the
-                                                 # end
+    for _, unit in sorted(units, reverse=True):  # largest first, so that none is left alone at the end
         print(*unit)
 
 

@@ -27,8 +27,7 @@ class Conversation {
   Conversation(const ChatFlags& flags, const Common& common)
       : flags_(flags), common_(common), generator_(flags.text.open(common)) {
     reset();
-    generator_->model().render_chat(ordered_json::array({{{"role", "user"}, {"content", ""}}}));  // reports errors
-                                                                                                  // early
+    generator_->model().render_chat(ordered_json::array({{{"role", "user"}, {"content", ""}}}));  // fails early
   }
 
   void reset() {

@@ -148,8 +148,7 @@ nlohmann::ordered_json text_json(const TextGenerator& generator, const TextReque
 }
 
 void log_speed(const TextRequest& request, const TextResult& result) {
-  const size_t runs = result.tokens.empty() ? 0 : result.tokens.size() - 1;  // the first token comes from the prompt's
-                                                                             // run
+  const size_t runs = result.tokens.empty() ? 0 : result.tokens.size() - 1;  // the prompt's run gives the first
   spdlog::info("{} tokens of a prompt ({} of them in the cache) in {:.3f} s, then {:.1f} tokens a second",
                request.prompt.size(), result.reused, result.prompt_seconds,
                result.token_seconds > 0 ? static_cast<double>(runs) / result.token_seconds : 0.0);

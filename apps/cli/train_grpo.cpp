@@ -197,8 +197,7 @@ void take_embedded(TrainFlags& f) {
 
 int run_train(TrainFlags f, const Common& common) {
   take_embedded(f);
-  const std::shared_ptr<Backend> backend = common.backend({.one_order = true});  // a rollout computes the same bits as
-                                                                                 // training
+  const std::shared_ptr<Backend> backend = common.backend({.one_order = true});  // a rollout computes training's bits
   train::GrpoOptions o = options_of(f, *backend);
   train::check_grpo(o);
   const auto model = LanguageModel::open(f.model);

@@ -260,8 +260,7 @@ void step(nb::object params, nb::object exp_avgs, nb::object grads, nb::object m
           double beta2, double weight_decay, bool maximize, const std::string& non_finite) {
   LionOptions options{lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)};
   const Arrays all = look_at({std::move(params), std::move(exp_avgs), std::move(grads), std::move(masters)});
-  const std::vector<Group> groups = check(all).groups;  // a copy, because another thread may check a list in the
-                                                        // meantime
+  const std::vector<Group> groups = check(all).groups;  // a copy: another thread may check a list meanwhile
   if (options.non_finite == NonFinite::Raise) {
     refuse_non_finite(groups, all);
     options.non_finite = NonFinite::Propagate;

@@ -28,8 +28,7 @@ struct TokenizerParts {
   std::vector<AddedToken> added;
   PreTokenizer pre_tokenizer{WordPattern::Gpt2};
   bool nfc = false;                      ///< text is normalised to NFC
-  bool whole_words = false;              ///< a word that is a token is used as is, without merging its bytes
-                                         ///< ("ignore_merges")
+  bool whole_words = false;              ///< a word that is a token is used without merging bytes ("ignore_merges")
   std::optional<int32_t> unknown;        ///< id of a byte without a token; without this id such bytes are left out
   std::vector<int32_t> prefix;           ///< ids to put before every text, for models that want them (Llama 3)
   std::optional<int32_t> bos, eos, pad;  ///< as the file names them

@@ -8,8 +8,7 @@ namespace tenon {
 struct DecodeStepShape {
   int64_t rows = 1;             ///< texts decoded side by side
   int64_t capacity = 1024;      ///< most tokens that the cache holds per row
-  int64_t page = 0, pages = 0;  ///< as in DecoderShape; with pages, "pages" i32 [rows, capacity / page] is another
-                                ///< input
+  int64_t page = 0, pages = 0;  ///< as in DecoderShape; with pages, "pages" i32 [rows, capacity / page] is an input
   int64_t stops = 0;            ///< number of tokens that end a text
   bool penalises = false;       ///< scores of tokens that have already occurred are penalised
   /// Log-probabilities are those of the network, over all tokens at temperature 1, bit-identical to those that training

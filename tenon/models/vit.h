@@ -31,8 +31,7 @@ struct VitConfig {
   bool gated = true;           ///< SwiGLU: silu(first half) * second half; false: GELU
   bool layer_scale = true;     ///< a learned factor per channel after both branches
   int64_t registers = 0;       ///< tokens between the class token and the patches, without position embeddings
-  bool class_position = true;  ///< row 0 of the table is the class token's position; false: it is already added to the
-                               ///< token
+  bool class_position = true;  ///< row 0 of the table is the class token's position; false: already added to the token
   bool split_qkv = false;      ///< three matrices query, key, value instead of one
   bool split_gate = false;     ///< two matrices gate and up instead of fc1
   double eps = 1e-6;

@@ -18,8 +18,7 @@ struct ZImageConfig {
   int64_t width = 3840, layers = 30, refiners = 2, heads = 30;
   int64_t text_width = 2560;  ///< of the text features
   double eps = 1e-5, theta = 256, time_scale = 1000;
-  std::array<int64_t, 3> axis_depths = {32, 48, 48};       ///< channels of a head for rotary positions: frame, row,
-                                                           ///< column
+  std::array<int64_t, 3> axis_depths = {32, 48, 48};       ///< rotary channels of a head: frame, row, column
   std::array<int64_t, 3> axis_lengths = {1536, 512, 512};  ///< positions seen in training
 
   int64_t head_width() const { return width / heads; }
@@ -42,8 +41,7 @@ ZImageConfig detect_z_image(const WeightShapes& weights, const std::string& wher
 /// The sizes of one evaluation.
 struct ZImageShape {
   int64_t batch = 1;                  ///< images
-  bool guided = false;                ///< the batch goes through the network twice over: positive prompts first, then
-                                      ///< negative ones
+  bool guided = false;                ///< the network runs twice the batch: positive prompts first, then negative ones
   int64_t height = 128, width = 128;  ///< of the latents, even
   int64_t tokens = 32;                ///< rows of the longest text, a multiple of kZImageSequence
   bool equal_texts = true;            ///< all texts have `tokens` rows after padding, so nothing is masked

@@ -117,8 +117,7 @@ struct PipelineOptions {
   LoraApply lora_apply = LoraApply::Merge;
   int64_t lora_rank = 32;      ///< for LoraApply::Side: total rank per layer of all LoRAs of a request
   bool keep_networks = false;  ///< keep all networks ready between calls, rather than one at a time
-  int keep_sizes = 4;          ///< with keep_networks: sizes kept ready per network, those used last, sharing one set
-                               ///< of weights
+  int keep_sizes = 4;          ///< with keep_networks: last used sizes kept ready per network, over the same weights
   /// Bytes of device memory that networks may take: weights that do not fit stay in the host's memory and are copied
   /// while others are in use. kOffloadAutomatically; or unset: all weights are on the device.
   std::optional<int64_t> offload = {};

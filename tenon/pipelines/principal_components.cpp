@@ -59,9 +59,7 @@ void orthonormalise(std::vector<Vector>& all, size_t index) {
 std::vector<Vector> components(const Patches& p) {
   std::vector<Vector> v(kComponents, Vector(p.width));
   for (size_t i = 0; i < kComponents; ++i) {
-    for (size_t j = 0; j < p.width; ++j)
-      v[i][j] = std::sin(static_cast<double>((i + 1) * (j + 1)));  // any starting
-                                                                   // values
+    for (size_t j = 0; j < p.width; ++j) v[i][j] = std::sin(static_cast<double>((i + 1) * (j + 1)));  // any start
     orthonormalise(v, i);
   }
   for (int round = 0; round < kRounds; ++round) {

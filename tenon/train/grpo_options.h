@@ -21,8 +21,7 @@ struct GrpoOptions {
   nn::PolicyOptions terms{0.2, 0.2, 0, 0.04};
   ScaleRewards scale = ScaleRewards::None;
   nn::LowRank adapter;          ///< trained instead of the model's weights if its rank is above 0
-  bool mask_truncated = false;  ///< do not learn from completions without an end; they still count in their group's
-                                ///< mean
+  bool mask_truncated = false;  ///< completions without an end are not learnt from, but count in their group's mean
   std::vector<Reward> rewards{{}};
   std::string system;  ///< first message of the chat; empty: none
   std::string optimizer = "adamw";

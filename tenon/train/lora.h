@@ -37,8 +37,7 @@ struct LoraOptions {
   double alpha = 0;  ///< 0: the rank
   std::vector<std::string> targets = attention_targets();
   int64_t width = 0, height = 0;  ///< pixels; 0: the model's default
-  bool aspect_buckets = false;    ///< keep pictures' approximate aspect ratios, at about that area
-                                  ///< (train/picture_sizes.h)
+  bool aspect_buckets = false;    ///< keep approximate aspect ratios, at about that area (train/picture_sizes.h)
   bool flip = false;
   int64_t batch = 1, accumulation = 1;
   TimestepOptions timesteps;

@@ -106,8 +106,7 @@ json request_of(std::span<const Judged> rows) {
   }
   for (const std::string& name : names)
     for (const json& row : of_rows) columns[name].push_back(row.contains(name) ? row.at(name) : json());
-  columns["prompts"] = std::move(prompts);  // passed by keyword, as TRL does, so the script's parameter order does not
-                                            // matter
+  columns["prompts"] = std::move(prompts);  // by keyword, as in TRL, so the script may order its parameters freely
   columns["completions"] = std::move(completions);
   return columns;
 }
@@ -151,8 +150,7 @@ void RewardScript::start() {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);  // the script inherits no files of this
-                                                                          // process
+  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);  // the script inherits no files
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);

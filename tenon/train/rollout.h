@@ -16,8 +16,7 @@ namespace tenon::train {
 
 struct Completion {
   std::vector<int32_t> tokens;            ///< including the stop token, if one ended it
-  std::vector<double> log_probabilities;  ///< per token; in f32 bit-identical to what training computes before an
-                                          ///< update
+  std::vector<double> log_probabilities;  ///< per token; in f32 the bits that training computes before an update
   bool ended = false;                     ///< by a stop token; otherwise the limit was reached
 };
 

@@ -176,8 +176,7 @@ TEST(TextBatches, TextsTakeTurnsWherePagesAreFew) {
       r.sampling.draw = true;
       r.seed = i;
     }
-    const std::unique_ptr<TextBatch> batch = generator->batch(3, 1200);  // they need 4 texts' worth, of 710 to 1130
-                                                                         // tokens
+    const std::unique_ptr<TextBatch> batch = generator->batch(3, 1200);  // they come to 4, of 710 to 1130
     std::array<int64_t, 4> made{};
     for (size_t i = 0; i < 4; ++i) batch->submit(requests[i], [&made, i](const TextToken&) { ++made[i]; });
     std::vector<int64_t> order;

@@ -36,8 +36,7 @@ TEST(KeptNetworks, SizesShareWeightsWithinABound) {
   }();
   EXPECT_EQ(pipeline.kept().counters().networks, 3);
   int64_t made = first;
-  std::map<std::pair<int64_t, int64_t>, std::vector<Image>> wanted;  // drawn once per size, by a pipeline that plans
-                                                                     // each time
+  std::map<std::pair<int64_t, int64_t>, std::vector<Image>> wanted;  // drawn once per size, planning each time
   for (const Size& s : {Size{64, 128, 5, true},
                         {64, 64, 5, false},
                         {128, 64, 5, true},

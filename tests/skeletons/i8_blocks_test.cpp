@@ -53,9 +53,7 @@ TEST_F(I8BlocksLaunch, TakesAFilesNumbersAsTheyAre) {
   tensors.emplace("w", HostTensor::from(DType::F32, shape, values));
   const Expr x = input(g, "x", DType::F32, {2, 96}), w = param(g, "w", DType::F32, shape);
   std::vector<double> ones(192, 0.0);
-  for (size_t i = 0; i < ones.size(); i += 97)
-    ones[i] = 127;  // an x that blocks represent exactly: numbers of a
-                    // column come out
+  for (size_t i = 0; i < ones.size(); i += 97) ones[i] = 127;  // an x exact in blocks: a number of a column comes out
   tensors.emplace("x", HostTensor::from(DType::F32, {2, 96}, ones));
   for (const Runner& runner : runners()) {
     const std::vector<double> y = runner.run(launch("gemm", {{"y", product(x, w)}}), tensors).at("y").values();

@@ -125,8 +125,7 @@ TEST(DenoiserLayout, ZImageAsPublished) {
   ASSERT_EQ(t.levels.size(), 1000U);
   EXPECT_EQ(t.target, nn::DenoisingTarget::Flow);
   EXPECT_FALSE(t.draws_latents);
-  EXPECT_FALSE(open_denoiser("z-image-shapes")->training({}).distilled);  // has the same shift, but is drawn with
-                                                                          // guidance
+  EXPECT_FALSE(open_denoiser("z-image-shapes")->training({}).distilled);  // the same shift, but guided
   EXPECT_EQ(t.levels.front().noise, 1);
   EXPECT_EQ(t.levels.front().time, 0);            // the network's time runs from noise to picture
   EXPECT_NEAR(t.levels[500].noise, 0.75, 1e-12);  // a shift of 3 at one half
@@ -242,8 +241,7 @@ void expect_step_zero(const Bench& b) {
       all += moves ? p.count() : 0;
       before[p.name] = now;
     }
-    EXPECT_GT(static_cast<double>(changed) / static_cast<double>(all), 0.95) << step;  // in bf16 most would be
-                                                                                       // unchanged
+    EXPECT_GT(static_cast<double>(changed) / static_cast<double>(all), 0.95) << step;  // in bf16 most would stay
   }
 }
 

@@ -27,8 +27,7 @@ class LionStep(Benchmark):
         for p, m, g, found_p, found_m in zip(*self.first, params, exp_avgs):
             u = m * BETA1 + g * (1 - BETA1)
             new_p, new_m = p * (1 - LR * WEIGHT_DECAY) - LR * u.sign(), m * BETA2 + g * (1 - BETA2)
-            wrong = ((found_p - new_p).abs() > 1e-5).float().mean()  # where u cancels, the sign depends on rounding
-                                                                     # alone
+            wrong = ((found_p - new_p).abs() > 1e-5).float().mean()  # where u cancels, the sign is rounding alone
             assert bool(wrong <= 1e-4), f"{wrong} of the parameters differ"
             assert bool(((found_m - new_m).abs() <= 1e-5).all())
             stepped.append(found_p)

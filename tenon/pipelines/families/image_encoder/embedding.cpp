@@ -48,8 +48,7 @@ ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, Embe
     preprocessing_.short_side = std::llround(share * static_cast<double>(options_.side));
     preprocessing_.crop = options_.side;
   }
-  plan_image_encoder(encoder_->config(), 1, preprocessing_.crop, preprocessing_.crop, networks_);  // reports errors
-                                                                                                   // early
+  plan_image_encoder(encoder_->config(), 1, preprocessing_.crop, preprocessing_.crop, networks_);  // fails early
 }
 
 ImageEmbedding::~ImageEmbedding() = default;

@@ -19,8 +19,7 @@ using ZFiles = ZImageCheckpoint;
 
 constexpr const char* kPartConfig = "config.json";
 constexpr const char* kMark = "layers.0.adaLN_modulation.0.weight";  // no other transformer has this tensor
-constexpr const char* kDecoderPrefix = "model.";                     // prefix that bare exports of the encoder leave
-                                                                     // out
+constexpr const char* kDecoderPrefix = "model.";                     // missing in bare exports of the encoder
 constexpr std::string_view kScaled = ".weight";
 constexpr int kVaeLevels = 4;
 
@@ -179,8 +178,7 @@ class ZImageReader {
   // Tensors without a prefix belong to `part`, or to the transformer if all parts are wanted.
   void take(WeightSet set, const std::string& part, const fs::path& file) {
     const std::string where = file.string(), own = part.empty() ? ZFiles::kTransformer : part;
-    std::map<std::string, std::vector<std::pair<std::string, std::string>>> sections;  // stored name, name in the
-                                                                                       // section
+    std::map<std::string, std::vector<std::pair<std::string, std::string>>> sections;  // stored name, own name
     const auto sort = [&](const std::string& stored) {
       const auto [section, name] = section_of(stored);
       sections[section.empty() ? own : section].emplace_back(stored, name);

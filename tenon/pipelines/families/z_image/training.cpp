@@ -14,8 +14,7 @@
 namespace tenon {
 namespace {
 
-constexpr double kTurboShift = 3;  // shift of the scheduler of the model distilled to few steps, whose default is no
-                                   // guidance
+constexpr double kTurboShift = 3;  // of the scheduler of the model distilled to few steps, which uses no guidance
 
 class ZImageTraining : public TrainableDenoiser {
  public:
