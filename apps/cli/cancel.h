@@ -1,5 +1,5 @@
 // Interruption by SIGINT and SIGTERM. The first signal asks the current work to stop (a StopScope around the verb
-// checks stop_signal()); work that has not stopped shortly after is killed, as it is by a second signal.
+// checks stop_signal()). If it has not stopped shortly after, or at a second signal, the process exits at once.
 #pragma once
 #include <vector>
 

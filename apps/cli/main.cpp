@@ -27,8 +27,8 @@ void report(const std::string& message) {
   std::cerr << "tenon: error: " << shown(message, kMessageBytes) << std::endl;
 }
 
-// Reopens standard streams that the caller closed, so that no file opened later, such as the log, gets their numbers.
-// They are opened in the wrong direction, so that writing to a closed stdout is still an error.
+// Reopens standard streams that the caller closed: otherwise a file opened later would get their number, and log output
+// with it. They are opened in the wrong direction, so that writing to a closed stdout is still an error.
 void occupy_closed_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;

@@ -38,7 +38,7 @@ def lion_step(
     master: Any = None,
 ) -> None:
     """One step of one tensor: writes `param` and `exp_avg` (and `master`, an f32 copy of a bf16 or f16 `param`, which
-    then takes the step in its place). Arrays must have one shape and one device, be contiguous, and share no memory;
+    then takes the step in its place). Arrays must have one shape, one device and no gaps, and share no memory;
     otherwise UsageError names the array, and nothing is written. `eps` is accepted and ignored. `non_finite`:
     "propagate" a NaN or infinity of the gradient, "skip" its elements, or "raise" NumericError before anything is
     written.

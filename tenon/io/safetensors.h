@@ -4,7 +4,7 @@
 // Invariants of an open file: every tensor's range lies inside the file and has exactly the bytes that its shape and
 // element type need; the ranges cover the data without overlap or gap; the header is valid JSON without duplicate
 // tensor names. A file that breaks one of these is refused on opening, with one Error(Model) that names the file, the
-// tensor, and what was expected and found. Opening takes time and memory in proportion to the header, at most 2 s and 8
+// tensor, and what was expected and found. Opening takes time and memory in proportion to the header, under 2 s and 8
 // times its size for the longest, and asks check_stop().
 //
 // Views are zero-copy. Header lengths that are not a multiple of 8 are common (a published 4.3 GB checkpoint has one),

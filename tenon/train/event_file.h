@@ -21,7 +21,7 @@ class EventFile {
   /// Creates "events.out.tfevents.<time>.<host>.<process>" in a folder. It tells the reader to discard values of other
   /// files from step `first` on. Error(Internal) if it cannot be created.
   EventFile(const std::filesystem::path& folder, int64_t first);
-  /// Adds the values of a step and flushes them to disk. Error(Internal) if the system cannot write.
+  /// Adds the values of a step; a reader of the file sees them on return. Error(Internal) if the system cannot write.
   void add(int64_t step, const std::vector<Scalar>& scalars);
 
  private:

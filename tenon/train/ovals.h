@@ -1,4 +1,4 @@
-// Training pictures of a thing that the embedded model does not know: a horizontal oval, called by a made-up word.
+// Training pictures of a thing that the embedded model does not know: an oval on its side, called by a made-up word.
 #pragma once
 #include <cstdint>
 #include <string>

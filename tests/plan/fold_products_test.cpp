@@ -127,7 +127,7 @@ TEST_F(FoldProducts, LeavesAloneWhatItWouldNotHelp) {
   const auto stays = [&](const Expr& y) { return folded({y})[0] == y; };
   EXPECT_TRUE(stays(block({.out = 2 * kWidth})));                    // more operations
   EXPECT_TRUE(stays(block({.depth = kWidth, .out = kWidth + 32})));  // a little more
-  EXPECT_TRUE(stays(block({.depth = 72})));                          // rows that do not start on a whole cache line
+  EXPECT_TRUE(stays(block({.depth = 72})));                          // rows that do not meet at a 128-byte boundary
   const Expr h = input(g, "h", DType::F32, {kRows, kWidth}), w = weight("w", kWidth, kWidth, DType::F32);
   const Expr u = weight("u", kWidth, kWidth, DType::F32), sum = linear(silu(h), w) + h;
   EXPECT_FALSE(stays(linear(sum, u)));
