@@ -1,4 +1,4 @@
-// Added tokens: control tokens and others that stand beside a vocabulary and are matched in raw text as written.
+// Added tokens: control tokens and others in addition to a vocabulary, matched in raw text as written.
 #pragma once
 #include <cstdint>
 #include <optional>

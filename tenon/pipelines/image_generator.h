@@ -115,11 +115,11 @@ struct PipelineOptions {
   bool batch_invariant = false;            ///< BackendOptions::batch_invariant; at most kMostInvariantImages then
   std::filesystem::path lora_folder = {};  ///< folder of LoRAs that prompts name; empty: the working directory
   LoraApply lora_apply = LoraApply::Merge;
-  int64_t lora_rank = 32;      ///< for LoraApply::Side: total rank per layer of all LoRAs of a request
+  int64_t lora_rank = 32;      ///< for LoraApply::Side: largest total rank per layer of a request's LoRAs
   bool keep_networks = false;  ///< keep all networks ready between calls, rather than one at a time
   int keep_sizes = 4;          ///< with keep_networks: last used sizes kept ready per network, over the same weights
   /// Bytes of device memory that networks may take: weights that do not fit stay in the host's memory and are copied
-  /// while others are in use. kOffloadAutomatically; or unset: all weights are on the device.
+  /// while others are in use. Or kOffloadAutomatically. Unset: all weights are on the device.
   std::optional<int64_t> offload = {};
   PartPaths parts = {};
 };
