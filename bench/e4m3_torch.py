@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Linear layers of e4m3 with a scale for each row of both operands, beside PyTorch's, on a GPU, in one process.
+"""Linear layers in e4m3 with a scale per row of both operands, next to PyTorch's, on a GPU, in one process.
 
     python bench/e4m3_torch.py [--json FILE]        (TENON_CUDA_TUNE=1 measures Tenon's tiles first and keeps them)
 
-y = bf16((x w^T) * row scales * column scales): one fused function of Tenon, and torch._scaled_mm with and without its fast
-accumulation. A run is 20 calls recorded in a CUDA graph that is replayed on end, so that times are at the clock that the
-power limit leaves; numbers are normal, quantised as usual (the largest of a row is 448). Errors: of sampled rows against
-fp64, relative to the root mean square of the results; `sums` are Tenon's before they are rounded to bf16.
+y = bf16((x w^T) * row scales * column scales): one fused function of Tenon, and torch._scaled_mm with and without its
+fast accumulation. A run is 20 calls recorded in a CUDA graph that is replayed continuously, so that times are at the
+clock that the power limit allows. Numbers are normally distributed and quantised as usual (the largest in a row is
+448). Errors are of sampled rows against fp64, relative to the root mean square of the results; `sums` are Tenon's
+before rounding to bf16.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ SHAPES = ((4224, 3840, 3840), (4224, 20480, 3840), (4224, 3840, 10240), (4224, 1
 
 
 def quantised(rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Normal numbers as e4m3 and the scale of each row, [rows, 1]."""
+    """Normally distributed numbers as e4m3, and the scale of each row, [rows, 1]."""
     x = torch.randn(rows, columns, device="cuda")
     scale = x.abs().amax(-1, keepdim=True) / 448
     return (x / scale).to(torch.float8_e4m3fn), scale
 
 
 def timed(call) -> float:
-    """Milliseconds of a call, of many on end."""
+    """Milliseconds per call, over many in sequence."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -42,7 +43,7 @@ def timed(call) -> float:
             for _ in range(CALLS):
                 call()
     took = 0.0
-    for _ in range(2):  # the first warms up
+    for _ in range(2):  # the first is a warm-up
         replays, start = 0, time.perf_counter()
         while time.perf_counter() - start < SECONDS:
             graph.replay()
@@ -71,7 +72,7 @@ def measure(m: int, n: int, k: int) -> dict:
 
     def error(y) -> float:
         difference = (y[rows].double() - want).abs().max() / size
-        assert difference <= 0.05, "results differ"  # a NaN too
+        assert difference <= 0.05, "results differ"  # NaN fails too
         return difference.item()
 
     out = {"errors": {"sums": error(sums(x, w, sx, columns)), **{name: error(call()) for name, call in calls.items()}}}

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Fused functions (tenon.fuse) beside torch.compile and a copy, on a GPU, in one process: kernels bound by memory.
+"""Fused functions (tenon.fuse) next to torch.compile and a copy, on a GPU, in one process: memory-bound kernels.
 
     python bench/fused_torch.py [--json FILE]
 
-Every case runs over sets of arrays that together are several times the second-level cache. A run is 24 calls recorded in a
-CUDA graph; the median of 9 replays counts. Bytes: each input read once (of a table, the rows that are asked for; what a group
-norm normalises twice, for its sums come first), each result written once. The copy moves as many bytes between two bf16 arrays.
+Every case cycles through sets of arrays that together are several times as large as the L2 cache. A run is 24 calls
+recorded in a CUDA graph; the median of 9 replays counts. Bytes: each input read once (of a table only the selected
+rows; the input of a group norm twice, since its sums come first), each result written once. The copy moves as many
+bytes between two bf16 arrays.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def layer_norm(x, *affine):
 
 
 def group_norm(x, w, b, eps=1e-5):
-    """Of [samples, pixels, channels] in 32 groups."""
+    """Group norm of [samples, pixels, channels] in 32 groups."""
     n, pixels, c = x.shape
     g = x.float().view(n, pixels, 32, c // 32)
     var, mean = torch.var_mean(g, (1, 3), keepdim=True, correction=0)
@@ -41,9 +42,9 @@ def fused_group_norm(x, w, b):
     return tenon.silu(tenon.group_norm(x, 32, w, b))
 
 
-ROWS = (16896,)  # of an embedding table of 65536: a shape of one axis is one of row numbers
+ROWS = (16896,)  # from an embedding table of 65536; a shape with one axis stands for row indices
 CASES = {
-    # name: shapes of the inputs, how many results, the function in Tenon, the function in PyTorch
+    # name: shapes of the inputs, number of results, the function in Tenon, the function in PyTorch
     "silu(a) * b": ([(4224, 10240)] * 2, 1, lambda a, b: tenon.silu(a) * b,
                     lambda a, b: torch.nn.functional.silu(a.float()).mul(b).bfloat16()),
     "rms_norm(x) * (1 + s)": ([(4224, 3840), (3840,)], 1, lambda x, s: tenon.rms_norm(x) * (1 + s),
@@ -67,7 +68,7 @@ CASES = {
 
 
 def timed(call) -> float:
-    """Milliseconds of one of CALLS calls, the median of the replays of their recording."""
+    """Milliseconds per call, with CALLS calls recorded in a graph: the median of its replays."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for i in range(CALLS):
@@ -108,13 +109,13 @@ def measure(shapes, results: int, ours, theirs) -> dict:
     outs = [[torch.empty_like(g) for g in like] for _ in range(count)]
     for g, w in zip(got if results > 1 else [got], want if results > 1 else [want]):
         difference = (g.float() - w.float()).abs().max()
-        assert g.shape == w.shape and difference <= 0.05 * w.float().abs().max(), "results differ"  # a NaN too
+        assert g.shape == w.shape and difference <= 0.05 * w.float().abs().max(), "results differ"  # NaN fails too
 
     def run(i):
         out = outs[i % count]
         fused(*sets[i % count], out=tuple(out) if results > 1 else out[0])
 
-    # Whole pieces of 8 KiB: a copy of another size takes up to one and a half times as long.
+    # Multiples of 8 KiB: a copy of another size takes up to one and a half times as long.
     half = [torch.empty(-(-size // 16384) * 4096, device="cuda", dtype=torch.bfloat16) for _ in range(2 * count)]
     ms = {"tenon": timed(run), "torch_compile": timed(lambda i: compiled(*sets[i % count])),
           "copy": timed(lambda i: half[2 * (i % count)].copy_(half[2 * (i % count) + 1]))}

@@ -1,6 +1,7 @@
-// The share of a run in which a GPU executes at least one kernel, counted by CUPTI: a library that the driver loads
-// into any program (CUDA_INJECTION64_PATH), see tools/gpu_busy.sh. Runs are what 20 us without a kernel separate; at
-// the end it prints the most frequent kind of run (by its number of kernels), its median time and share.
+// The fraction of a run during which a GPU executes at least one kernel, measured by CUPTI: a library that the driver
+// loads into any program (CUDA_INJECTION64_PATH), see tools/gpu_busy.sh. Runs are separated by 20 us without a kernel.
+// At the end it prints the most frequent kind of run (by its number of kernels), with its median time and busy
+// fraction.
 #include <cupti.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t v
   for (CUpti_Activity* record = nullptr; cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS;) {
     if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) continue;
     const auto* kernel = reinterpret_cast<CUpti_ActivityKernel9*>(record);
-    const uint64_t begin = kernel->start, end = kernel->end;  // the record is packed
+    const uint64_t begin = kernel->start, end = kernel->end;  // copied, because the record is packed
     kernels.emplace_back(begin, end);
   }
   std::free(buffer);
@@ -73,7 +74,7 @@ void report() {
 
 }  // namespace
 
-/// What the driver calls when it loads the library. Returns 1: loaded.
+/// The entry point that the driver calls on loading the library. Returns 1: loaded.
 extern "C" int InitializeInjection() {
   cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
   cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A step of Dr. GRPO: Tenon (bench_train grpo) beside the same arithmetic in PyTorch, on one machine.
+"""A step of Dr. GRPO: Tenon (bench_train grpo) next to the same arithmetic in PyTorch, on one machine.
 
     python bench/grpo_torch.py PROGRAM [--device cuda] [--prompts 2] [--group 8] [--prompt-tokens 96] [--new-tokens 256] [--epochs 2]
                                [--beta 0.04] [--steps 5] [--config qwen2.5-0.5b] [--no-compile] [-o FILE]
 
-Weights are random. PyTorch: transformers' generate with a static cache, which it compiles, samples at temperature 1; an update is
-forward, TRL's dr_grpo loss with k3 against a frozen copy, backward, clipping and fused AdamW, f32 masters under bf16 autocast, one
-torch.compile. Each part prints a line as soon as it is measured: medians in milliseconds.
+Weights are random. PyTorch: transformers' generate with a static cache, which it compiles, samples at temperature 1. An
+update is forward, TRL's dr_grpo loss with k3 against a frozen copy, backward, clipping and fused AdamW, with f32
+masters under bf16 autocast and one torch.compile. Each part prints a line once measured: medians in milliseconds.
 """
 import argparse
 import json

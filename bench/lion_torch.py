@@ -3,11 +3,11 @@
 
     python bench/lion_torch.py [--device cpu|cuda] [--cases NAME ..] [--modes NAME ..] [--runs N] [--dtype float32] [--json FILE]
 
-Medians of `runs` steps after warm-up, all modes in turn so that a busy machine meets each of them. On a GPU a step is timed
-with events on the current stream; `tenon_graph` is the step recorded once in a CUDA graph. `copy_gb_s` is the speed of a
-copy between two tensors of 67 M elements. Traffic is 20 bytes an element of f32 (5 elements' worth of any type). Before
-anything is timed, one step of every mode is compared with eager's: momentum to a few units in the last place, parameters
-equal but for signs of updates that cancel (each 2 lr off).
+Medians of `runs` steps after warm-up; the modes take turns, so that other load affects all of them. On a GPU a step is
+timed with events on the current stream; `tenon_graph` is the step recorded in a CUDA graph. `copy_gb_s` is the speed of
+a copy between two tensors of 67 M elements. Traffic is 20 bytes per element of f32 (5 elements' worth for any type).
+Before timing, one step of every mode is compared with eager's: momentum to a few units in the last place, parameters
+equal except for signs of updates that cancel (each 2 lr off).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def tenon_step(ps, ms, gs):
 
 
 def recorded(step, tensors):
-    """The step in a CUDA graph over these tensors."""
+    """The step over these tensors, recorded in a CUDA graph."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -82,7 +82,7 @@ def make(counts, device, dtype):
 
 
 def check(name, step, device, dtype):
-    """One step of a mode against eager's."""
+    """Compares one step of a mode with eager's."""
     ours, theirs = make([1000, 1, 4099], device, dtype), make([1000, 1, 4099], device, dtype)
     step(*ours)
     eager(*theirs)
@@ -90,14 +90,14 @@ def check(name, step, device, dtype):
     for p, q, m, n in zip(ours[0], theirs[0], ours[1], theirs[1]):
         assert torch.allclose(m.float(), n.float(), rtol=4 * unit, atol=1e-3 * unit), f"{name}: momentum differs"
         off = (p.float() - q.float()).abs()
-        flips = ~(off <= 4 * unit * q.float().abs() + 0.5 * LR * (dtype == torch.float32))  # a NaN is one
+        flips = ~(off <= 4 * unit * q.float().abs() + 0.5 * LR * (dtype == torch.float32))  # NaN counts as one
         assert flips.float().mean() <= 1e-2, f"{name}: {int(flips.sum())} parameters differ"
         assert (off[flips] <= 2.01 * LR + 4 * unit).all(), f"{name}: a difference that is no flip of a sign"
 
 
 def timed(step, tensors, device):
     if device == "cpu":
-        time.sleep(0.02)  # threads of the mode before may still spin for work
+        time.sleep(0.02)  # threads of the previous mode may still be spinning
         start = time.perf_counter()
         step(*tensors)
         return (time.perf_counter() - start) * 1e3

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Text on a CPU: SmolLM2-135M by Tenon, llama.cpp and transformers, in one run, with the same weights.
+"""Text generation on a CPU: SmolLM2-135M by Tenon, llama.cpp and transformers, in one run, with the same weights.
 
     python bench/text_peers.py --tenon PATH/TO/tenon [--threads 2] [--folder WORK] [--json FILE]
 
-The interpreter's environment is that of bench/peers/setup.sh and bench/peers/text_requirements.txt. Weights are those of the file that
-tools/get_smollm2.sh fetches, in bf16 and rounded to Q8_0 by gguf's own quantiser; both files are written to --folder once. A step is a
-token behind 512 in the cache, of one text or of 16 side by side, without drawing a token; `prefill` is 512 tokens of a prompt at
-once. Medians. `gb_s` is the bytes of the matrices that a step reads over its time, `of_memory` that beside how fast two threads
-read memory in the same run. transformers runs in bf16 and f32: the faster counts.
+The environment is that of bench/peers/setup.sh and bench/peers/text_requirements.txt. Weights are those of the file
+that tools/get_smollm2.sh fetches, in bf16 and rounded to Q8_0 by gguf's own quantiser; both files are written to
+--folder once. A step is a token after 512 in the cache, for one text or 16 side by side, without sampling; `prefill` is
+512 tokens of a prompt at once. Medians. `gb_s` is the bytes of the matrices that a step reads divided by its time,
+`of_memory` the ratio of that to the memory bandwidth of two threads in the same run. transformers runs in bf16 and f32:
+the faster one counts.
 """
 import argparse
 import ctypes
@@ -27,7 +28,7 @@ from gguf_types import rewrite  # noqa: E402
 CACHE = pathlib.Path(os.environ.get("TENON_CACHE_DIR") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tenon")
 MODEL = CACHE / "fetched/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 BEHIND, BATCH, RUNS, PREFILLS = 512, 16, 40, 5
-MATRICES = 134_479_872  # elements that a step multiplies by: all matrices, the head among them
+MATRICES = 134_479_872  # elements that a step multiplies by: all matrices, including the head
 BYTES = {"bf16": 2, "int8": 34 / 32}
 TEXT = "Once upon a time there was a small village by the sea. Every morning the people of the village"
 
@@ -43,7 +44,7 @@ def median_ms(call, runs):
 
 
 def read_gb_s(threads):
-    """How fast `threads` read memory."""
+    """Memory bandwidth of `threads` threads."""
     import torch
     torch.set_num_threads(threads)
     x = torch.ones(1 << 27, dtype=torch.float32)
@@ -83,7 +84,7 @@ def of_llama_cpp(files, threads):
         memory = ll.llama_get_memory(context)
         batch = ll.llama_batch_init(BEHIND, 0, 1)
 
-        def decode(rows):  # (token, position, sequence) each; scores of the last of every sequence
+        def decode(rows):  # (token, position, sequence) each; scores for the last token of every sequence
             for i, (token, position, sequence) in enumerate(rows):
                 batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0] = token, position, 1, sequence
                 batch.logits[i] = i + 1 == len(rows) or rows[i + 1][2] != sequence

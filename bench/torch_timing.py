@@ -1,4 +1,4 @@
-"""How long calls of PyTorch take, for the scripts beside it."""
+"""Times PyTorch calls, for the scripts in this folder."""
 import statistics
 import time
 
@@ -6,7 +6,7 @@ import torch
 
 
 def times(call, device, runs, warm=2):
-    """Milliseconds of `runs` calls behind `warm` more, each until the device has done it."""
+    """Milliseconds of `runs` calls after `warm` more, each until the device has finished it."""
     out = []
     for run in range(runs + warm):
         begin = time.perf_counter()
@@ -19,5 +19,5 @@ def times(call, device, runs, warm=2):
 
 
 def milliseconds(call, device, runs, warm=2):
-    """The median of them."""
+    """The median of `times`."""
     return round(statistics.median(times(call, device, runs, warm)), 3)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A training step on the CPU: Tenon (bench_train) beside PyTorch, eager and compiled, in turns on one machine.
+"""A training step on the CPU: Tenon (bench_train) next to PyTorch, eager and compiled, taking turns on one machine.
 
     python bench/train_torch.py BUILD_FOLDER [--shapes sums tiny small] [--threads 2] [--steps 20] [--turns 3] [--eager-only] [-o FILE]
 
-sums: the embedded language model and the batch of a step of `tenon train grpo` without options, with its policy loss; the others
-are random Qwen2 networks with cross entropy. A step is forward, loss, backward, clipping to a norm of 1 and AdamW, in f32. Each turn
-runs one after the other and has medians and fastest steps of both; the summary compares the medians over all turns, and the fastest.
+sums: the embedded language model and the batch of a step of `tenon train grpo` without options, with its policy loss;
+the others are random Qwen2 networks with cross entropy. A step is forward, loss, backward, clipping to a norm of 1 and
+AdamW, in f32. In each turn both run one after the other, with median and fastest steps for both; the summary compares
+the medians over all turns, and the fastest.
 """
 import argparse
 import json
@@ -57,7 +58,7 @@ def policy_task(batch):
 
 
 class Peer:
-    """Steps of one of PyTorch's modes; what it has compiled stays for later turns."""
+    """Steps in one of PyTorch's modes; compiled code is kept for later turns."""
 
     def __init__(self, task, compiled, threads):
         torch.set_num_threads(threads)

@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
-"""Z-Image's transformer: Tenon beside diffusers' network in PyTorch, random weights, one run on one machine.
+"""Z-Image's transformer: Tenon next to diffusers' network in PyTorch, random weights, one run on one machine.
 
     python bench/z_image_torch.py PROGRAM [--sizes 1024 512] [--types bf16 e4m3] [--tokens 128] [--runs 10] [--mode MODE] [--no-step]
                                   [--train bench_train] [--rank 16] [-o FILE]
     python bench/z_image_torch.py PROGRAM --device cpu --train bench_train [--sizes 256 512] [--types bf16 e4m3 f32] [--turns 3] [--runs 3]
                                   [--no-step] [--rank 16] [-o FILE]
 
-PROGRAM is tenon. A step is one forward pass of a picture of SIZE x SIZE pixels. PyTorch: every transformer block by torch.compile in
-MODE (default "max-autotune-no-cudagraphs"), attention by cuDNN, and a CUDA graph of the whole pass beside it where it can be recorded;
-eager too in bf16. e4m3: linear layers of `layers.*` by `_scaled_mm` with a scale a row of both operands, with and without fast
-accumulation, rows quantised inside the compiled blocks; weights are quantised beforehand. --train: also a LoRA step of --rank beside the
-attention's projections (bf16, nothing computed twice), forward, loss, backward and fused AdamW, beside bench_train's. Every figure is
-printed when it is known: medians in milliseconds.
+PROGRAM is tenon. A step is one forward pass of a picture of SIZE x SIZE pixels. PyTorch: every transformer block with
+torch.compile in MODE (default "max-autotune-no-cudagraphs"), attention by cuDNN, and also a CUDA graph of the whole
+pass if it can be recorded; in bf16 also eager. e4m3: linear layers of `layers.*` with `_scaled_mm` and a scale per row
+of both operands, with and without fast accumulation, rows quantised inside the compiled blocks; weights are quantised
+beforehand. --train: also a LoRA step with --rank on the attention projections (bf16, nothing recomputed), forward,
+loss, backward and fused AdamW, next to bench_train's. Every figure is printed once known: medians in milliseconds.
 
-On a CPU the network is two blocks of the published width and a refiner of each kind, with the same weights for both: a file that the
-script writes. They take turns. PyTorch: f32 and bf16; eager, every block compiled, and for a step of bf16 compiled with inductor's
-freezing (weights packed once). Its forward pass refines the text anew each time, which Tenon does once a prompt: it is timed with and
-without, and runs with freed memory kept by malloc. Losses of the first LoRA step, before the factors are anything, are of the same
-numbers in both. `fastest` stands beside the medians because other work may share the processors. -o adds sizes to what the file has.
+On a CPU the network is two blocks of the published width and one refiner of each kind, with the same weights for both,
+from a file that the script writes. They take turns. PyTorch: f32 and bf16; eager, every block compiled, and for a bf16
+step compiled with inductor's freezing (weights packed once). Its forward pass refines the text every time, which Tenon
+does once per prompt, so it is timed with and without; freed memory is kept by malloc. Losses of the first LoRA step,
+while the factors have no effect, are of the same numbers in both. `fastest` is given besides the medians because other
+work may share the processors. -o adds sizes to those in the file.
 """
 import argparse
 import gc
@@ -40,7 +41,7 @@ SMALL = {"n_layers": 2, "n_refiner_layers": 1}  # on a CPU
 
 
 class RowScaledLinear(torch.nn.Module):
-    """x w^T with both quantised to e4m3 row by row."""
+    """x w^T with both operands quantised to e4m3 row by row."""
 
     def __init__(self, linear, fast):
         super().__init__()
@@ -85,7 +86,7 @@ def without_weights(**sizes):
 
 
 def network(device="cuda", **sizes):
-    """The published sizes, or others; weights of a variance of 1 / fan-in."""
+    """The published sizes, or others; weights with variance 1 / fan-in."""
     model = without_weights(**sizes).to(torch.bfloat16).to_empty(device=device).requires_grad_(False).eval()
     torch.manual_seed(0)
     for parameter in model.parameters():
@@ -108,7 +109,7 @@ def compile_blocks(model, mode):
 
 
 def graph_of(call):
-    """The pass as one CUDA graph; None where it cannot be recorded, which prints why."""
+    """The pass as one CUDA graph; None, after printing why, if it cannot be recorded."""
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         call()
@@ -117,7 +118,7 @@ def graph_of(call):
     try:
         with torch.cuda.graph(graph):
             call()
-    except Exception as error:  # noqa: BLE001: whatever a network does that a recording does not allow
+    except Exception as error:  # anything that a recording does not allow
         print("no graph:", str(error).split("\n")[0], flush=True)
         torch.cuda.synchronize()
         return None
@@ -173,14 +174,14 @@ def lora_step(say, size, a):
 
 
 def tenon_step(model, size, type_, a):
-    """What `tenon bench` says of a step."""
+    """The result of `tenon bench` for a step."""
     command = [a.program, "bench", "--device", a.device, "-m", model, "--part", "transformer", "-W", str(size), "-H", str(size), "--type", type_,
                "--runs", str(a.runs), "--no-anchors", "--no-unfused", "--json"]
     return json.loads(subprocess.check_output(command))
 
 
 def tenon_lora_step(model, size, type_, a):
-    """What bench_train says of a LoRA step, all its lines together."""
+    """The result of bench_train for a LoRA step, all its lines merged."""
     command = [a.train, "lora", str(a.runs), "0", a.device, type_, model, str(size), str(a.rank), "0"]
     lines = subprocess.check_output(command, text=True).splitlines()
     return {k: v for line in lines if line.startswith("{") for k, v in json.loads(line).items()}
@@ -196,7 +197,7 @@ def ours(say, a):
 
 
 class Peer:
-    """One of PyTorch's modes on the CPU; what it has compiled stays for later turns."""
+    """One of PyTorch's modes on the CPU; compiled code is kept for later turns."""
 
     def __init__(self, weights, type_, mode, rank=None):
         self.model = without_weights(**SMALL)
@@ -216,7 +217,7 @@ class Peer:
         return [batch["latents"].to(self.type)], batch["time"], [batch["text"].to(self.type)]
 
     def step(self, batch, with_text=True):
-        """A call that does a forward pass; without the text's refiner if that is asked for."""
+        """A function that does a forward pass; without the text's refiner if asked."""
         inputs = self.inputs(batch)
         refiner, none = self.model.context_refiner, torch.nn.ModuleList()
 
@@ -241,7 +242,7 @@ class Peer:
 
 
 def training_batch(size, tokens):
-    """The numbers that bench_train makes of its seeds: a latent, noise, and a level of Turbo's schedule."""
+    """The numbers that bench_train draws from its seeds: a latent, noise, and a level of Turbo's schedule."""
     def seeded():
         return torch.Generator().manual_seed(1)
     shape = (16, 1, size // 8, size // 8)
@@ -262,7 +263,7 @@ def summed_up(milliseconds_of_runs):
 
 
 def ours_on_cpu(file, size, a):
-    """A turn of Tenon's."""
+    """One turn of Tenon."""
     out = {}
     for type_ in a.types:
         if not a.no_step:
@@ -304,7 +305,7 @@ def peers_turn(peers, batch, first, a):
 
 
 def ratios(turns, a):
-    """The best of PyTorch's modes, by medians of turns and by fastest runs, over Tenon's."""
+    """PyTorch's best mode, by medians of turns and by fastest runs, relative to Tenon's."""
     out = {}
     for what, over in (("ms", statistics.median), ("fastest", min)):
         value = {name: over(t[name][what] for t in turns) for name in turns[0]}
@@ -319,7 +320,7 @@ def ratios(turns, a):
 
 
 def weight_bytes(file, weights, a):
-    """Planned bytes of the weights in e4m3, beside a byte an element of the main blocks' matrices, a scale a row, and two of all else."""
+    """Planned bytes of the e4m3 weights, and a byte per element of main matrices, a scale per row, two of the rest."""
     command = [a.program, "explain", "--device", "cpu", "-m", file, "--part", "transformer", "-W", "256", "-H", "256", "--type", "e4m3", "--json"]
     plan = json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))
     rows = {n: w for n, w in weights.items() if n.startswith("layers.") and w.dim() == 2 and "adaLN" not in n}
@@ -329,7 +330,7 @@ def weight_bytes(file, weights, a):
 
 
 def keep_memory():
-    """Starts again with freed memory kept: glibc would give large blocks back, and PyTorch touch new pages at every call."""
+    """Restarts with malloc keeping freed memory: else glibc returns large blocks, and every call touches new pages."""
     kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
     if not kept.items() <= os.environ.items():
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | kept)
@@ -338,7 +339,7 @@ def keep_memory():
 def on_cpu(a):
     keep_memory()
     torch.set_num_threads(os.cpu_count())
-    torch._dynamo.config.recompile_limit = 1000  # all modes have the same blocks
+    torch._dynamo.config.recompile_limit = 1000  # all modes share the same blocks
     processor = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     known = pathlib.Path(a.output) if a.output else None
     out = json.loads(known.read_text()) if known and known.exists() else {}

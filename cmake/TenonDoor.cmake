@@ -1,8 +1,8 @@
-# The door: which headers are installed, and which symbols the installed library shows. A header below is for users; what
-# these include comes along, nothing else. Whatever another header declares is hidden in the installed library, unless
-# a program of this tree uses it. The library of the build tree shows everything: tests look inside.
+# The door: which headers are installed, and which symbols the installed library exports. The headers below are for
+# users; headers that they include are installed too, nothing else. Declarations of other headers are hidden in the
+# installed library, unless a program of this tree uses them. The build tree's library exports everything for tests.
 set(TENON_DOOR
-    # expressions: nodes, gradients, layers, and what evaluates them in fp64
+    # expressions: nodes, gradients, layers, and their evaluation in fp64
     expr/ops.h expr/oracle.h expr/vjp.h nn/attention.h nn/diffusion.h nn/linear.h nn/loss.h nn/norm.h optim/lion.h
     # plans
     plan/plan.h plan/one_launch.h explain/explanation.h
@@ -11,7 +11,7 @@ set(TENON_DOOR
     # pipelines
     pipelines/image_embedder.h pipelines/image_generator.h pipelines/text_generator.h io/image.h)
 
-# All headers, as paths below `root`/`prefix`, that `headers` include directly or not.
+# All headers, as paths below `root`/`prefix`, that `headers` include directly or indirectly.
 function(_tenon_closure out root headers)
   set(found ${headers})
   set(ahead ${headers})
@@ -33,7 +33,7 @@ function(_tenon_closure out root headers)
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-# Installs the door's headers, and makes tenon_installed: the library tenon with the door's symbols alone.
+# Installs the door's headers, and makes tenon_installed: the library tenon that exports only the door's symbols.
 function(tenon_door)
   set(root ${PROJECT_SOURCE_DIR}/tenon)
   file(GLOB nodes CONFIGURE_DEPENDS RELATIVE ${root} ${root}/expr/nodes/*.h)
@@ -47,7 +47,7 @@ function(tenon_door)
     install(FILES ${file} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/${folder} COMPONENT development)
   endforeach()
 
-  # What the programs include they may use.
+  # Headers that the programs include may be used by them.
   set(used "")
   file(GLOB_RECURSE programs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*.cpp ${PROJECT_SOURCE_DIR}/apps/*.h)
   foreach(program ${programs})

@@ -1,9 +1,10 @@
-# What is installed, in two components: `runtime` (the program, the library, the default model, CLIP's vocabulary), which packages hold, and
-# `development`. cmake --install (find_package(tenon) and find_package(Tenon) both work): the library as tenon::tenon with its public headers, the command line, and the default model.
+# Installs two components: `runtime` (the program, the library, the default model, CLIP's vocabulary), which packages
+# contain, and `development`. After cmake --install, find_package(tenon) and find_package(Tenon) both work: the library
+# is tenon::tenon with its public headers, the command line, and the default model.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# What the program prints of itself (its manual page, completion for shells) when it is asked with `arguments`.
+# Output of the program (its manual page, shell completion) for `arguments`.
 function(_tenon_install_described arguments file destination)
   set(made ${PROJECT_BINARY_DIR}/described/${destination})
   install(CODE "file(MAKE_DIRECTORY \"${made}\")

@@ -1,8 +1,8 @@
-# Layers as object libraries. An include names a path of the tree, so there is one include root, the checkout (and one for
-# generated headers). That no include points upward is checked whenever the library is built (tools/check_layers.py).
+# Layers as object libraries. Includes are paths of the tree, so there is one include root, the checkout (and one for
+# generated headers). Every build of the library checks that no include points upward (tools/check_layers.py).
 
 set(TENON_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-psabi)
-# GCC 12 sees overlapping copies in "literal" + std::string (its bug 105651).
+# GCC 12 warns falsely of overlapping copies in "literal" + std::string (its bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND TENON_WARNINGS -Wno-restrict)
 endif()
@@ -10,7 +10,7 @@ if(TENON_WERROR)
   list(APPEND TENON_WARNINGS -Werror)
 endif()
 add_library(tenon_flags INTERFACE)
-# Nothing here reads errno or floating-point traps, and only without them do roots and rounding become vector instructions.
+# Nothing here reads errno or floating-point traps; without them the compiler can vectorise roots and rounding.
 target_include_directories(tenon_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
 target_compile_options(tenon_flags INTERFACE ${TENON_WARNINGS} -fno-math-errno -fno-trapping-math)
 if(TENON_SANITIZE)
@@ -21,7 +21,8 @@ if(TENON_SANITIZE)
     target_compile_options(tenon_flags INTERFACE -fno-sanitize=function)
   endif()
 endif()
-# What a fuzzer steers by is counted in all of the library but the CPU's kernels, whose branches say nothing about input.
+# Coverage for fuzzers is instrumented in the whole library except the CPU's kernels, whose branches do not depend on
+# input.
 add_library(tenon_counted INTERFACE)
 if(TENON_FUZZ)
   target_compile_options(tenon_counted INTERFACE -fsanitize=fuzzer-no-link)
@@ -30,7 +31,7 @@ endif()
 set(TENON_LAYERS "" CACHE INTERNAL "")
 
 # FLAT: sub-folders are something else (backends). Sanitizers and fuzzing compile several files of a layer as one (unity
-# builds): file-local names differ within a layer.
+# builds); so file-local names must differ within a layer.
 function(tenon_layer name)
   cmake_parse_arguments(A "FLAT" "" "DEPENDS;LIBRARIES" ${ARGN})
   set(folder ${PROJECT_SOURCE_DIR}/tenon/${name})
@@ -40,7 +41,7 @@ function(tenon_layer name)
   else()
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   endif()
-  if(NOT sources)  # a layer of headers only
+  if(NOT sources)  # a layer with only headers
     set(sources ${PROJECT_BINARY_DIR}/headers_only.cpp)
     file(CONFIGURE OUTPUT ${sources} CONTENT "")
   endif()
@@ -49,14 +50,14 @@ function(tenon_layer name)
   if(name STREQUAL "expr")
     _tenon_node_list(${folder}/nodes ${PROJECT_BINARY_DIR}/generated/tenon/expr_generated)
   endif()
-  # Half of a sanitized build is optimising: these layers run once for what the others do a thousand times.
+  # Optimisation is half of a sanitized build's time: these layers run code once that others run a thousand times.
   if(TENON_SANITIZE AND name MATCHES "^(explain|optim|nn|models|pipelines|train)$")
     target_compile_options(tenon_${name} PRIVATE -O0)
   endif()
   set(TENON_LAYERS ${TENON_LAYERS} tenon_${name} CACHE INTERNAL "")
 endfunction()
 
-# The folder is the registry: every NODE(Name ..) in the headers of `folder` goes into one list, in `generated`.
+# The folder is the registry: every NODE(Name ..) in headers of `folder` goes into one generated list.
 function(_tenon_node_list folder generated)
   file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.h)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
@@ -80,7 +81,7 @@ function(_tenon_node_list folder generated)
 endfunction()
 
 # Every folder below tenon/backend is a backend: it may include backend.h and the kernels' contracts.
-# A backend's own CMake file, if it has one, adds flags or libraries to tenon_backend_<name>.
+# A backend's own CMake file, if there is one, adds flags or libraries to tenon_backend_<name>.
 function(tenon_backends folder)
   file(GLOB backends CONFIGURE_DEPENDS LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/${folder}/*)
   foreach(dir ${backends})
@@ -105,11 +106,11 @@ function(tenon_backends folder)
   endforeach()
 endfunction()
 
-# Building the library checks that no include points upward: one that does fails the build, as one of a missing file would.
+# Building the library checks that no include points upward: a violation fails the build, like a missing file.
 function(_tenon_check_layers)
   find_package(Python3 COMPONENTS Interpreter QUIET)
   set(check ${PROJECT_SOURCE_DIR}/tools/check_layers.py)
-  if(NOT Python3_FOUND OR NOT EXISTS ${check})  # the archive that wheels are made of has no tools
+  if(NOT Python3_FOUND OR NOT EXISTS ${check})  # the archive from which wheels are made has no tools
     return()
   endif()
   set(patterns ${PROJECT_SOURCE_DIR}/tenon/*.h ${PROJECT_SOURCE_DIR}/tenon/*.cpp ${PROJECT_SOURCE_DIR}/tenon/*.def)
@@ -131,12 +132,12 @@ function(tenon_library)
   _tenon_check_layers()
 endfunction()
 
-# What whoever links the library needs.
+# Requirements of anything that links the library.
 function(tenon_usage library)
   target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:include>)
-  target_link_libraries(${library} INTERFACE nlohmann_json::nlohmann_json spdlog::spdlog)  # public headers show them
+  target_link_libraries(${library} INTERFACE nlohmann_json::nlohmann_json spdlog::spdlog)  # used in public headers
   target_compile_features(${library} PUBLIC cxx_std_20)
-  if(SKBUILD)  # wheels hold no symbolic links
+  if(SKBUILD)  # wheels cannot contain symbolic links
     set_target_properties(${library} PROPERTIES VERSION 0 SOVERSION 0)
   else()
     set_target_properties(${library} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)

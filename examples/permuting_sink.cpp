@@ -1,5 +1,5 @@
 // A projection whose sink writes [batch, heads, tokens, depth] directly: the permute of multi-head attention without a
-// pass of its own.
+// separate pass.
 #include <cmath>
 #include <cstdio>
 

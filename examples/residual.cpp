@@ -1,5 +1,5 @@
-// A linear layer whose epilogue adds the bias and the residual stream and rounds to bf16: what a transformer block does
-// behind every attention. One launch, bf16 in and out.
+// A linear layer whose epilogue adds the bias and the residual stream and rounds to bf16, as after every attention in a
+// transformer block. One launch, bf16 in and out.
 #include <cmath>
 #include <cstdio>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs a build and uses the install alone: builds tests/consumer, then the program at the end of docs/tour.md with its
-# CMakeLists.txt as they stand there, runs both, and looks at what was installed. tools/check_install.sh BUILD_FOLDER JOBS
+# Installs a build and uses only the installation: builds tests/consumer, and the program at the end of docs/tour.md
+# with its CMakeLists.txt; runs both, and checks what was installed. tools/check_install.sh BUILD_FOLDER JOBS
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work="$(mktemp -d)"
@@ -14,18 +14,18 @@ configure tests/consumer "$work/build"
 cmake --build "$work/build" -j "$2"
 (cd "$work" && build/consumer)
 "$prefix/bin/tenon" --version
-# The program and the door: it finds in the installed library all that it needs, and users find nothing of a backend.
+# The program and the door: the program finds all it needs in the library, and users find nothing of a backend.
 if hidden="$(ldd -r "$prefix/bin/tenon" 2>&1 | grep 'undefined symbol')"; then fail "the installed library hides: $hidden"; fi
 shown="$(nm -DC --defined-only "$prefix"/lib*/libtenon.so)"
 if grep -E ' tenon::(cpu|cuda)::' <<<"$shown"; then fail "the installed library shows what backends are made of"; fi
 [[ -e "$prefix/include/tenon/plan/plan.h" && ! -e "$prefix/include/tenon/plan/partition.h" ]] || fail "headers that are not the door's are installed"
 echo "the installed library shows $(wc -l <<<"$shown") symbols"
-# A yardstick of `bench` is loaded when it runs, never linked.
+# oneDNN, the yardstick of `bench`, is loaded at run time, never linked.
 if readelf -d "$prefix"/bin/tenon "$prefix"/lib*/libtenon.so | grep -E 'NEEDED.*(libdnnl|libgomp|libOpenCL)'; then exit 1; fi
 
-# The block of docs/tour.md that begins with a comment that names the file.
+# The block of docs/tour.md that begins with a comment naming the file.
 block() { awk -v name="$1" '/^```/ { inside = 0 } inside { print } $0 ~ "^(//|#) " name "$" { inside = 1 }' docs/tour.md; }
-# What the tour quotes is what the tree has.
+# The tour's quotes must match the tree.
 quoted() { awk '/^```/ { inside = 0 } /^Expr residual_block/ { inside = 1 } inside { print }' "$1"; }
 residual="$(quoted docs/tour.md)"
 [[ -n "$residual" && "$(<tenon/nn/diffusion.cpp)" == *"$residual"* ]] || fail "docs/tour.md quotes another residual_block"
@@ -40,7 +40,7 @@ plan="$("$work/tour/build/sharpen" docs/images/star.png "$work/sharp.png")"
 grep -q '^launch conv2d' <<<"$plan" || fail "the tour's program plans no convolution"
 [[ -s "$work/sharp.png" ]] || fail "the tour's program wrote no picture"
 
-# What is missing is named.
+# A missing dependency must be named.
 if said="$(configure tests/consumer "$work/missing" -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON 2>&1)"; then
   fail "find_package(tenon) does without nlohmann_json"
 fi

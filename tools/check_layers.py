@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The layer rules, read off #include lines, and names where they belong. The build runs it before it links the library.
+"""Checks the layer rules on #include lines, and where names may occur. The build runs it before linking the library.
 
 - A quoted include is the path of a file from the root of the tree, or a header that the build generates.
-- A file of tenon/<layer> includes only tenon/<layer> and the layers that CMakeLists.txt names behind DEPENDS.
-- A backend's folder includes the backend interface, what that may include, and itself. Nobody else includes a backend's
-  folder, but for tests and what plants faults in them.
-- Nobody includes the inside of a family of models (tenon/pipelines/families/<name>) but the family itself, and tests.
-- Programs, examples and benches include tenon/ and their own folder; tests whatever is in the tree.
+- A file of tenon/<layer> includes only tenon/<layer> and the layers that CMakeLists.txt lists after DEPENDS.
+- A backend's folder includes the backend interface, what that may include, and itself. Nothing else includes a
+  backend's folder, except tests and the code that plants faults in backends.
+- Only a family of models itself, and tests, include the inside of its folder (tenon/pipelines/families/<name>).
+- Programs, examples and benches include tenon/ and their own folder; tests include anything in the tree.
 - Instruction sets and device libraries are named in backends only; getenv is called in tenon/core/options.cpp only.
 
---planted: breaks every rule in turn, in texts that are never written, and fails if one breach is not found.
+--planted: breaks every rule in turn, in texts that are never written, and fails if a violation is not found.
 """
 import pathlib
 import re
@@ -44,19 +44,19 @@ def without_comments(text):
 
 
 def backend_of(path):
-    """The backend whose folder a path is in, or None."""
+    """The backend whose folder contains the path, or None."""
     parts = path.split("/")
     return parts[2] if parts[:2] == ["tenon", "backend"] and len(parts) > 3 else None
 
 
 def family_of(path):
-    """The family of models whose folder a path is in, or None."""
+    """The family of models whose folder contains the path, or None."""
     parts = path.split("/")
     return parts[3] if parts[:3] == ["tenon", "pipelines", "families"] and len(parts) > 4 else None
 
 
 def check_include(path, name, closed):
-    """What is wrong with file `path` including `name`, or None."""
+    """The error in file `path` including `name`, or None."""
     generated = GENERATED.match(name)
     if not generated and not (ROOT / name).is_file():
         return f'{path}: "{name}" is no file of the tree; an include is a path from its root'
@@ -75,7 +75,7 @@ def check_include(path, name, closed):
 
 
 def check_text(path, text, closed):
-    """All that is wrong with a file of this text."""
+    """All errors in a file with this text."""
     for match in INCLUDE.finditer(text):
         error = check_include(path, match[1] or match[2], closed)
         if error:
@@ -91,7 +91,7 @@ def check_text(path, text, closed):
 
 
 def breaches(closed):
-    """(path, text) that break a rule each."""
+    """(path, text) pairs, each breaking one rule."""
     header = {layer: next((ROOT / "tenon" / layer).glob("*.h")).relative_to(ROOT) for layer in closed}
     for layer, allowed in closed.items():
         for other in closed.keys() - allowed:

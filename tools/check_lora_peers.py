@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A LoRA of `tenon train lora` on the embedded model, read by diffusers and PEFT.
+"""Checks a LoRA of `tenon train lora` on the embedded model against diffusers and PEFT.
 
     python tools/check_lora_peers.py build/release/bin/tenon RUN
 
-Needs torch, diffusers, transformers and peft. Compares the UNet with PEFT's layers with weights that B A was added to
-here, and pictures of diffusers with those of Tenon from the same noise. Exit code 0 if both agree.
+Needs torch, diffusers, transformers and peft. Compares the UNet with PEFT's layers against one whose weights had B A
+added here, and diffusers' pictures with Tenon's from the same noise. Exit code 0 if both agree.
 """
 import json
 import pathlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what tools/package.sh made and runs it. tools/check_package.sh FOLDER [NVRTC_FOLDER]
-# In a room of its own (tools/fresh.sh) and as root: the Debian package first, then, with it and the libraries that it
-# brought gone, the wheel; no compiler may be there. Elsewhere: the wheel alone, in an empty environment.
-# NVRTC_FOLDER: where libnvrtc is, with which the wheel then compiles a GPU's kernels.
+# Installs the packages of tools/package.sh and runs them. tools/check_package.sh FOLDER [NVRTC_FOLDER]
+# In a fresh root file system (tools/fresh.sh) and as root: first the Debian package; then, after removing it and the
+# libraries that it brought, the wheel; no compiler may be present. Elsewhere: only the wheel, in an empty environment.
+# NVRTC_FOLDER: the folder of libnvrtc, with which the wheel then compiles GPU kernels.
 set -euo pipefail
 folder="$(realpath "$1")" nvrtc="${2:-}" work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT

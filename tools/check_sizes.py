@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Budgets: of the lines of a file, of a function, and of the core of the engine (expr, kernels, plan, runtime) in all.
+"""Line budgets: for a file, for a function, and for the core of the engine (expr, kernels, plan, runtime) in total.
 
 Prints lines by folder, the longest files and functions, and everything over budget.
 """
@@ -21,7 +21,7 @@ def blank(match):
 
 
 def code_of(text):
-    """The text with comments, strings and preprocessor lines blanked, line by line as long as before."""
+    """The text with comments, strings and preprocessor lines blanked, keeping the length of every line."""
     text = re.sub(r'R"(\w*)\(.*?\)\1"', blank, text, flags=re.S)
     text = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', blank, text, flags=re.S)
     return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.M)
@@ -30,7 +30,7 @@ def code_of(text):
 def cpp_functions(text):
     """(first line, lines, name) of every outermost function body."""
     code = code_of(text)
-    stack, start = [], 0  # start: where the text that introduces the next brace begins
+    stack, start = [], 0  # start of the text that introduces the next brace
     for i, char in enumerate(code):
         if char in ";":
             start = i + 1

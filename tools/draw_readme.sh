@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws the README's pictures anew with the embedded default model. tools/draw_readme.sh [PATH_OF_TENON]
+# Redraws the README's pictures with the embedded default model. tools/draw_readme.sh [PATH_OF_TENON]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tenon="${1:-build/release/bin/tenon}"

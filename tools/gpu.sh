@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# All that needs a GPU: the launches' tests and whole pictures on it, memcheck and racecheck, and timings (Stable
-# Diffusion 1.5, ViT-g/14, Lion, products of e4m3) beside PyTorch, which go to bench/results. Meant for ten minutes;
-# PyTorch's compiling and --tune come on top.
+# Everything that needs a GPU: tests of launches and whole pictures on it, memcheck and racecheck, and timings (Stable
+# Diffusion 1.5, ViT-g/14, Lion, products in e4m3) next to PyTorch, which go to bench/results. Takes about ten minutes;
+# PyTorch's compilation and --tune come on top.
 # tools/gpu.sh [--no-peers] [--tune] [--no-build]
-#   --tune: measures the tiles of all products first and keeps them for this machine
-#   --no-build: build/release/bin as it is, for a machine that cannot build; PyTorch is then that of TENON_PYTHON
+#   --tune: first measures the tiles of all products and keeps them for this machine
+#   --no-build: uses build/release/bin as it is, for a machine that cannot build; PyTorch is then that of TENON_PYTHON
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 peers=(--peer torch --peer-mode all) tune='' build=1
@@ -74,7 +74,7 @@ for pictures in 1 8 256; do
   step "bench ViT-g/14, $pictures" to "$out-vit-$pictures.json" \
     bench "${vit[@]}" "${short[@]}" --batch-size $pictures --runs 10 --json "${peers[@]}"
 done
-# Lion and products of e4m3 are measured through the Python package, where PyTorch and the package are installed.
+# Lion and products in e4m3 are measured through the Python package, if PyTorch and the package are installed.
 if "$python" -c 'import tenon._core, torch; assert torch.cuda.is_available()' 2>/dev/null; then
   step "bench Lion" "$python" bench/lion_torch.py --device cuda --json "$out-lion.json"
   step "bench products of e4m3" "$python" bench/e4m3_torch.py --json "$out-e4m3.json"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The share of a program's runs in which the GPU executes a kernel, counted by CUPTI (of a CUDA toolkit):
+# The fraction of a program's runs during which the GPU executes a kernel, measured by CUPTI (of a CUDA toolkit):
 #   tools/gpu_busy.sh build/release/bin/tenon bench --device cuda -m random:sd15 --type f16 --part unet --no-anchors --no-unfused
 # prints, after the program's own output, "gpu busy: 20 runs of 385 kernels, median 4.76 ms, a kernel runs in 100.0 % of it".
 set -euo pipefail

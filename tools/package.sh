@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes what is installed without a compiler: build/package/tenon-*.whl (package and program, the libraries they need
-# inside, for the Python of build/python-env) and build/package/tenon_*.deb. tools/package.sh [JOBS]
+# Makes packages that install without a compiler: build/package/tenon-*.whl (package and program with the libraries that
+# they need, for the Python of build/python-env) and build/package/tenon_*.deb. tools/package.sh [JOBS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs="${1:-$(nproc)}" python="$PWD/build/python-env/bin/python" out="$PWD/build/package"
-# The compiler by the name that CMake calls it, so that the wheel finds in ccache what the release build made.
+# The compiler under the name that CMake uses, so that the wheel hits the release build's ccache entries.
 export CXX=c++ CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1 CMAKE_BUILD_PARALLEL_LEVEL="$jobs" PATH="${python%/*}:$PATH"
 tools/setup.sh
 cmake --preset release --log-level=WARNING

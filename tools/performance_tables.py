@@ -15,7 +15,7 @@ GPU, H100 = "NVIDIA-H200", "NVIDIA-H100-80GB-HBM3"
 
 
 def newest(kind, machine=GPU):
-    """(name, content) of the newest result of a kind ("unet", "lion" ..): of those beside PyTorch, if there is one."""
+    """(name, content) of the newest result of a kind ("unet", "lion" ..); if some include PyTorch, of those."""
     found = [(f.name, json.loads(f.read_text())) for f in sorted(RESULTS.glob(f"20??-??-??-{machine}-{kind}.json"))]
     if not found:
         raise SystemExit(f"performance_tables: no bench/results/*-{machine}-{kind}.json")
@@ -31,7 +31,7 @@ def table(head, rows):
 
 
 def peer(run):
-    """Milliseconds of the best mode of PyTorch measured beside a run, and that mode."""
+    """Milliseconds of the best PyTorch mode measured with a run, and that mode."""
     modes = {"torch_compile_graphs": "compiled, graphs", "torch_compile": "compiled", "torch_frozen": "frozen", "torch_eager": "eager"}
     times = {name: run["peers"][name] for name in modes if name in (run.get("peers") or {})}
     if not times:
@@ -123,7 +123,7 @@ def z_image_cpu():
 
 
 def beside(label, ours, own_bytes, other=None, other_bytes=None):
-    """A row of ours and, where it was measured, PyTorch's."""
+    """A row with our time and, if measured, PyTorch's."""
     gigabytes = lambda n: f"{n / 1e9:.1f} GB" if n else "-"
     theirs = [ms(other), gigabytes(other_bytes), ratio(other, ours)] if other else ["-"] * 3
     return [label, against(ours, other, ms(ours)) if other else ms(ours), gigabytes(own_bytes), *theirs]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what Tenon needs on Debian 12 or newer. Quick when everything is there already.
+# Installs what Tenon needs on Debian 12 or newer. Quick if everything is already there.
 # tools/setup.sh [--build | --peers]
 #   --build: only what building and running needs; otherwise also what the tests need
 #   --peers: also the Python environment that `tenon bench --peer torch` measures (large)
@@ -31,7 +31,7 @@ if ((${#missing[@]})); then
 fi
 if [[ "$wanted" == --build ]]; then exit; fi
 
-# The compiler of CUDA kernels, which tests want and no GPU is needed for: 110 MB below build/, unless the machine has one.
+# The compiler for CUDA kernels, which tests need even without a GPU: 110 MB below build/, unless the machine has one.
 has_nvrtc() {
   ldconfig -p | grep -q 'libnvrtc\.so\.1[23]' ||
     compgen -G '/usr/local/cuda*/lib64/libnvrtc.so.1[23]' >/dev/null ||
@@ -45,7 +45,7 @@ install_nvrtc() {
 }
 has_nvrtc || install_nvrtc || echo "setup: no NVRTC: tests that compile CUDA kernels will be skipped" >&2
 
-# What the Python package is built, tested and packed with.
+# For building, testing and packaging the Python package.
 if ! build/python-env/bin/python -c 'import auditwheel, hypothesis, nanobind, numpy, PIL, pytest, scikit_build_core' 2>/dev/null; then
   python3 -m venv build/python-env &&
     build/python-env/bin/python -m pip install -q --disable-pip-version-check --no-cache-dir \

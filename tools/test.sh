@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Sets up, builds and passes all tests. tools/test.sh [stage..] runs only the stages named; the last line says how many
-# tests passed and failed, and the exit status is 0 only if every stage passed. A stage that this machine cannot run (a
-# room of its own needs root) says so and counts as neither.
+# Sets up, builds and passes all tests. tools/test.sh [stage..] runs only the stages named. The last line gives the
+# number of tests that passed and failed, and the exit status is 0 only if every stage passed. A stage that this machine
+# cannot run (a fresh root file system needs root) says so and counts as neither.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 CTEST_OUTPUT_ON_FAILURE=1
-# ccache finds what was compiled before, whichever folder that was in.
+# Lets ccache find what was compiled before in any folder.
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 jobs="${TENON_TEST_JOBS:-2}"
 passed=0 failed=0 failed_stages=()
 
-tests() { # runs ctest in a build folder and adds up what it says
+tests() { # runs ctest in a build folder and adds up its counts
   local log
   log="$(mktemp)"
   ctest --test-dir "build/$1" -j "$jobs" --no-tests=error "${@:2}" 2>&1 | tee "$log" | grep -vE '^ *([0-9]+/[0-9]+ Test|Start +[0-9]+:).*(Passed|Start)|^ +Start +[0-9]+'
@@ -30,15 +30,15 @@ stage_format() { sources | xargs -P "$jobs" -n 64 clang-format --dry-run -Werror
 stage_layers() { python3 tools/check_layers.py; }
 stage_sizes() { python3 tools/check_sizes.py; }
 stage_tidy() { tools/tidy.sh build/release "$jobs"; }
-# tests/CMakeLists.txt leaves out what spends its time on nothing that is instrumented.
-# Twice where need be: the leak checker's own tracer crashes now and then at the end of a process that has loaded NVRTC.
+# tests/CMakeLists.txt leaves out tests that run hardly any instrumented code.
+# Retries once: the leak checker's own tracer occasionally crashes at the end of a process that has loaded NVRTC.
 stage_asan() {
   build asan library_tests && tests asan --repeat until-pass:2 -E '^(example|expr\.compile)'
 }
 stage_tsan() { build tsan test_threads && tests tsan -L threads; }
 stage_install() { tools/check_install.sh build/release "$jobs"; }
-# Every GPU kernel of the full-size models, of the optimizer and of layers of e4m3, compiled for both architectures and
-# its machine code checked; and, where there is a cuDNN, its plans for every convolution and attention of theirs.
+# Compiles every GPU kernel of the full-size models, of the optimizer and of e4m3 layers for both architectures and
+# checks its machine code; and, if there is a cuDNN, its plans for every convolution and attention of theirs.
 stage_kernels() {
   local model plans=()
   local -x TENON_CACHE_DIR="$PWD/build/cache" TENON_CUDA_PATH="$PWD/build/cuda-env"
@@ -51,7 +51,7 @@ stage_kernels() {
     build/release/bin/tenon compile -m $model --arch sm_90a || return 1
   done
   build/release/bin/tenon compile -m z-image-shapes --part transformer --type e4m3 --arch sm_89,sm_90a || return 1
-  for rows in 1 16; do  # of a token that is drawn for training, whose plans fold no scales
+  for rows in 1 16; do  # of a token drawn for training, whose plans fold no scales
     build/release/bin/tenon compile -m random:qwen2.5-0.5b --part rollout --batch-size $rows --type bf16 --arch sm_89,sm_90a || return 1
   done
   tests release -R '^(ListCodeTest|E4m3Code)'
@@ -66,12 +66,12 @@ stage_python() {
   rm -f "$log"
   return "$status"
 }
-# What a new user does, on a machine that has nothing: a package that tools/setup.sh forgets fails here.
+# The steps of a new user on a bare machine: a package that tools/setup.sh forgets fails here.
 stage_fresh() { tools/fresh.sh bash -c 'tools/generate.sh "a red circle on a white background" && test -s output.png'; }
-# The wheel and the Debian package, installed where there is no compiler.
+# The wheel and the Debian package, installed without a compiler.
 stage_package() {
   tools/package.sh "$jobs" || return 1
-  local nvrtc  # the folder that it is in, where there is one
+  local nvrtc  # its folder, if there is one
   nvrtc="$(TENON_CUDA_PATH="$PWD/build/cuda-env" build/release/bin/tenon env | sed -nE 's,^ +nvrtc +[0-9.]+\, (/.*)/libnvrtc.*,\1,p')"
   nvrtc="${nvrtc:+$(realpath "$nvrtc")}"
   tools/fresh.sh --with=build/package ${nvrtc:+"--with=$nvrtc"} tools/check_package.sh build/package "$nvrtc"

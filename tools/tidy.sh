@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # clang-tidy (.clang-tidy) over the library and the command line. tools/tidy.sh BUILD_FOLDER JOBS [FILE..]
-# Files with flags of one instruction set are left out: they are the tile kernels' intrinsics. Most of the time goes into
-# headers, so several files of a layer are read as one; where that has findings, the files that they are in are read again
-# one by one, and what is found then counts. What was clean is remembered by its preprocessed text and not read again
-# (TENON_TIDY_CACHE, default ~/.cache/tenon/tidy).
+# Files with flags of one instruction set are left out: they contain the tile kernels' intrinsics. Most of the time goes
+# into headers, so several files of a layer are read as one unit; if it has findings, its affected files are read again
+# one by one, and those findings count. Clean results are cached by preprocessed text (TENON_TIDY_CACHE, default
+# ~/.cache/tenon/tidy).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder="$1" jobs="$2"
@@ -19,9 +19,9 @@ find "$clean" -type f -mtime +60 -delete
 cp .clang-tidy "$units"
 rules="$(clang-tidy --version; cat .clang-tidy "$0")"
 tidy() { clang-tidy -p "$units" --quiet --extra-arg=-Wno-unknown-warning-option --warnings-as-errors='*' "$@" 2>/dev/null; }
-# All that a finding can depend on: the rules, and the text behind the preprocessor with its comments (NOLINT).
+# Everything that a finding can depend on: the rules, and the preprocessed text with its comments (NOLINT).
 key() { { echo "$rules"; bash "$1.preprocess"; } 2>/dev/null | sha256sum | cut -d' ' -f1; }
-check() { # of a line of tidy_units.py
+check() { # for a line of tidy_units.py
   local line known
   read -ra line <<<"$1"
   known="$clean/$(key "${line[0]}")"

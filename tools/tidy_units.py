@@ -1,11 +1,11 @@
-"""Pastes sources of a layer that are compiled alike into units, so that clang-tidy reads their headers once.
+"""Joins sources of a layer that are compiled alike into units, so that clang-tidy reads their headers once.
 
-tools/tidy_units.py BUILD_FOLDER OUT FILES... writes the units, and compile_commands.json for them and for the files one
-by one, to OUT, and prints a line for each unit: the unit, then what is in it. A unit's .preprocess is a command that
-prints what the compiler reads of it.
+tools/tidy_units.py BUILD_FOLDER OUT FILES... writes the units to OUT, with a compile_commands.json for them and for the
+single files, and prints a line per unit: the unit, then its files. A unit's .preprocess is a command that prints its
+preprocessed text.
 
-tools/tidy_units.py --found UNIT reads what clang-tidy said of a unit and prints the files that it found something in: all
-of them where the unit does not compile, or the finding is in a header.
+tools/tidy_units.py --found UNIT reads clang-tidy's output for a unit and prints the files with findings: all of them if
+the unit does not compile, or if a finding is in a header.
 """
 
 import json
@@ -18,27 +18,27 @@ FILES_OF_A_UNIT = 52
 
 
 def flags_of(entry):
-    """The command without the file and its object."""
+    """The command without the source and object files."""
     words = shlex.split(entry["command"])
     drop = {words.index("-o") + 1, words.index("-o"), words.index("-c") + 1, words.index("-c")}
     return tuple(w for i, w in enumerate(words) if i not in drop)
 
 
 def sources_of(entry):
-    """The file of an entry, or what a unity file includes."""
+    """The file of an entry, or the files that a unity file includes."""
     if re.search(r"/Unity/unity_\d+_cxx\.cxx$", entry["file"]):
         return re.findall(r'#include "([^"]+)"', pathlib.Path(entry["file"]).read_text())
     return [entry["file"]]
 
 
 def layer_of(name):
-    """Where file-local names differ: tenon/plan, apps/cli, tenon/backend/cuda; tenon/backend for what lies in it itself."""
+    """Where file-local names differ: tenon/plan, apps/cli, tenon/backend/cuda; tenon/backend for its own files."""
     folders = pathlib.PurePath(name).parent.parts
     return folders[: 3 if folders[:2] == ("tenon", "backend") else 2]
 
 
 def found_in(unit, said):
-    """The files of a unit that findings lie in."""
+    """The files of a unit that have findings."""
     files = json.loads(pathlib.Path(f"{unit}.files").read_text())  # with the line that each begins at
     places = re.findall(r"^(/[^:\n]+):(\d+):\d+: (?:error|warning): .*\[(.*)\]$", said, re.M)
     if not places or any(where != unit or "clang-diagnostic-error" in check for where, _, check in places):
@@ -75,7 +75,7 @@ def main(folder, out, names):
                 add(root / file)
             units.append((unit.stat().st_size, [str(unit), *mine]))
     (out / "compile_commands.json").write_text(json.dumps(commands))
-    for _, unit in sorted(units, reverse=True):  # the largest first, so that no processor waits for one at the end
+    for _, unit in sorted(units, reverse=True):  # largest first, so that none is left alone at the end
         print(*unit)
 
 

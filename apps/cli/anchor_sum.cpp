@@ -1,4 +1,4 @@
-// oneDNN's routes for single anchors, weights packed as it likes best.
+// oneDNN's routes for single anchors, with weights in its preferred packing.
 #include "apps/cli/anchor_sum.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void check(onednn::Status status) {
   if (status != 0) throw NoSuchPrimitive{};
 }
 
-// An object of the library's, destroyed by it.
+// A handle to an object that the library created and must destroy.
 template <class Handle>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, onednn::Status (*)(Handle)>;
 
@@ -30,8 +30,8 @@ struct Operands {
   onednn::Memory source = nullptr, destination = nullptr;
 };
 
-// Primitives with memory for all their operands, ready to be called. `weights_`: those of the first primitive, which
-// calls take in turn.
+// Primitives with memory for all their operands, ready to run. `weights_`: the weights of the first primitive; calls
+// cycle through them.
 class Ready {
  public:
   explicit Ready(const Api& api)
@@ -49,7 +49,7 @@ class Ready {
     check(api_.memory_desc_init_by_tag(&desc, static_cast<int>(shape.size()), shape.begin(), type, tag));
     return desc;
   }
-  // Memory that is touched, so that its pages exist when the clock runs.
+  // Allocates memory and touches it, so that page faults are not timed.
   onednn::Memory make(const MemoryDesc& desc) {
     std::vector<Line>& data = data_.emplace_back(api_.memory_desc_get_size(&desc) / sizeof(Line) + 1);
     onednn::Memory memory = nullptr;
@@ -58,7 +58,8 @@ class Ready {
     return memory;
   }
 
-  // Memory of the primitive's own choice, but for an operand that is given. `weights`: how many there are, 0 for none.
+  // Uses the primitive's preferred layouts, except for operands that are given. `weights`: number of weights, 0 for
+  // none.
   Operands add(const OperationDesc& operation, int weights, Operands given = {}) {
     onednn::PrimitiveDesc made = nullptr;
     check(api_.primitive_desc_create(&made, &operation, nullptr, engine_.get(), nullptr));
@@ -135,7 +136,7 @@ void make_convolution(Ready& ready, const AnchorShape& s, onednn::DataType type,
   ready.add(convolution, weights);
 }
 
-// Two heads at a time with their whole score matrices; the caller scales up.
+// Computes two heads at a time with their whole score matrices; the caller scales up.
 constexpr int64_t kHeadsAtOnce = 2;
 
 void make_attention(Ready& ready, const AnchorShape& s, onednn::DataType type) {
@@ -191,7 +192,7 @@ std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool wi
     }
     return scale * median_ms([&ready] { ready.run(); });
   } catch (const NoSuchPrimitive&) {
-    return {};  // on this machine
+    return {};  // not supported on this machine
   }
 }
 

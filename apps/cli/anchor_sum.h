@@ -1,6 +1,7 @@
-// Anchors alone: what a network's matrix products, convolutions and attentions cost by themselves, each by the fastest
-// route on this machine. The yardstick for a whole step. An anchor that the network has several times runs over as many
-// weights in turn, so that they come from memory as in a step, and not from a cache that holds the last call's.
+// Anchors alone: the time of a network's matrix products, convolutions and attentions by themselves, each by the
+// fastest route on this machine. The yardstick for a whole step. An anchor that occurs several times in the network
+// cycles through as many weights, so that they are read from memory as in a step, rather than from a cache warmed by
+// the last call.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,7 +14,7 @@
 
 namespace tenon::cli {
 
-/// An anchor's sizes. Operands that are activations are as large as those of the plan.
+/// An anchor's sizes. Activation operands are as large as in the plan.
 struct AnchorShape {
   enum class Kind { Gemm, Conv2d, Attention } kind = Kind::Gemm;
   int64_t batch = 1, m = 0, n = 0, k = 0;  ///< Gemm: batch of [m,k] x [n,k]
@@ -25,30 +26,30 @@ struct AnchorShape {
   auto operator<=>(const AnchorShape&) const = default;  // NOLINT(modernize-use-nullptr): a false alarm
 };
 
-/// An anchor, how often the plan has it, and its best times in milliseconds by route.
+/// An anchor, its number of occurrences in the plan, and its best times in milliseconds by route.
 struct AnchorTime {
   AnchorShape shape;
   int count = 0;
   double flops = 0;
   std::optional<double> onednn_bf16, onednn_f32, winograd, own;
   double best() const;
-  /// Weights that calls take in turn: `count`, or as many as 512 MB hold; 1 where no operand is a weight.
+  /// Number of weights that calls cycle through: `count`, or as many as fit into 512 MB; 1 if no operand is a weight.
   int weights() const;
 };
 
-/// The different anchors of the plan's fastest phase.
+/// The distinct anchors of the plan's fastest phase.
 std::vector<AnchorTime> anchors_of(const Plan& plan);
-/// Times every route of every anchor. `dtype`: the network's type; routes in a wider type are allowed, narrower are
-/// not.
+/// Times every route of every anchor. `dtype`: the network's type; routes may compute in a wider type, not in a
+/// narrower one.
 void time_anchors(std::vector<AnchorTime>& anchors, DType dtype, const std::shared_ptr<Backend>& backend, int threads);
 /// Sum of count * best, milliseconds.
 double anchor_sum(const std::vector<AnchorTime>& anchors);
 
-/// oneDNN's routes for one anchor, with packed weights, `weights` of them in turn; nothing where this machine has no
-/// oneDNN (onednn::find() says why) or it has no such primitive. `threads`: 0 for OpenMP's own choice.
+/// oneDNN's best time for one anchor, cycling through `weights` packed weights; empty if this machine has no oneDNN
+/// (onednn::find() says why) or oneDNN has no such primitive. `threads`: 0 for OpenMP's default.
 std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool winograd, int weights, int threads);
 
-/// Milliseconds: the median of repeated calls, at least 3, more while they fit 60 ms. One call before is not counted.
+/// Median time in milliseconds of repeated calls after an uncounted one: at least 3, more while they fit into 60 ms.
 double median_ms(const std::function<void()>& call);
 
 }  // namespace tenon::cli

@@ -1,4 +1,4 @@
-// Which anchors a plan has, and the engine's own kernels on each of them alone.
+// The anchors of a plan, and the engine's own kernels on each of them alone.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -47,7 +47,7 @@ AnchorShape shape_of(const Expr& anchor) {
   return s;
 }
 
-// One random weight, made when it is asked for.
+// One random weight, generated when asked for.
 class RandomWeight : public WeightSource {
  public:
   explicit RandomWeight(const Shape& shape) : shape_(shape), data_(static_cast<size_t>(2 * shape.numel())) {
@@ -60,7 +60,7 @@ class RandomWeight : public WeightSource {
   std::vector<std::byte> data_;
 };
 
-// The anchor over inputs in memory, stored in the network's type: nothing in its holes.
+// The anchor over inputs in memory, stored in the network's type, with empty holes.
 Expr bare_anchor(Graph& g, const AnchorShape& s, DType t) {
   switch (s.kind) {
     case AnchorShape::Kind::Conv2d:
@@ -90,7 +90,7 @@ double time_own(const AnchorShape& s, DType dtype, const std::shared_ptr<Backend
       convolution ? Shape{s.o, s.c, s.kernel, s.kernel} : Shape{std::max<int64_t>(s.n, 1), std::max<int64_t>(s.k, 1)};
   const RandomWeight source(weight);
   std::vector<std::unique_ptr<Executable>> executables;
-  constexpr int64_t kMostBytes = 512 << 20;  // each has activations of its own too
+  constexpr int64_t kMostBytes = 512 << 20;  // each also has its own activations
   do {
     executables.push_back(std::make_unique<Executable>(plan, backend, source));
     set_sample_inputs(*executables.back());
@@ -150,7 +150,7 @@ void time_anchors(std::vector<AnchorTime>& anchors, DType dtype, const std::shar
   for (AnchorTime& a : anchors) {
     check_stop();
     a.own = time_own(a.shape, dtype, backend, a.weights());
-    if (backend->name() != "cpu") continue;  // oneDNN's routes are the processor's
+    if (backend->name() != "cpu") continue;  // oneDNN's routes are for the CPU
     if (dtype == DType::BF16) a.onednn_bf16 = time_onednn(a.shape, DType::BF16, false, a.weights(), threads);
     a.onednn_f32 = time_onednn(a.shape, DType::F32, false, a.weights(), threads);
     a.winograd = time_onednn(a.shape, DType::F32, true, a.weights(), threads);

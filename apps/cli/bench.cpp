@@ -1,4 +1,4 @@
-// tenon bench: a network's step, the sum of its anchors alone, the same without fusion, and peers, side by side.
+// tenon bench: a network's step next to the sum of its anchors alone, the step without fusion, and peers.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -41,7 +41,7 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// Most memory that this process has held so far, bytes.
+// Peak resident memory of this process in bytes.
 int64_t peak_rss() {
   std::ifstream status("/proc/self/status");
   std::string word;
@@ -51,7 +51,7 @@ int64_t peak_rss() {
   return kib * 1024;
 }
 
-// Prepares the plan and times its fastest phase; slower phases run once before.
+// Prepares the plan and times its fastest phase; slower phases run once beforehand.
 Measured measure(const ModelParts& model, const std::string& part, Plan plan, const std::shared_ptr<Backend>& backend,
                  const BenchFlags& flags) {
   Measured out;
@@ -61,7 +61,7 @@ Measured measure(const ModelParts& model, const std::string& part, Plan plan, co
   out.load_ms = ms_since(begin);
   set_sample_inputs(executable);
   executable.run_all();
-  executable.run(rate);  // a device may record now what it repeats from here on
+  executable.run(rate);  // a device may record here what it repeats later
   for (int i = 0; i < flags.runs; ++i) {
     const auto start = Clock::now();
     executable.run(rate);
@@ -123,7 +123,7 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
   const Rate rate = plan.phases.back().rate;
   ordered_json out{{"name", model.name() + " " + part + " " + model.describe(part, request)}};
   spdlog::info("{}: {} launches", out["name"].get<std::string>(), plan.phases.back().launches.size());
-  if (!flags.peers.empty()) {  // it would be a pity to find out in the end
+  if (!flags.peers.empty()) {  // report a missing interpreter before measuring
     static_cast<void>(model.peer_arguments(part, request));
     peer_python(flags.peer_python);
   }

@@ -26,7 +26,7 @@ void set_deadline(double seconds) {
 
 constexpr std::array kStopSignals = {SIGINT, SIGTERM};
 
-// Whoever started us may have had a signal ignored (a shell does so for what runs in its background): it stays so.
+// A signal that our parent set to be ignored (as a shell does for background jobs) stays ignored.
 bool is_ignored(int number) {
   struct sigaction now {};
   return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
@@ -43,10 +43,10 @@ void on_turn_interrupt(int number) {
   if (g_turn.exchange(number) != 0) on_signal(number);
 }
 
-// Files under construction have no name yet, so nothing is left behind.
+// Files under construction have no name yet, so nothing is left over.
 void on_deadline(int) {
   constexpr std::string_view kMessage = "\ntenon: error: interrupted\n";
-  const bool terminal = isatty(STDERR_FILENO) == 1;  // where a progress bar may have to be ended
+  const bool terminal = isatty(STDERR_FILENO) == 1;  // a progress bar may have to be ended
   const std::string_view text = terminal ? kMessage : kMessage.substr(1);
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
   _exit(kSignalBase + g_signal.load());

@@ -27,7 +27,7 @@ class Conversation {
   Conversation(const ChatFlags& flags, const Common& common)
       : flags_(flags), common_(common), generator_(flags.text.open(common)) {
     reset();
-    generator_->model().render_chat(ordered_json::array({{{"role", "user"}, {"content", ""}}}));  // refuses early
+    generator_->model().render_chat(ordered_json::array({{{"role", "user"}, {"content", ""}}}));  // fails early
   }
 
   void reset() {
@@ -35,7 +35,7 @@ class Conversation {
     if (flags_.app->count("--system") > 0) add("system", flags_.system);
   }
 
-  // The question and its answer; on SIGINT as much of the answer as there is. A question that is refused is none.
+  // Adds a question and its answer; on SIGINT the partial answer. A question that is refused is not added.
   void turn(const std::string& question) {
     TextRequest r = flags_.text.request(generator_->model());
     ordered_json asked = messages_;
@@ -93,7 +93,7 @@ int run_chat(const ChatFlags& f, const Common& common) {
       try {
         check_utf8("question", *line);
         conversation.turn(*line);
-      } catch (const Error& e) {  // whoever sits there asks otherwise; a script learns of it by the exit code
+      } catch (const Error& e) {  // a person at the terminal can ask something else; a script sees the exit code
         if (!terminal || e.kind() != ErrorKind::Usage) throw;
         spdlog::error("{}", e.what());
       }

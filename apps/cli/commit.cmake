@@ -1,4 +1,4 @@
-# Writes OUT with the commit of SOURCE, and touches it only when that changes. Run at every build.
+# Writes the commit of SOURCE to OUT, touching it only if it changed. Run at every build.
 execute_process(COMMAND git -C ${SOURCE} describe --always --abbrev=10 --exclude=* --dirty=+ OUTPUT_VARIABLE commit
                 OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)

@@ -11,7 +11,7 @@
 namespace tenon::cli {
 namespace {
 
-// The part of a launch's name up to its first number: "blocks.3" of "blocks.3.attn.qkv".
+// A launch's name up to and including its first number: "blocks.3" of "blocks.3.attn.qkv".
 std::string block_of(const std::string& name) {
   size_t begin = 0;
   while (begin < name.size()) {
@@ -28,7 +28,7 @@ bool of_block(const Launch& l, const std::string& block) {
   return anchor && !multiplies_heads(anchor) && block_of(l.name) == block;
 }
 
-// The second block of those with most launches.
+// The second one of the blocks with most launches.
 std::string choose_block(const std::vector<Launch>& launches, const std::string& part) {
   std::vector<std::string> order;
   std::map<std::string, int> count;
@@ -72,7 +72,7 @@ std::vector<ComparedLaunch> launches_of(const Plan& plan, const std::string& blo
   const std::vector<Launch>& all = plan.phases.back().launches;
   const auto mine = [&](const Launch& l) { return of_block(l, block); };
   const auto first = std::find_if(all.begin(), all.end(), mine);
-  const auto last = std::find_if(all.rbegin(), all.rend(), mine).base();  // one behind
+  const auto last = std::find_if(all.rbegin(), all.rend(), mine).base();  // one past the last
   auto begin = first;
   while (begin != all.begin() && !anchor_of(*(begin - 1))) --begin;
   std::vector<ComparedLaunch> out;

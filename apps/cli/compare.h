@@ -1,4 +1,5 @@
-// One block of a network three ways: node by node, with the maths between library calls fused, and as Tenon plans it.
+// One block of a network in three ways: node by node, with the maths between library calls fused, and as Tenon plans
+// it.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,7 +13,7 @@ struct ComparedLaunch {
   std::string name, skeleton, maths, type;  ///< maths: its nodes, in order
   int64_t bytes = 0;
 };
-/// A way to run the block.
+/// One way to run the block.
 struct ComparedWay {
   std::string key, title;
   std::vector<ComparedLaunch> launches;
@@ -23,10 +24,10 @@ struct Comparison {
   std::vector<ComparedWay> ways;  ///< "nodes", "compiler", "tenon"
 };
 
-/// Compares one block: the second of the part's numbered blocks that have the most launches (the first, where there is
-/// but one), all launches behind the last anchor of the block before it, up to its own last anchor. Values between
-/// launches count in the network's type in every way, as frameworks store them. Error(Usage) if no launch belongs to a
-/// numbered block.
+/// Compares one block: the second of the part's numbered blocks with most launches (or the first if there is only one).
+/// It consists of all launches after the last anchor of the previous block, up to its own last anchor. In every way,
+/// values between launches count in the network's type, as frameworks store them. Error(Usage) if no launch belongs to
+/// a numbered block.
 Comparison compare(const ModelParts& model, const std::string& part, const PartRequest& request,
                    const NetworkOptions& options);
 

@@ -1,4 +1,4 @@
-// tenon compile: every kernel of a model's plans for GPUs that need not be here, into the cache of kernels.
+// tenon compile: compiles every kernel of a model's plans into the kernel cache, for GPUs that need not be present.
 #include <algorithm>
 #include <array>
 #include <iostream>
@@ -25,7 +25,7 @@ struct CompileFlags {
   bool cudnn = false;
 };
 
-// Weights of the shapes that a plan names, without values: compiling reads none.
+// Weights with the shapes that a plan needs but without values: compiling reads none.
 class ShapesOnly : public WeightSource {
  public:
   explicit ShapesOnly(const Plan& plan) {
@@ -36,7 +36,7 @@ class ShapesOnly : public WeightSource {
   HostView find(const std::string& name) const override { return views_.at(name); }
 
  private:
-  // And what a computed one is made of.
+  // Adds a parameter, and those that a computed one is made of.
   void add(const Expr& e) {
     if (!e.is<nodes::Param>()) return;
     views_[e->attrs.text] = {e.dtype(), e.shape(), nullptr};
@@ -57,7 +57,7 @@ ordered_json kernel_json(const CompiledKernel& k) {
           {"problems", k.problems}};
 }
 
-// Says which of a library's plans there are; the number of those that there are not.
+// Reports which plans of a library are available; returns the number of missing ones.
 int report_plans(const std::string& arch, const PlannedCalls& planned, const Common& common, ordered_json& out) {
   if (planned.library.empty()) return 0;
   ordered_json calls = ordered_json::array();
@@ -82,7 +82,7 @@ void check_archs(const std::vector<std::string>& archs) {
   }
 }
 
-// Compiles the parts for one architecture; the number of kernels with problems, and of plans that a library has not.
+// Compiles the parts for one architecture; returns the number of failed kernels and missing library plans.
 int compile_for(const std::string& arch, const CompileFlags& f, const Common& common, ordered_json& out) {
   const auto begin = Clock::now();
   const std::shared_ptr<const ModelParts> model = open_parts(f.part.spec);
@@ -119,7 +119,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
 Action declare_compile(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompileFlags>();
   f->part.declare(app, "all");
-  CLI::Option* offload = app.get_option("--offload")->group("");  // known, so that it is refused with a reason
+  CLI::Option* offload = app.get_option("--offload")->group("");  // recognised so that it can be refused with a reason
   offer(app.add_option("--arch", f->archs, "sm_89, sm_90a: comma-separated"), {"sm_89", "sm_90a"})
       ->delimiter(',')
       ->capture_default_str();

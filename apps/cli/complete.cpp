@@ -1,4 +1,4 @@
-// tenon complete: a text that goes on.
+// tenon complete: continues a text.
 #include <algorithm>
 #include <iostream>
 
@@ -58,7 +58,7 @@ void write_one(const CompleteFlags& f, const Common& common, TextGenerator& gene
   log_speed(r, result);
 }
 
-// Side by side; a line or an object a text, in the order of the prompts.
+// Generates side by side; prints one line or object per text, in the order of the prompts.
 void write_all(const CompleteFlags& f, const Common& common, TextGenerator& generator,
                const std::vector<TextRequest>& requests) {
   TENON_CHECK(Usage, common.json || !f.text.logprobs, "--logprobs") << "of several prompts comes with --json alone";

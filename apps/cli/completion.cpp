@@ -1,5 +1,5 @@
-// tenon completion SHELL: a script that completes verbs, flags and their values in bash, zsh or fish, made of the
-// descriptions that --help prints.
+// tenon completion SHELL: a script that completes verbs, flags and their values in bash, zsh or fish, generated from
+// the descriptions that --help prints.
 #include <algorithm>
 #include <iostream>
 
@@ -9,7 +9,7 @@
 namespace tenon::cli {
 namespace {
 
-// 'text' as one word of a shell. fish alone knows \' inside quotes; '\'' is understood by all three.
+// 'text' as one word of a shell. Only fish knows \' inside quotes; '\'' works in all three.
 std::string quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -18,8 +18,8 @@ std::string quoted(const std::string& text) {
 
 // ---- bash ----
 
-// The frame: COMP_WORDS with the words put together again that bash cut at colons and equal signs; then what stands in
-// front of the cursor decides. Where nothing is offered, bash completes file names.
+// The frame: rejoins the words of COMP_WORDS that bash split at colons and equal signs; the words before the cursor
+// then decide. If nothing is offered, bash completes file names.
 constexpr const char* kBashBegin = R"bash(# bash completion for tenon, made by `tenon completion bash`
 _tenon() {
   local -a words=()
@@ -52,7 +52,7 @@ constexpr const char* kBashEnd = R"bash(  [[ $cur == -* ]] && values=$flags
 complete -o default -F _tenon tenon
 )bash";
 
-// Cases of `case "$verb:$prev"` for flags that take a value. One without choices ends the search: a file may follow.
+// Cases of `case "$verb:$prev"` for flags that take a value. A flag without choices ends the search: a file may follow.
 void bash_values(std::ostream& out, const std::string& verb, const std::vector<DescribedOption>& options) {
   for (const DescribedOption& o : options) {
     if (o.flags.empty() || o.argument.empty()) continue;
@@ -87,7 +87,7 @@ void print_bash(std::ostream& out, const DescribedProgram& program) {
 
 // ---- zsh ----
 
-// Inside [..] of a specification of _arguments.
+// Escapes text for the [..] of an _arguments specification.
 std::string zsh_text(const std::string& text) {
   std::string out;
   for (const char c : text) out += (c == '[' || c == ']' || c == '\\' ? "\\" : "") + std::string(1, c);
@@ -103,7 +103,7 @@ std::string zsh_action(const DescribedOption& o) {
 }
 
 void zsh_options(std::ostream& out, const std::vector<DescribedOption>& options) {
-  bool rest = false;  // is said once: of the first
+  bool rest = false;  // to be said only once, for the first
   for (const DescribedOption& o : options) {
     if (!o.positional.empty() && !std::exchange(rest, true)) out << " \\\n      " << quoted("*" + zsh_action(o));
     const std::string text = "[" + zsh_text(o.help) + "]" + (o.argument.empty() ? "" : zsh_action(o));
@@ -135,7 +135,7 @@ void print_zsh(std::ostream& out, const DescribedProgram& program) {
 
 void fish_options(std::ostream& out, const std::string& condition, const std::vector<DescribedOption>& options) {
   for (const DescribedOption& o : options) {
-    if (o.flags.empty() && o.choices.empty()) continue;  // files, as without us
+    if (o.flags.empty() && o.choices.empty()) continue;  // fish completes files by itself
     out << "complete -c tenon" << condition;
     for (const std::string& flag : o.flags)
       out << (flag.starts_with("--") ? " -l " + flag.substr(2) : " -s " + flag.substr(1));

@@ -5,7 +5,7 @@
 namespace tenon::cli {
 namespace {
 
-// "UINT" and the like of CLI11, without the lists of choices, which are said apart.
+// "UINT" and the like from CLI11, without the lists of choices, which are given separately.
 std::string argument_of(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return {};
   const std::string type = option.get_type_name();
@@ -34,11 +34,11 @@ std::vector<const CLI::App*> methods_of(const CLI::App& app) {
 std::vector<DescribedOption> options_of(const CLI::App& app) {
   std::vector<DescribedOption> out;
   for (const CLI::Option* option : app.get_options())
-    if (!option->get_group().empty()) out.push_back(option_of(*option));  // else it is known to be refused
+    if (!option->get_group().empty()) out.push_back(option_of(*option));  // otherwise it exists only to be refused
   return out;
 }
 
-// The flags of a verb's methods too, each once, and the methods as what stands behind the verb.
+// Includes the flags of a verb's methods, each once, and the methods as what follows the verb.
 std::vector<DescribedOption> options_with_methods(const CLI::App& app) {
   std::vector<DescribedOption> out = options_of(app);
   DescribedOption method;

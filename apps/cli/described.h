@@ -1,5 +1,5 @@
-// The flags and verbs of the program as data, read off the parser that --help prints: what completion and the manual
-// page are made of.
+// The program's flags and verbs as data, read from the parser that --help prints; completion and the manual page are
+// generated from it.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,12 +10,12 @@ namespace tenon::cli {
 
 struct DescribedOption {
   std::vector<std::string> flags;    ///< "-p", "--prompt"; empty for an argument without a flag
-  std::string argument;              ///< what stands for the value: "TEXT"; empty for a switch
+  std::string argument;              ///< placeholder of the value: "TEXT"; empty for a switch
   std::string help;                  ///< one line
-  std::string fallback;              ///< value where it is not given, if --help shows one
-  std::vector<std::string> choices;  ///< values that it is usually given; may be empty
-  Beside beside = Beside::Words;     ///< what else it may be given, where there are choices
-  std::string positional;            ///< "MODEL", where it can be given without a flag
+  std::string fallback;              ///< default value, if --help shows one
+  std::vector<std::string> choices;  ///< usual values; may be empty
+  Beside beside = Beside::Words;     ///< what else is accepted if there are choices
+  std::string positional;            ///< "MODEL", if it can be given without a flag
 };
 
 struct DescribedVerb {
@@ -25,12 +25,12 @@ struct DescribedVerb {
 
 struct DescribedProgram {
   std::string name, help;
-  std::vector<DescribedOption> common;  ///< before or behind every verb
+  std::vector<DescribedOption> common;  ///< accepted before or after every verb
   std::vector<DescribedVerb> verbs;     ///< by name
 };
 
 DescribedProgram describe(const CLI::App& root);
-/// "-p", "--prompt", .. of all of them.
+/// "-p", "--prompt", .. of all options.
 std::vector<std::string> flags_of(const std::vector<DescribedOption>& options);
 
 }  // namespace tenon::cli

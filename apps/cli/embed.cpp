@@ -1,4 +1,4 @@
-// tenon embed: features of pictures.
+// tenon embed: computes features of pictures.
 #include <sys/resource.h>
 
 #include <iostream>
@@ -40,7 +40,7 @@ void check_extension(const char* flag, const std::string& path, std::initializer
   throw Error(ErrorKind::Usage, flag, "'" + shown(path) + "': expected a name that ends in " + known);
 }
 
-// All outputs are open before the first one gets its name.
+// All outputs are open before the first one is renamed into place.
 void allow_open_files(size_t count) {
   constexpr rlim_t kOthers = 64;  // weights, devices, the standard streams
   rlimit limit{};
@@ -51,7 +51,7 @@ void allow_open_files(size_t count) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Everything that will be written, checked before any work.
+// Checks all output files before any work.
 std::vector<fs::path> check_outputs(const EmbedFlags& f) {
   check_extension("--output", f.output, {".npy", ".json"});
   std::vector<fs::path> all{f.output}, pictures;
@@ -62,7 +62,7 @@ std::vector<fs::path> check_outputs(const EmbedFlags& f) {
   if (!f.pca.empty()) pictures = output_names("--pca", f.pca, static_cast<int>(f.images.size()), 0);
   all.insert(all.end(), pictures.begin(), pictures.end());
   std::set<fs::path> read, seen;
-  std::error_code unreadable;  // reading it says so
+  std::error_code unreadable;  // reading it reports the error
   for (const std::string& image : f.images) read.insert(fs::canonical(image, unreadable));
   for (const fs::path& p : all) {
     const fs::path place = output_place(p);
@@ -91,7 +91,7 @@ void write_features(AtomicFile& file, const EmbedFlags& f, const std::string& mo
   file.write(std::as_bytes(std::span(text)));
 }
 
-// All files or, where one cannot be written, none.
+// Writes all files or, if one cannot be written, none.
 void write_outputs(const EmbedFlags& f, const ImageEmbedder& embed, const std::vector<Embedding>& all,
                    const std::vector<fs::path>& pictures) {
   std::list<AtomicFile> files;
@@ -109,7 +109,7 @@ void write_outputs(const EmbedFlags& f, const ImageEmbedder& embed, const std::v
   for (AtomicFile& file : files) file.commit();
 }
 
-// One line a picture as JSON, else the paths of what was written.
+// Prints one JSON line per picture, else the paths of the files written.
 void print(const EmbedFlags& f, const ImageEmbedder& embed, const std::vector<Embedding>& all,
            const std::vector<fs::path>& pictures, bool json) {
   if (!json) {

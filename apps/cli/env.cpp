@@ -1,4 +1,4 @@
-// tenon env: what was resolved, for bug reports and scripts.
+// tenon env: prints resolved settings, for bug reports and scripts.
 #include <cstdio>
 #include <functional>
 #include <iostream>
@@ -58,7 +58,7 @@ ordered_json environment(const Common& common) {
 
 using Line = std::function<void(const std::string& key, const std::string& value)>;
 
-// A device, what it needs of the machine, and how what is missing is installed.
+// Prints a device, what it needs from the machine, and how to install what is missing.
 void print_device(const ordered_json& device, const Line& line) {
   const std::string name = device["name"];
   std::string about;

@@ -1,4 +1,4 @@
-// tenon explain: what went into which kernel, and why the rest stayed out.
+// tenon explain: shows what went into which kernel, and why the rest stayed out.
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -28,7 +28,7 @@ struct ExplainFlags {
 
 constexpr int kTimedRuns = 3;
 
-// The median time of each launch over a few runs, after one that warms up, and how it ran.
+// Median time of each launch over a few runs after a warm-up, and how it ran.
 Measurements run_timed(Executable& executable) {
   set_sample_inputs(executable);
   executable.run_all();
@@ -50,7 +50,7 @@ Measurements run_timed(Executable& executable) {
   return out;
 }
 
-// `peak`: the device's, as far as timed parts in front of this one have measured it.
+// `peak`: the device's, as measured so far by timed parts before this one.
 Explanation explain_part(const ModelParts& model, const std::string& part, const ExplainFlags& flags,
                          const std::shared_ptr<Backend>& backend, Roofline& peak) {
   const PartRequest& request = flags.part.request;
@@ -59,7 +59,7 @@ Explanation explain_part(const ModelParts& model, const std::string& part, const
   Measurements measured;
   if (!flags.time) {
     dump_plan(plan);
-  } else {  // which dumps it too
+  } else {  // also dumps it
     Executable executable(plan, flags.part.weights(backend, model.weights(part)));
     measured = run_timed(executable);
   }
@@ -172,7 +172,7 @@ Action declare_explain(CLI::App& app, const Common& common) {
   CLI::Option* one_block =
       app.add_flag("--compare", flags->compare,
                    "one block: its nodes, what a compiler around library calls runs, and Tenon's launches");
-  html->excludes(some)->excludes(sort);  // the page filters by itself, and draws the memory of all launches
+  html->excludes(some)->excludes(sort);  // the page filters by itself, and shows the memory of all launches
   one_block->excludes(html)->excludes(time)->excludes(some)->excludes(sort);
   app.add_flag("--plan", flags->plan, "print the plan itself, in the form that parses back")
       ->excludes(html)

@@ -1,4 +1,4 @@
-// An explanation as one page: no request leaves it, everything is drawn from the JSON that stands in it.
+// An explanation as one self-contained page: everything is drawn from the JSON in it, without network requests.
 #include "apps/cli/explain_json.h"
 #include "apps/cli/explain_page.h"
 #include "apps/cli/page.h"

@@ -1,4 +1,4 @@
-// An explanation as JSON, in the shape that scripts rely on (docs/cli.md), and with more for the page.
+// An explanation as JSON: in the documented form for scripts (docs/cli.md), and extended for the page.
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/explain_json.h"

@@ -6,13 +6,13 @@
 
 namespace tenon::cli {
 
-/// The documented shape.
+/// The documented form.
 nlohmann::ordered_json explanation_object(const Explanation& e);
-/// What the HTML page is drawn from: launches of all phases with their edges, and the buffers.
+/// The data for the HTML page: launches of all phases with their edges, and the buffers.
 nlohmann::ordered_json page_object(const Explanation& e);
 
 std::string explanation_json(const Explanation& e);
-/// One self-contained page over several networks.
+/// One self-contained page for several networks.
 std::string explanation_html(const std::vector<Explanation>& networks);
 
 }  // namespace tenon::cli

@@ -1,10 +1,10 @@
-// Folders that settings resolve to.
+// Folders after resolving settings.
 #pragma once
 #include <string>
 
 namespace tenon::cli {
 
-/// The embedded default model's folder, or why there is none.
+/// The embedded default model's folder, or why it is missing.
 std::string default_model_text();
 
 }  // namespace tenon::cli

@@ -1,4 +1,4 @@
-// The checks that `tenon verify` runs: every launch of a plan against the fp64 oracle, every network against recorded
+// The checks of `tenon verify`: every launch of a plan against the fp64 oracle, and every network against recorded
 // results of the public implementations.
 #pragma once
 #include <filesystem>
@@ -17,11 +17,11 @@ enum class Verdict { Passed, Failed, Skipped };
 struct GateCase {
   std::string name;
   Verdict verdict = Verdict::Failed;
-  double error = 0, tolerance = 0;  ///< largest of error / tolerance decides; error is relative to the tensor's rms
-  std::string note;                 ///< why it was skipped, or what differs
-  std::string quantized;            ///< of rows that the launch quantised to e4m3: what the three gates found
+  double error = 0, tolerance = 0;  ///< those of the largest error / tolerance; error is relative to the tensor's rms
+  std::string note;                 ///< why it was skipped, or how it differs
+  std::string quantized;            ///< for rows that the launch quantised to e4m3: results of the three gates
 
-  /// Adds what differs to the note.
+  /// Appends a difference to the note.
   void fail(const std::string& difference) {
     verdict = Verdict::Failed;
     note += (note.empty() ? "" : "; ") + difference;
@@ -29,15 +29,14 @@ struct GateCase {
 };
 using OnCase = std::function<void(const GateCase&)>;
 
-/// Runs `plan` once with made-up inputs, every buffer in memory of its own, then computes every launch anew in fp64
-/// from the values that the launch read, and compares what it wrote; rows of e4m3 pass the gates of
-/// QuantizedRowsComparison too. `done` is called after each launch that `only` asks for (asks_for; empty: all).
-/// Returns how many these were.
-/// `weights`: what `store` is over.
+/// Runs `plan` once with made-up inputs and separate memory for every buffer. Then recomputes every launch in fp64 from
+/// the values that it read, and compares what it wrote; e4m3 rows must also pass the gates of QuantizedRowsComparison.
+/// `done` is called after each launch that `only` selects (asks_for; empty: all). Returns their number. `weights`: the
+/// source behind `store`.
 int oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<WeightStore>& store,
                  const WeightSource& weights, const std::string& only, const OnCase& done);
 
-/// The recorded cases of parity.json in `folder` that are one network each, in f32. Without the files one skipped case.
+/// Runs the cases of parity.json in `folder` that are single networks, in f32. Without the files, one skipped case.
 void parity_gates(const std::filesystem::path& folder, const std::shared_ptr<Backend>& backend, const OnCase& done);
 
 }  // namespace tenon::cli

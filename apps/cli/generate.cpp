@@ -1,4 +1,4 @@
-// tenon generate: from a prompt, or a prompt and a picture, to PNG files.
+// tenon generate: writes PNG files from a prompt, or from a prompt and a picture.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -51,7 +51,7 @@ std::string read_prompt_file(const std::string& path) {
   return text;
 }
 
-// Of flags of one kind; one of them may be standard input.
+// Prompts may come from flags of one kind only; one of them may be standard input.
 std::vector<std::string> resolve_prompts(const GenerateFlags& f) {
   const int given = f.given("PROMPT") + !f.prompts.empty() + !f.prompt_files.empty();
   TENON_CHECK(Usage, given == 1, "prompt")
@@ -66,7 +66,7 @@ std::vector<std::string> resolve_prompts(const GenerateFlags& f) {
   const auto check = [](const char* what, const std::string& value) {
     if (const auto at = first_invalid_utf8(value))
       throw Error(ErrorKind::Usage, what, "is not UTF-8: byte " + std::to_string(*at) + " is not part of a character");
-    // A PNG's text ends there: what it says of the picture would be cut short.
+    // A PNG text chunk ends there, so the rest of the description would be lost.
     TENON_CHECK(Usage, value.find('\0') == std::string::npos, what) << "has a zero byte at " << value.find('\0');
   };
   for (const std::string& text : texts) check("prompt", text);
@@ -242,7 +242,7 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
       ->capture_default_str();
 }
 
-// The words of the embedded model; nothing where it is missing.
+// The words of the embedded model; empty if it is not installed.
 std::string vocabulary_help() {
   std::string out;
   for (const auto& [kind, words] : vocabulary()) {

@@ -1,4 +1,4 @@
-// tenon help, tenon version: what --help and --version say, as verbs.
+// tenon help, tenon version: the output of --help and --version, as verbs.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -26,7 +26,7 @@ struct Asked {
 };
 
 std::string help_of(const CLI::App& root, const Asked& asked) {
-  // Not root.help(), which is that of the verb that was parsed.
+  // Not root.help(), which would print the help of the parsed verb.
   if (asked.verb.empty()) return root.get_formatter()->make_help(&root, root.get_name(), CLI::AppFormatMode::Normal);
   const CLI::App* verb = named(root, asked.verb);
   if (verb == nullptr) throw no_such_verb(root, asked.verb);

@@ -1,4 +1,4 @@
-// tenon inspect: what a checkpoint holds, and how it differs from what its architecture needs.
+// tenon inspect: lists the contents of a checkpoint, and how they differ from what its architecture needs.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -48,7 +48,7 @@ ordered_json tensors_json(const WeightShapes& shapes) {
   return out;
 }
 
-// A layout without a file: all that its networks need.
+// A preset without a file: everything that its networks need.
 ordered_json inspect_random(const std::string& name) {
   const auto model = open_parts("random:" + name);
   ordered_json out{{"model", "random:" + name}, {"kind", "random"}, {"architecture", ""}, {"usable", true}};

@@ -40,7 +40,7 @@ LoraUse parse_use(const std::string& text, const fs::path& folder) {
   TENON_CHECK(Usage, error == std::errc() && end == number.data() + number.size(), "--lora")
       << "expected FILE or FILE:WEIGHT, got '" << shown(text) << "'";
   const std::string name = text.substr(0, colon);
-  check_lora_weight(name, weight);  // before a file is looked for
+  check_lora_weight(name, weight);  // before looking for a file
   file = find_file(name, folder);
   return {.file = there(name), .weight = weight};
 }

@@ -1,4 +1,4 @@
-// Flags that name LoRAs, and what is said of those that were read.
+// Flags that name LoRAs, and log messages about those that were read.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -17,14 +17,14 @@ struct LoraFlags {
 
   /// --lora, --lora-dir, --lora-apply, --lora-rank, --lora-partial.
   void declare(CLI::App& app);
-  /// Of LoRAs that prompts name: --lora-dir, else TENON_LORA_DIR, else the working directory.
+  /// Folder of LoRAs named in prompts: --lora-dir, else TENON_LORA_DIR, else the working directory.
   std::filesystem::path lora_folder() const;
-  /// Folder, way and rank.
+  /// Sets the folder, the way of applying, and the rank.
   void set(PipelineOptions& options) const;
-  /// What --lora names: FILE or FILE:WEIGHT, in the working directory or in lora_folder(), with or without
-  /// ".safetensors". Error(Usage) for a weight that is no finite number.
+  /// The LoRAs of --lora: FILE or FILE:WEIGHT, in the working directory or in lora_folder(), with or without
+  /// ".safetensors". Error(Usage) for a weight that is not a finite number.
   std::vector<LoraUse> uses() const;
-  /// Reads the request's LoRAs, and logs what of each is of use. Error(Model) as ImageGenerator::load_lora.
+  /// Reads the request's LoRAs, and logs what was used of each. Error(Model) as ImageGenerator::load_lora.
   void load(ImageGenerator& model, ImageRequest& request) const;
 };
 

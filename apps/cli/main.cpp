@@ -1,4 +1,4 @@
-// The command line's frame: parses flags, runs a verb, and is the one place where errors become exit codes.
+// The frame of the command line: parses flags, runs a verb, and is the only place where errors become exit codes.
 #include <fcntl.h>
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <unistd.h>
@@ -21,14 +21,14 @@
 namespace tenon::cli {
 namespace {
 
-// An error is one short line, whatever names stand in it.
+// Prints an error as one short line, whatever names it contains.
 void report(const std::string& message) {
   stopped_in_time();
   std::cerr << "tenon: error: " << shown(message, kMessageBytes) << std::endl;
 }
 
-// A stream that the caller closed gets a place of its own, so that no file opened later takes its number and the log.
-// It is opened the wrong way round: writing to a closed stdout stays an error.
+// Reopens standard streams that the caller closed: otherwise a file opened later would get their number, and log output
+// with it. They are opened in the wrong direction, so that writing to a closed stdout is still an error.
 void occupy_closed_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
@@ -62,8 +62,8 @@ void add_common_flags(CLI::App& app, Common& common, bool& devices) {
   app.add_flag("--list-devices", devices, "list devices and exit");
 }
 
-// A prompt and what a chat begins with may say nothing; every other value says something, and an empty one is a
-// variable that was not set.
+// Refuses empty values, which usually come from an unset variable. Prompts and the system message of a chat may be
+// empty.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::App* method : app.get_subcommands([](const CLI::App*) { return true; })) refuse_empty_values(*method);
   for (CLI::Option* option : app.get_options()) {
@@ -91,7 +91,7 @@ int parse_and_run(int argc, char** argv) {
   Action action;
   for (const Verb& verb : verbs()) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.help);
-    // Methods of a verb take over what their verb has here.
+    // Methods of a verb inherit this from their verb.
     sub->footer("Every verb takes --json -v -q --color --threads --device too: see `tenon --help`");
     Action run = verb.declare(*sub, common);
     refuse_empty_values(*sub);
@@ -117,7 +117,7 @@ int parse_and_run(int argc, char** argv) {
 int run(int argc, char** argv) {
   try {
     const int code = parse_and_run(argc, argv);
-    // Earlier failures too: what could not be written is dropped from the buffers.
+    // Also reports earlier failures: what could not be written is dropped from the buffers.
     if (!std::cout.flush() || std::ferror(stdout)) throw Error(ErrorKind::Internal, "stdout", "cannot write");
     stopped_in_time();
     return code;

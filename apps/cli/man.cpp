@@ -1,4 +1,4 @@
-// tenon man: the manual page, made of the descriptions that --help prints.
+// tenon man: the manual page, generated from the descriptions that --help prints.
 #include <iostream>
 
 #include "apps/cli/described.h"
@@ -10,7 +10,7 @@
 namespace tenon::cli {
 namespace {
 
-// Plain text in roff: a hyphen stays a hyphen, a backslash a backslash, and no line is taken for a request.
+// Escapes plain text for roff: hyphens and backslashes stay themselves, and no line is taken for a request.
 std::string roff(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -8,7 +8,7 @@ namespace {
 constexpr const char* kLibrary = "libdnnl.so.2";
 constexpr const char* kPackage = " (Debian 12: apt-get install libdnnl2)";
 
-// Empty, or what is wrong with the library.
+// Resolves the library's functions; returns an empty string, or what is wrong.
 std::string bind(void* handle, Api& api) {
 #define TENON_ONEDNN_BIND(member, result, parameters)                                  \
   api.member = reinterpret_cast<result(*) parameters>(dlsym(handle, "dnnl_" #member)); \

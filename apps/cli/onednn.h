@@ -1,5 +1,5 @@
-// The part of oneDNN's C interface that `bench` uses as its yardstick: declared by us, resolved when the library is
-// loaded, so that neither building nor running Tenon needs it. Numbers and layouts are those of version 2's ABI.
+// The part of oneDNN's C interface that `bench` uses as a yardstick. It is declared here and resolved when the library
+// is loaded, so that neither building nor running Tenon needs it. Numbers and layouts are those of version 2's ABI.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +16,8 @@ using Primitive = struct PrimitiveTag*;
 using PrimitiveDesc = struct PrimitiveDescTag*;
 using Dims = int64_t[12];
 
-/// dnnl_memory_desc_t and the descriptors of operations are plain structs of 696 and at most 5976 bytes, which only
-/// the library reads and writes; these have room to spare.
+/// dnnl_memory_desc_t and the descriptors of operations are plain structs of 696 and at most 5976 bytes, which only the
+/// library accesses; these are larger.
 struct alignas(16) MemoryDesc {
   unsigned char bytes[1024];
 };
@@ -33,7 +33,7 @@ struct Version {
 };
 
 enum DataType : int { kBFloat16 = 2, kFloat32 = 3 };
-/// Letters are dimensions, the slowest first; `kAnyTag`: as the operation likes it best.
+/// Letters are dimensions, slowest first; `kAnyTag`: the operation's preferred layout.
 enum Tag : int { kAnyTag = 1, kAb = 3, kAbc = 4, kAcb = 17 };
 enum Algorithm : int { kConvolutionDirect = 1, kConvolutionWinograd = 2 };
 enum ArgumentName : int { kSource = 1, kDestination = 17, kWeights = 33 };
@@ -41,7 +41,7 @@ enum Query : int { kSourceDesc = 129, kWeightsDesc = 131, kDestinationDesc = 133
 inline constexpr int kCpu = 1, kInference = 96;
 inline constexpr unsigned kInOrder = 1;
 
-// X(member, result, parameters); the export is the member's name behind "dnnl_".
+// X(member, result, parameters); the exported name is "dnnl_" and the member's name.
 #define TENON_ONEDNN_FUNCTIONS(X)                                                                            \
   X(version, const Version*, ())                                                                             \
   X(engine_create, Status, (Engine*, int kind, size_t index))                                                \
@@ -71,12 +71,12 @@ struct Api {
 #define TENON_ONEDNN_MEMBER(member, result, parameters) result(*member) parameters = nullptr;
   TENON_ONEDNN_FUNCTIONS(TENON_ONEDNN_MEMBER)
 #undef TENON_ONEDNN_MEMBER
-  /// OpenMP's, of the runtime that oneDNN is linked with; null where it has threads of another kind.
+  /// From the OpenMP runtime that oneDNN is linked with; null if it uses other threads.
   void (*set_threads)(int) = nullptr;
   std::string version_text;  ///< "2.6.3"
 };
 
-/// The library of this machine, loaded by the first call, or why there is none and which package supplies it.
+/// The library of this machine, loaded on the first call, or why it is missing and which package provides it.
 struct Found {
   const Api* api = nullptr;
   std::string problem;

@@ -1,4 +1,4 @@
-// Every launch against the oracle, on the values that it really read.
+// Checks every launch against the oracle, on the values that it actually read.
 #include <cmath>
 #include <cstring>
 
@@ -32,7 +32,7 @@ int64_t reduction_length(const Launch& launch) {
   return std::max(length, depth);
 }
 
-// The arithmetic of the launch: the widest rounding of an anchor's operands, or f32.
+// The launch's arithmetic: the coarsest rounding of an anchor's operands, or f32.
 double arithmetic_roundoff(const Launch& launch) {
   double u = unit_roundoff(DType::F32);
   const Expr anchor = anchor_of(launch);
@@ -43,8 +43,8 @@ double arithmetic_roundoff(const Launch& launch) {
   return u;
 }
 
-// Where a result is made of values that the launch rounds (queries that are normed, rounded and turned), f32's last bit
-// decides to which side: a whole unit in the last place.
+// If a result is computed from values that the launch itself rounds (queries that are normalised, rounded and rotated),
+// the last bit of f32 decides which way: a difference of a whole unit in the last place.
 double inner_roundoff(const Expr& result) {
   double u = 0;
   for (const Expr& e : topological(std::array{result}))
@@ -52,15 +52,15 @@ double inner_roundoff(const Expr& result) {
   return u;
 }
 
-// Errors of n rounded terms add like sqrt(n) of f32 roundings; the anchor's operands are rounded once more where a
-// prologue made them. Six standard deviations, twice over for what the epilogue magnifies.
+// Errors of n rounded terms add up like sqrt(n) f32 roundings; an anchor's operands are rounded once more if a prologue
+// made them. Six standard deviations, doubled for amplification by the epilogue.
 double tolerance_of(const Launch& launch, const Expr& result) {
   const double n = static_cast<double>(reduction_length(launch));
   return 12 * (arithmetic_roundoff(launch) + std::sqrt(n) * unit_roundoff(DType::F32)) +
          2 * unit_roundoff(result.dtype()) + inner_roundoff(result);
 }
 
-// What rounding its argument to f32 adds to the sine or cosine of a large number, twice over.
+// Error of the sine or cosine of a large number from rounding its argument to f32, doubled.
 double trigonometric_roundoff(const Launch& launch, Oracle& oracle) {
   double largest = 0;
   for (const Output& o : launch.outputs)
@@ -100,7 +100,7 @@ Expr scales_of(const Expr& value) {
   return behind_views(rounded->in[0]->in[1]);
 }
 
-// The three gates of an output of e4m3 rows; its scales are checked where the launch stores them too.
+// The three gates for an output of e4m3 rows; its scales are checked too if the launch stores them.
 QuantizedRowsComparison check_quantized(const Launch& launch, const Output& rows, const std::vector<double>& want,
                                         const Executable& run, Oracle& oracle) {
   QuantizedRowsComparison c;
@@ -116,7 +116,7 @@ QuantizedRowsComparison check_quantized(const Launch& launch, const Output& rows
   return c;
 }
 
-// The most that noise did to an element's row; of a convolution also to the pixels near it, because fast convolutions
+// The largest effect of noise on an element's row; for a convolution also on nearby pixels, because fast convolutions
 // compute tiles of pixels together.
 std::vector<double> noise_around(const Launch& launch, const Output& o, const std::vector<double>& noise) {
   constexpr int64_t kTile = 6;
@@ -150,7 +150,7 @@ GateCase check_launch(const Launch& launch, const Executable& run, const WeightS
   out.verdict = Verdict::Passed;
   const Oracle::Leaves leaves = [&](const Expr& leaf) { return leaf_values(leaf, run, weights); };
   Oracle oracle(leaves);
-  std::vector<std::vector<double>> noise;  // of each output, where it is asked for
+  std::vector<std::vector<double>> noise;  // per output, if needed
   const double trigonometric = trigonometric_roundoff(launch, oracle);
   double share = -1;
   for (size_t k = 0; k < launch.outputs.size(); ++k) {
@@ -158,10 +158,10 @@ GateCase check_launch(const Launch& launch, const Executable& run, const WeightS
     const std::vector<double> want = oracle.eval(o.value);
     const std::vector<float> got = run.get(o.buffer);
     const double rms = rms_of(want), tolerance = tolerance_of(launch, o.value) + trigonometric;
-    // Elements larger than the rms may differ in proportion.
+    // Elements larger than the rms may differ proportionally.
     const auto allowed = [&](size_t, double w) { return tolerance * std::max(rms, std::abs(w)); };
     tenon::Comparison c = tenon::compare(got, want, allowed);
-    if (!c.agrees()) {  // sums that cancel, or few large operands: what rounding does there is more than the rms says
+    if (!c.agrees()) {  // for cancelling sums or few large operands, rounding has a larger effect than the rms suggests
       if (noise.empty()) noise = rounding_noise(launch, leaves);
       const std::vector<double> around = noise_around(launch, o, noise[k]);
       c = tenon::compare(got, want, [&](size_t i, double w) { return allowed(i, w) + kNoiseMargin * around[i]; });

@@ -20,7 +20,7 @@ struct Pattern {
   size_t width = 0;
 };
 
-// The %d of a name, or nothing. "%%" is not special: a name with a lone '%' is refused.
+// The %d of a name, if there is one. "%%" is not special: a name with any other '%' is refused.
 std::optional<Pattern> find_pattern(const std::string& flag, const std::string& spec) {
   const size_t at = spec.find('%');
   if (at == std::string::npos) return {};
@@ -40,7 +40,7 @@ std::vector<fs::path> output_names(const std::string& flag, const std::string& s
   const auto add = [&](const auto& name_of_number) {
     for (int i = 0; i < count; ++i) names.emplace_back(name_of_number(begin + i));
   };
-  std::error_code unreadable;  // whatever cannot be looked at is no folder: writing says what is wrong
+  std::error_code unreadable;  // a path that cannot be examined counts as no folder; writing reports the error
   if (!spec.empty() && (spec.back() == '/' || fs::is_directory(spec, unreadable))) {
     add([&](int n) { return fs::path(spec) / (padded(n, 4) + ".png"); });
     return names;

@@ -1,4 +1,4 @@
-// Where pictures go.
+// Output paths of pictures.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -6,15 +6,15 @@
 
 namespace tenon::cli {
 
-/// What to do about a file that exists already.
+/// What to do if the file exists already.
 inline constexpr const char* kOverwriteHint = "choose another name or give --overwrite";
 
 /// Paths of `count` pictures for `spec`, the value of `flag`, numbered from `begin`:
-///   ""              output.png; of several output_0.png, output_1.png, ..
-///   a folder        0000.png, 0001.png, .. in it (it exists, or spec ends with '/')
+///   ""              output.png; if several output_0.png, output_1.png, ..
+///   a folder        0000.png, 0001.png, .. in it (if it exists, or spec ends with '/')
 ///   "a_%03d.png"    the number in place of %d, %03d, ..; only one such place
-///   "a.png"         a.png; of several a_0.png, a_1.png, ..
-/// Error(Usage) that names the flag for another extension than .png or a malformed pattern.
+///   "a.png"         a.png; if several a_0.png, a_1.png, ..
+/// Error(Usage) that names the flag for an extension other than .png or a malformed pattern.
 std::vector<std::filesystem::path> output_names(const std::string& flag, const std::string& spec, int count, int begin);
 
 }  // namespace tenon::cli

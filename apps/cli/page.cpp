@@ -5,8 +5,8 @@
 namespace tenon::cli {
 namespace {
 
-// JSON inside a script element. "<" stands in strings only, where it may be written so; without it nothing ends the
-// element early, or hides its end as "<!--<script>" does.
+// JSON for a script element. "<" occurs only in strings, where it can be escaped; without it nothing can end the
+// element early, or hide its end as "<!--<script>" does.
 std::string script_safe(const std::string& json) {
   std::string out;
   for (const char c : json) {

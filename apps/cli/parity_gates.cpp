@@ -1,4 +1,4 @@
-// Networks against results that diffusers and transformers computed in f64 (tests/fixtures).
+// Checks networks against results that diffusers and transformers computed in f64 (tests/fixtures).
 #include <cmath>
 
 #include "apps/cli/gates.h"
@@ -18,9 +18,9 @@ namespace tenon::cli {
 namespace {
 using nlohmann::json;
 
-constexpr double kTolerance = 1e-4;  // of the largest magnitude, for one network in f32
+constexpr double kTolerance = 1e-4;  // relative to the largest magnitude, for one network in f32
 
-// The recorded results' weights, from a hash of name and index.
+// The weights behind the recorded results, from a hash of name and index.
 class HashedWeights : public WeightSource {
  public:
   explicit HashedWeights(const WeightShapes& shapes) {
@@ -48,7 +48,7 @@ Shape shape_from(const json& dims) {
   return Shape(std::span<const int64_t>(values));
 }
 
-// An input {"k", "scale", "shape", "offset"} of the hash.
+// An input {"k", "scale", "shape", "offset"} made by the hash.
 struct HashedInput {
   Shape shape;
   std::vector<float> values;
@@ -72,7 +72,7 @@ std::vector<float> to_nhwc(const HashedInput& x) {
   return out;
 }
 
-// What a network computed.
+// A network's result.
 struct Output {
   Shape shape;
   std::vector<float> values;
@@ -153,7 +153,7 @@ Output run_network(const json& c, const json& models, const std::shared_ptr<Back
   return run_vae(c, models, kind == "vae-encode", backend);
 }
 
-// The other cases are whole pictures, which the tests draw.
+// The other cases are whole pictures, which the tests cover.
 bool is_one_network(const json& c) {
   const std::string kind = c.at("kind");
   return kind == "text" || kind == "unet" || kind == "vae-encode" || kind == "vae-decode";
@@ -164,7 +164,7 @@ void expect_shape(GateCase& c, const Shape& got, const Shape& recorded) {
   if (!found.agrees()) c.fail(found.text());
 }
 
-// What nlohmann::json says, without its own names.
+// nlohmann::json's message, without its own prefix.
 std::string reason(const json::exception& e) {
   const std::string text = e.what();
   return text.substr(text.find("] ") + 2);
@@ -203,7 +203,7 @@ void parity_gates(const std::filesystem::path& folder, const std::shared_ptr<Bac
   const json all = read_json(path);
   const SafetensorsFile file = SafetensorsFile::open(folder / "parity.safetensors");
   int compared = 0;
-  std::string now;  // what is read
+  std::string now;  // file being read
   try {
     const json& models = all.at("models");
     for (const json& c : all.at("cases")) {

@@ -12,7 +12,7 @@
 namespace tenon::cli {
 namespace {
 
-// Parts of a model of each family, and "all".
+// Names of parts over all families, and "all".
 std::vector<std::string> part_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> out{"all"};

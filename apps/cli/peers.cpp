@@ -22,7 +22,7 @@ namespace tenon::cli {
 namespace {
 namespace fs = std::filesystem;
 
-// A folder that goes when the object goes.
+// A folder that is removed with this object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -55,9 +55,9 @@ void write_weights(const ModelParts& model, const std::string& part, const fs::p
   write_safetensors(path, tensors);
 }
 
-// A path, or a program's name that is looked for along PATH; empty if there is no such program.
+// The path of a program, searched for in PATH if it is only a name; empty if there is none.
 fs::path find_program(const std::string& name) {
-  std::error_code ignored;  // what cannot be looked at cannot be run
+  std::error_code ignored;  // what cannot be examined cannot be run
   const auto runs = [&](const fs::path& p) { return fs::is_regular_file(p, ignored) && access(p.c_str(), X_OK) == 0; };
   if (name.find('/') != name.npos) return runs(name) ? fs::path(name) : fs::path();
   std::istringstream folders(option(Option::Path));
@@ -66,7 +66,7 @@ fs::path find_program(const std::string& name) {
   return {};
 }
 
-// Everything up to the end of a pipe. Asks check_stop() ten times a second.
+// Reads a pipe to its end. Asks check_stop() ten times a second.
 std::string read_all(int fd) {
   constexpr int kPatience = 100;  // milliseconds
   std::string out;
@@ -88,7 +88,7 @@ int wait_for(pid_t child) {
   return status;
 }
 
-// Runs a program, its stderr on ours, and returns its stdout.
+// Runs a program with our stderr, and returns its stdout.
 std::string output_of(const std::vector<std::string>& arguments) {
   int ends[2];
   TENON_CHECK(Internal, pipe2(ends, 0x80000) == 0, "pipe") << std::strerror(errno);  // O_CLOEXEC

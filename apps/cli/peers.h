@@ -18,11 +18,11 @@ struct PeerRun {
   std::string python;          ///< interpreter; empty: the environment of tools/setup.sh --peers
 };
 
-/// The interpreter that `program`, a PeerRun's `python`, names. Error(Usage) if there is none.
+/// The interpreter named by `program` (PeerRun::python). Error(Usage) if there is none.
 std::filesystem::path peer_python(const std::string& program);
 
-/// PyTorch on the same weights (handed over in a file). Returns what bench/peers/torch_peer.py prints. Error(Usage) if
-/// its environment is missing or has no such network; Error(Internal) if it fails.
+/// Runs PyTorch on the same weights (passed in a file). Returns the output of bench/peers/torch_peer.py. Error(Usage)
+/// if its environment is missing or it has no such network; Error(Internal) if it fails.
 nlohmann::json run_torch(const ModelParts& model, const PeerRun& run);
 
 }  // namespace tenon::cli

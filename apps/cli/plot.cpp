@@ -1,4 +1,4 @@
-// tenon plot: the curves of training runs as one page.
+// tenon plot: shows the curves of training runs on one page.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -27,9 +27,9 @@ struct PlotFlags {
 
 using Point = std::pair<int64_t, double>;
 
-// At most this many points of a curve go into a page: of longer ones, the least and the largest of each stretch.
+// Most points of a curve on a page; longer curves are reduced to the minimum and maximum of each section.
 constexpr size_t kMostPoints = 2000;
-// Steps whose sample pictures go into a page, and bytes of such a picture.
+// Most steps whose sample pictures are on a page, and most bytes of such a picture.
 constexpr size_t kMostSamples = 12, kMostSampleBytes = size_t{8} << 20;
 
 std::vector<Point> thinned(const std::vector<Point>& all) {
@@ -48,12 +48,12 @@ std::vector<Point> thinned(const std::vector<Point>& all) {
   return out;
 }
 
-// What an evaluation calls as training does is told apart.
+// Distinguishes metrics of an evaluation from those of training that have the same name.
 std::string curve_name(const nlohmann::json& line, const std::string& key) {
   return train::is_evaluation(line) && key != "evaluation_seconds" ? "evaluation." + key : key;
 }
 
-// Bytes of a picture as a page has it in itself.
+// A picture's bytes as a data URL.
 std::string data_url(std::string_view bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out = "data:image/png;base64,";
@@ -65,7 +65,7 @@ std::string data_url(std::string_view bytes) {
   return out;
 }
 
-// Pictures that a step drew: of the run's own folder of samples, and PNG, whatever its metrics say.
+// Sample pictures of a step: only PNGs in the run's own samples folder, whatever its metrics say.
 ordered_json samples_of(const fs::path& run, const nlohmann::json& line) {
   ordered_json pictures = ordered_json::array();
   for (const nlohmann::json& sample : line.at("samples")) {
@@ -82,7 +82,7 @@ ordered_json samples_of(const fs::path& run, const nlohmann::json& line) {
   return {{"step", line.at("step")}, {"pictures", pictures}};
 }
 
-// At most kMostSamples steps of them, the first and the last among these.
+// At most kMostSamples steps with samples, including the first and the last.
 ordered_json chosen_samples(const fs::path& run, const std::vector<nlohmann::json>& lines) {
   ordered_json out = ordered_json::array();
   const size_t count = std::min(lines.size(), kMostSamples);

@@ -1,4 +1,4 @@
-// tenon profile: where the time of a running network goes.
+// tenon profile: shows where a running network spends its time.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -26,9 +26,9 @@ struct ProfileFlags {
   bool overwrite = false;
 };
 
-constexpr int kWarmUps = 3;  // the first runs, the second is recorded, the third repeats it
+constexpr int kWarmUps = 3;  // a device runs the first, records the second, and replays it in the third
 
-// Launches that the host times one by one, as they run in order.
+// The host times launches one by one, run in order.
 MeasuredStep timed_run(Executable& executable, Rate rate) {
   executable.run(rate);
   MeasuredStep out;
@@ -55,7 +55,7 @@ std::vector<MeasuredStep> measure(Executable& executable, Trace* trace, const Ex
   return out;
 }
 
-// `peak`: the device's, as far as parts in front of this one have measured it.
+// `peak`: the device's, as measured so far by parts before this one.
 Profile profile_part(const ModelParts& model, const std::string& part, const ProfileFlags& flags,
                      const std::shared_ptr<Backend>& backend, Roofline& peak) {
   const NetworkOptions options = flags.part.networks(*backend, model);
@@ -103,7 +103,7 @@ ordered_json profile_json(const Profile& p) {
   return out;
 }
 
-// Chrome's trace format: complete events, in microseconds; a process for each network.
+// Chrome's trace format: complete events in microseconds, one process per network.
 ordered_json trace_json(const std::vector<Profile>& profiles) {
   ordered_json events = ordered_json::array();
   for (size_t i = 0; i < profiles.size(); ++i) {

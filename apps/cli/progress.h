@@ -1,4 +1,4 @@
-// Progress of a run of steps on stderr: a bar on a terminal that is not dumb, a line a step elsewhere, nothing if
+// Progress of a run of steps on stderr: a bar on a terminal that is not dumb, a line per step elsewhere, nothing if
 // quiet.
 #pragma once
 #include <string>
@@ -8,7 +8,7 @@ namespace tenon::cli {
 class ProgressBar {
  public:
   ProgressBar(std::string what, bool quiet);
-  /// Ends the bar's line if it was drawn.
+  /// Ends the bar's line if there is one.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;

@@ -7,9 +7,9 @@
 namespace tenon::cli {
 namespace {
 constexpr uint64_t kSeed = 7;
-constexpr int64_t kTokenRange = 256;  // every vocabulary is larger
+constexpr int64_t kTokenRange = 256;  // smaller than every vocabulary
 
-// Tokens that a language model's cache holds already: half of it, fewer where the new ones need the room.
+// Number of tokens already in a language model's cache: half of it, or fewer to leave room for the new ones.
 float position_in(const Plan& plan) {
   int64_t rows = 0, batch = 1, tokens = 1;
   for (const Buffer& b : plan.buffers) {
@@ -27,14 +27,14 @@ HostTensor sample_input(const Plan& plan, const Buffer& buffer) {
   if (is_float(buffer.dtype)) {
     if (buffer.name == "timesteps") {
       for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(999 - 999 * i / std::max<size_t>(count, 1));
-    } else if (buffer.name == "rule") {  // tokens are drawn at temperature 1, of all
+    } else if (buffer.name == "rule") {  // draw at temperature 1, without filters
       for (size_t i = 0; i < count; ++i) values[i] = i % 2 ? 0.0F : 1.0F;
     } else {
       TorchGenerator(kSeed).randn(values);
     }
   } else if (buffer.name == "position") {
     std::ranges::fill(values, position_in(plan));
-  } else if (buffer.name == "pages") {  // of a cache: each row's follow one another the other way round
+  } else if (buffer.name == "pages") {  // each row's pages of the cache, in reverse order
     for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(count - 1 - i);
   } else if (buffer.shape.rank() > 0) {
     for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(static_cast<int64_t>(i * 37 + 11) % kTokenRange);

@@ -1,4 +1,4 @@
-// Inputs for networks that are run without a prompt: to be timed or checked.
+// Inputs for timing or checking networks without a prompt.
 #pragma once
 #include "tenon/core/host_tensor.h"
 #include "tenon/runtime/executable.h"
@@ -6,7 +6,7 @@
 namespace tenon::cli {
 
 /// Sets every input of the executable to reproducible values that suit its name and type: token ids, timesteps, a
-/// position in a cache that leaves room for the tokens, else numbers of variance 1.
+/// position in a cache that leaves room for the tokens; otherwise numbers of variance 1.
 void set_sample_inputs(Executable& executable);
 
 }  // namespace tenon::cli

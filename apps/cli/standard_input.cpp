@@ -15,7 +15,7 @@ namespace tenon::cli {
 
 namespace {
 
-// Appends what there is to `out`; false at the end. Asks check_stop() while nothing comes.
+// Appends the available bytes to `out`; false at the end. Asks check_stop() while waiting.
 bool read_some(const std::string& what, size_t most, std::string& out) {
   constexpr int kPatience = 100;  // milliseconds
   std::array<char, 1 << 16> piece;

@@ -1,4 +1,4 @@
-// Standard input, read so that a signal is answered while nothing comes.
+// Reads standard input while still responding to signals.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -6,16 +6,16 @@
 
 namespace tenon::cli {
 
-/// Everything up to the end of standard input. Error(Usage) that begins with `what` for more than `most` bytes, or if
-/// it cannot be read. Asks check_stop() at least ten times a second.
+/// Reads standard input to its end. Error(Usage) beginning with `what` for more than `most` bytes, or if it cannot be
+/// read. Asks check_stop() at least ten times a second.
 std::string read_standard_input(const std::string& what, size_t most);
 
-/// Standard input line by line, without the ends of lines.
+/// Standard input by lines, without line ends.
 class InputLines {
  public:
-  /// `what` begins the errors.
+  /// `what` begins error messages.
   explicit InputLines(std::string what) : what_(std::move(what)) {}
-  /// The next line, or what is left at the end; nothing behind that. As read_standard_input, of kMostLine bytes.
+  /// The next line, or the incomplete last one; empty at the end. As read_standard_input, with at most kMostLine bytes.
   std::optional<std::string> next();
   static constexpr size_t kMostLine = size_t{16} << 20;
 

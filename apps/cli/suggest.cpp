@@ -13,7 +13,7 @@ bool has(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-// The long flag that an unknown "--stpes", "--stpes=3" or "-steps" stands for; empty for anything else.
+// The long flag meant by an unknown "--stpes", "--stpes=3" or "-steps"; empty for anything else.
 std::string meant_flag(const std::string& argument, const std::vector<std::string>& flags) {
   if (argument.size() < 3 || argument[0] != '-') return {};
   const std::string name = argument.substr(0, argument.find('='));
@@ -32,16 +32,16 @@ std::string verb_of(const DescribedProgram& program, const std::vector<std::stri
   return {};
 }
 
-// The flags of `option` that stand among the arguments: "--sampler, --sampling-method".
+// The flags of `option` that occur among the arguments: "--sampler, --sampling-method".
 std::string given_flags(const DescribedOption& option, const std::vector<std::string>& arguments) {
   std::string out;
   for (const std::string& flag : option.flags)
     if (std::ranges::any_of(arguments, [&](const std::string& a) { return a.substr(0, a.find('=')) == flag; }))
       out += (out.empty() ? "" : ", ") + flag;
-  return out.empty() ? option.flags.back() : out;  // -W64 holds its value
+  return out.empty() ? option.flags.back() : out;  // -W64 contains its value
 }
 
-// What a flag with too few or too many values wants: "--steps: needs a number".
+// What a flag with too few or too many values needs: "--steps: needs a number".
 std::string wanted_values(const DescribedOption& option, const std::vector<std::string>& arguments, bool too_many) {
   const std::string names = given_flags(option, arguments) + ": ";
   if (too_many) return names + "given more than once";
@@ -50,7 +50,7 @@ std::string wanted_values(const DescribedOption& option, const std::vector<std::
   return names + "needs a value" + (listed ? ": " + joined(option.choices) : "");
 }
 
-// The same of the flag that `failure` names first; empty for a failure of another kind.
+// The same for the first flag that `failure` names; empty for a failure of another kind.
 std::string mismatch(const CLI::App& app, const std::vector<DescribedOption>& options,
                      const std::vector<std::string>& arguments, const CLI::ParseError& failure) {
   if (!dynamic_cast<const CLI::ArgumentMismatch*>(&failure)) return {};
@@ -62,8 +62,8 @@ std::string mismatch(const CLI::App& app, const std::vector<DescribedOption>& op
   return wanted_values(*described, arguments, static_cast<int>(option->count()) > option->get_items_expected_max());
 }
 
-// What CLI11 says of a value that is no number, "Could not convert: --eta = x", as the other flags say it; empty for a
-// failure of another kind.
+// CLI11's message for a value that is not a number, "Could not convert: --eta = x", reworded as for other flags; empty
+// for a failure of another kind.
 std::string no_number(const CLI::ParseError& failure) {
   static constexpr std::string_view kBegin = "Could not convert: ", kMiddle = " = ";
   const std::string text = failure.what();
@@ -121,7 +121,7 @@ Error usage_error(const CLI::App& root, const std::vector<std::string>& argument
     const std::string near = meant_flag(argument, flags);
     return near.empty() ? help : "did you mean `" + near + "`?";
   };
-  if (dynamic_cast<const CLI::ExtrasError*>(&failure)) {  // what the parser had no use for
+  if (dynamic_cast<const CLI::ExtrasError*>(&failure)) {  // arguments that the parser could not use
     const std::vector<std::string> left = root.remaining(true);
     const auto flag = std::ranges::find_if(left, [](const std::string& a) { return a.size() > 1 && a[0] == '-'; });
     if (!left.empty() && lacks_method(root, verb))

@@ -1,4 +1,4 @@
-// What to say of a command line that was not understood.
+// Error messages for command lines that were not understood.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace tenon::cli {
 
-/// The error of a command line (`arguments` without the program's name) that `failure` says is wrong: what the parser
-/// found, and which verb or flag was probably meant.
+/// The error for a command line (`arguments` without the program's name) that the parser refused with `failure`: what
+/// is wrong, and which verb or flag was probably meant.
 Error usage_error(const CLI::App& root, const std::vector<std::string>& arguments, const CLI::ParseError& failure);
 
-/// That nothing was asked for, or a verb that does not exist.
+/// Error for no verb at all, or for a verb that does not exist.
 Error no_such_verb(const CLI::App& root, const std::string& asked);
 
-/// That a verb has no method of that name, or none at all; empty: that none was given.
+/// Error for a verb without a method of that name, or without methods; empty `asked`: no method was given.
 Error no_such_method(const CLI::App& root, const std::string& verb, const std::string& asked);
 
 }  // namespace tenon::cli

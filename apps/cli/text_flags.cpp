@@ -15,7 +15,7 @@
 namespace tenon::cli {
 namespace {
 
-// To CLI11 "nan" is a number, and in every range.
+// CLI11 accepts "nan" as a number in every range.
 CLI::Validator number_in(double low, double high, const char* expected) {
   return CLI::Validator(
       [=](const std::string& text) {
@@ -148,7 +148,7 @@ nlohmann::ordered_json text_json(const TextGenerator& generator, const TextReque
 }
 
 void log_speed(const TextRequest& request, const TextResult& result) {
-  const size_t runs = result.tokens.empty() ? 0 : result.tokens.size() - 1;  // the first comes of the prompt
+  const size_t runs = result.tokens.empty() ? 0 : result.tokens.size() - 1;  // the prompt's run gives the first
   spdlog::info("{} tokens of a prompt ({} of them in the cache) in {:.3f} s, then {:.1f} tokens a second",
                request.prompt.size(), result.reused, result.prompt_seconds,
                result.token_seconds > 0 ? static_cast<double>(runs) / result.token_seconds : 0.0);

@@ -1,4 +1,4 @@
-// Flags and output that verbs which write text share.
+// Flags and output shared by verbs that generate text.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,10 +19,10 @@ struct TextFlags {
   bool slide = false, no_fusion = false, logprobs = false;
 
   void declare(CLI::App& app);
-  /// The model, ready to write.
+  /// Opens the model, ready to generate.
   std::unique_ptr<TextGenerator> open(const Common& common) const;
-  /// A request without a prompt: what the model's files say, but for what flags say. Draws a seed where none is given.
-  /// --temperature 0 takes the likeliest token; the flags of drawing make the model draw.
+  /// A request without a prompt: settings of the model's files, overridden by flags. Draws a seed if none is given.
+  /// --temperature 0 takes the likeliest token; the sampling flags make the model draw.
   TextRequest request(const LanguageModel& model) const;
 
  private:
@@ -30,14 +30,14 @@ struct TextFlags {
   const CLI::App* app_ = nullptr;
 };
 
-/// Prints text as it comes: as it is into files and pipes; on a terminal without what would control it.
+/// Prints text as it comes: unchanged to files and pipes; on a terminal without control characters.
 void print_piece(const std::string& text);
-/// A token as a line: its log-probability, and its text as one line.
+/// A token as a line: its log-probability and its text.
 void print_token(const TextToken& token);
-/// What a result is as JSON; tokens with log-probabilities where they were asked for.
+/// A result as JSON, with tokens and log-probabilities if `logprobs`.
 nlohmann::ordered_json text_json(const TextGenerator& generator, const TextRequest& request, const TextResult& result,
                                  bool logprobs);
-/// Says in the log how fast it was.
+/// Logs the speed.
 void log_speed(const TextRequest& request, const TextResult& result);
 /// Error(Usage) at `what` for text that is not UTF-8.
 void check_utf8(const std::string& what, const std::string& text);

@@ -1,4 +1,4 @@
-// tenon train METHOD: models learn.
+// tenon train METHOD: trains models.
 #include "apps/cli/train.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What the methods of `tenon train` share.
+// Shared by the methods of `tenon train`.
 #pragma once
 #include <csignal>
 #include <functional>
@@ -15,24 +15,24 @@ namespace tenon::cli {
 Action declare_train_grpo(CLI::App& app, const Common& common);
 Action declare_train_lora(CLI::App& app, const Common& common);
 
-/// "--max-train-steps,--max_train_steps": a flag as this program spells it and as diffusers' scripts do.
+/// "--max-train-steps,--max_train_steps": a flag in this program's spelling and in that of diffusers' scripts.
 std::string both_spellings(const std::string& name);
-/// A flag for a whole number of at least `least`.
+/// Declares a flag for an integer of at least `least`.
 void declare_count(CLI::App& app, const std::string& flag, int64_t& value, const char* help, int64_t least);
 /// --lr-warmup-steps, or --warmup-steps.
 void declare_warm_up(CLI::App& app, int64_t& steps);
-/// A run's seed: it is part of what a run that goes on must have again, so that none is drawn.
+/// Declares a run's seed. There is no random default, because a resumed run must have the same seed.
 void declare_seed(CLI::App& app, uint64_t& seed, const char* help);
 
-/// A run under way, for who looks on.
+/// How to show a run in progress.
 struct RunShown {
-  int64_t first = 0, steps = 0;                                    ///< done before, of the whole run
-  std::string output;                                              ///< what stdout says at its end
-  std::function<std::string(const nlohmann::ordered_json&)> text;  ///< of a line of metrics; empty: it is not shown
+  int64_t first = 0, steps = 0;                                    ///< steps already done; steps of the whole run
+  std::string output;                                              ///< printed to stdout at the end
+  std::function<std::string(const nlohmann::ordered_json&)> text;  ///< text for a line of metrics; empty: not shown
 };
 
-/// Shows metrics as they come: JSON on stdout where that is asked for, else a line on stderr, which on a terminal the
-/// next step's replaces.
+/// Shows metrics as they come: as JSON on stdout if asked for, else as a line on stderr, which on a terminal the next
+/// step's replaces.
 class LiveLine {
  public:
   LiveLine(const Common& common, const RunShown& run);
@@ -47,7 +47,7 @@ class LiveLine {
   Clock::time_point begin_ = Clock::now();
 };
 
-/// Runs it to its end, or behind a step to a signal's. Returns the exit code.
+/// Runs a training to its end, or until the step during which a signal comes. Returns the exit code.
 template <class Training>
 int run_training(const Common& common, const RunShown& shown, Training& training) {
   const TurnInterrupt signals({SIGINT, SIGTERM});

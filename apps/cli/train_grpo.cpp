@@ -1,4 +1,4 @@
-// tenon train grpo: a language model learns from rewards.
+// tenon train grpo: trains a language model on rewards.
 #include "apps/cli/train.h"
 
 #include <cstdio>
@@ -177,7 +177,7 @@ std::string step_text(const ordered_json& m) {
   return text;
 }
 
-// Without a model: the embedded one, and what suits it where nothing else is asked for.
+// Without a model: the embedded one, with defaults that suit it.
 void take_embedded(TrainFlags& f) {
   if (!f.model.empty()) return;
   f.model = TextGenerator::kAbility.embedded;
@@ -197,11 +197,11 @@ void take_embedded(TrainFlags& f) {
 
 int run_train(TrainFlags f, const Common& common) {
   take_embedded(f);
-  const std::shared_ptr<Backend> backend = common.backend({.one_order = true});  // a rollout sees training's bits
+  const std::shared_ptr<Backend> backend = common.backend({.one_order = true});  // a rollout computes training's bits
   train::GrpoOptions o = options_of(f, *backend);
   train::check_grpo(o);
   const auto model = LanguageModel::open(f.model);
-  if (f.app->count("--max-tokens") == 0)  // room for a prompt remains
+  if (f.app->count("--max-tokens") == 0)  // so that room for a prompt remains
     o.most_tokens = std::min(o.most_tokens, std::max<int64_t>(model->config().positions / 2, 1));
   train::GrpoData data = data_of(f, *model, o);
   train::Grpo grpo(backend, model, std::move(data), o, f.output);

@@ -1,4 +1,4 @@
-// tenon train lora: a model that draws learns from a few pictures.
+// tenon train lora: trains a model that draws on a few pictures.
 #include "apps/cli/train.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace tenon::cli {
 namespace {
 using nlohmann::ordered_json;
 
-// What learns where neither a model nor pictures are given: of the embedded ones the one that takes the least time.
+// Model to use if neither a model nor pictures are given: the embedded one that trains fastest.
 constexpr const char* kOwnModel = "z-image-shapes";
 
 struct LoraTrainFlags {
@@ -191,7 +191,7 @@ std::string lora_step_text(const ordered_json& m) {
   return text;
 }
 
-// Without pictures an embedded model learns a thing that it does not know, by what suits it.
+// Without pictures, an embedded model learns a thing that it does not know, with defaults that suit it.
 bool takes_ovals(const LoraTrainFlags& f) {
   return f.pictures.empty() &&
          (f.model.empty() || std::ranges::find(embedded_models(), f.model) != embedded_models().end());
@@ -220,11 +220,11 @@ void take_ovals(LoraTrainFlags& f) {
        std::vector<std::string>{"a yellow zib on a blue background", "a red circle on a white background"});
 }
 
-// Prior preservation: what the model draws of these prompts before it learns, a folder of the run with captions, where
-// what is there is not drawn again.
+// Prior preservation: pictures that the model draws for these prompts before training, kept with captions in a folder
+// of the run; existing ones are not drawn again.
 std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, const train::LoraOptions& o) {
   if (f.known.empty()) return {};
-  const train::RunFolder ours(f.output);  // nobody else draws into it meanwhile
+  const train::RunFolder ours(f.output);  // prevents others from drawing into it
   const std::filesystem::path folder = ours.path() / "class";
   std::filesystem::create_directories(folder);
   std::vector<train::CaptionedPicture> pictures;
@@ -248,19 +248,19 @@ std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, con
     }
     pictures.push_back({picture.string(), read_image(picture), sha256_file(picture), f.known[i]});
   }
-  // As read_pictures has them. What else lies there, of a run that had other prompts, is not learnt.
+  // In the order of read_pictures. Other files there, from a run with other prompts, are not used.
   std::ranges::sort(pictures, {}, &train::CaptionedPicture::name);
   return pictures;
 }
 
-// The same of height and width would be said of flags that there are not.
+// Checked here, because later errors would name a height and a width, for which there are no flags.
 void check_resolution(int64_t side, int64_t unit) {
   TENON_CHECK(Usage, side % unit == 0, "--resolution")
       << side << " is not a multiple of " << unit << "; the nearest is "
       << std::max((side + unit / 2) / unit * unit, unit);
 }
 
-// With the pictures that are not drawn yet.
+// Includes the pictures not drawn yet.
 train::StepPlans plan_steps(const LoraTrainFlags& f, const train::LoraOptions& o, const TrainableDenoiser& model,
                             const Backend& backend, const std::vector<train::CaptionedPicture>& pictures,
                             const std::vector<train::CaptionedPicture>& held) {
@@ -292,7 +292,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
     spdlog::warn("{} is distilled to few steps: what is trained on it as it is may unlearn that (--adapter)",
                  model->name());
   check_resolution(f.resolution, model->size_unit());
-  train::check_lora(o, *model);  // before pictures are drawn
+  train::check_lora(o, *model);  // before any pictures are drawn
   train::StepPlans plans = plan_steps(f, o, *model, *backend, pictures, held);
   const std::filesystem::path cache = f.no_cache        ? ""
                                       : f.cache.empty() ? std::filesystem::path(f.output) / "cache"

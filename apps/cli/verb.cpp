@@ -34,7 +34,7 @@ int number_or_minus_one(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
-// Backends and, behind them, further devices of those that have several: "cuda:1", ..
+// Backends, and after them the further devices of those that have several: "cuda:1", ..
 std::vector<std::string> device_names(const BackendOptions& options) {
   std::vector<std::string> names = backend_names();
   const size_t backends = names.size();

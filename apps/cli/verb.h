@@ -1,5 +1,5 @@
-// Verbs of the command line. A verb is one file that registers itself; main.cpp parses, runs it, and turns what it
-// throws into an exit code.
+// Verbs of the command line. A verb is one file that registers itself; main.cpp parses the flags, runs the verb, and
+// turns exceptions into exit codes.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -12,23 +12,22 @@
 
 namespace tenon::cli {
 
-/// Flags that every verb understands, before or behind its name.
+/// Flags accepted by every verb, before or after its name.
 struct Common {
   bool json = false;
   int verbose = 0;
   bool quiet = false;
   std::string color = "auto";                          ///< auto, always, never
   int threads = 0;                                     ///< 0: TENON_THREADS, else all processors
-  std::string device = std::string(kAutomaticDevice);  ///< "auto", or name or number of a line of --list-devices
-  mutable std::string automatic = {};                  ///< what "auto" came to; empty until it was asked
+  std::string device = std::string(kAutomaticDevice);  ///< "auto", or a name or number from --list-devices
+  mutable std::string automatic = {};                  ///< what "auto" resolved to; empty until asked for
 
-  /// The backend that the flags ask for, with these options but their threads. Error(Device) if there is none of that
-  /// name.
+  /// The backend for these flags, with `options` except for threads. Error(Device) if there is none of that name.
   std::shared_ptr<Backend> backend(BackendOptions options = {}) const;
-  /// The device's name, also where it was given by number or is automatic. Says in the log, once, which GPU was taken.
+  /// The device's name, even if it was given by number or as "auto". Logs once which GPU was chosen.
   std::string device_name() const;
   BackendOptions backend_options() const;
-  /// Threads that the CPU backend runs with.
+  /// Number of threads of the CPU backend.
   int thread_count() const;
 };
 
@@ -44,36 +43,36 @@ struct Verb {
 struct RegisterVerb {
   explicit RegisterVerb(Verb verb);
 };
-/// All verbs by name.
+/// All verbs, ordered by name.
 std::vector<Verb> verbs();
 
-/// For `transform` of every flag that holds a whole number: decimal digits with an optional '-', that fit 64 bits.
-/// (CLI11 reads 010 as eight and takes the nearest number that fits.)
+/// For `transform` of every integer flag: decimal digits with an optional '-' that fit 64 bits. (CLI11 reads 010 as
+/// eight and clamps numbers that do not fit.)
 CLI::Validator whole_number();
-/// What may stand beside the values that an option is offered with: nothing, other words, or names of files.
+/// What an option accepts besides the values offered: nothing, other words, or file names.
 enum class Beside : uint8_t { Nothing, Words, Files };
 struct Offer {
   std::vector<std::string> values;
   Beside beside = Beside::Words;
 };
-/// Names the values that an option is usually given, for completion in shells and the manual page.
+/// Names an option's usual values, for shell completion and the manual page.
 CLI::Option* offer(CLI::Option* option, std::vector<std::string> values, Beside beside = Beside::Words);
-/// An option that may be given several times, each time with one value: what follows is not its own.
+/// An option that may be given several times with one value each, and does not consume what follows.
 CLI::Option* several(CLI::Option* option);
-/// offer() with nothing beside: no other value is taken, and the error names the nearest one.
+/// offer() that accepts no other values; the error names the nearest one.
 CLI::Option* only(CLI::Option* option, std::vector<std::string> values);
-/// What offer() said of an option; no values if it said nothing.
+/// The values from offer(); none if it was not called.
 Offer offered(const CLI::Option* option);
-/// Names for -m of models that are made in memory and can do this: "random:sd15", ..
+/// Names for -m of models that are made in memory and have the ability: "random:sd15", ..
 std::vector<std::string> random_models(const AbilityName& ability);
-/// Adds --deterministic, whose value is_batch_invariant reads.
+/// Adds --deterministic; is_batch_invariant reads its value.
 void declare_deterministic(CLI::App& app, std::string& deterministic);
-/// Whether it asks for the same results in every batch (BackendOptions::batch_invariant).
+/// Whether it asks for results that are the same in every batch (BackendOptions::batch_invariant).
 bool is_batch_invariant(const std::string& deterministic);
-/// For `check` of --cfg-scale: a finite number, 0 or more. (To CLI11 "nan" is a number, and in every range.)
+/// For `check` of --cfg-scale: a finite number, at least 0. (CLI11 accepts "nan" as a number in every range.)
 CLI::Validator guidance_scale();
 
-/// One line a device: number, name, what it is; a list of objects as JSON.
+/// One line per device: number, name, description; as JSON a list of objects.
 std::string list_devices(const Common& common);
 
 }  // namespace tenon::cli

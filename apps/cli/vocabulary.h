@@ -7,7 +7,7 @@ namespace tenon::cli {
 inline constexpr const char* kVocabularyIntroduction =
     "The embedded model draws shapes on plain backgrounds. It knows these words and no others:";
 
-/// Nothing where the embedded model is missing.
+/// Empty if the embedded model is missing.
 KnownWords vocabulary();
 
 }  // namespace tenon::cli

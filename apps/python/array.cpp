@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13;  // DLDeviceType
 
-// DLPack's C exchange table (dlpack.h 1.2), as much of it as is used.
+// The part of DLPack's C exchange table (dlpack.h 1.2) that is used here.
 struct ExchangeTable {
   uint32_t major, minor;
   const ExchangeTable* previous;
@@ -35,7 +35,7 @@ const ExchangeTable* find_table(PyTypeObject* type) {
   return table && table->major == 1 && table->tensor_from_object && table->current_stream ? table : nullptr;
 }
 
-// By type; types are few and are kept alive, so that an address means one type for ever. Held by the GIL.
+// The table by type. Types are kept alive, so an address always means the same type. Guarded by the GIL.
 const ExchangeTable* table_of(nb::handle object) {
   static auto& known = *new std::unordered_map<PyTypeObject*, const ExchangeTable*>;
   PyTypeObject* type = Py_TYPE(object.ptr());
@@ -97,7 +97,7 @@ Array from_tensor(const nb::dlpack::dltensor& t, const std::string& name) {
   return a;
 }
 
-// The library's own words for why it does not lend an array; what else it says (stack frames) is left out.
+// The library's own reason for not lending an array, without the rest of its message (stack frames).
 [[noreturn]] void refuse_loan(const std::string& name) {
   const nb::python_error raised;
   const std::string why = nb::cast<std::string>(nb::str(raised.value()));
@@ -123,7 +123,7 @@ Array from_import(Imported imported, const std::string& name) {
   return a;
 }
 
-// Through __dlpack__ (or the buffer protocol). Read-only arrays refuse to be imported for writing.
+// Imports through __dlpack__ (or the buffer protocol). Read-only arrays refuse to be imported for writing.
 Array import_array(nb::handle object, const std::string& name) {
   if (nb::ndarray<> writable; nb::try_cast(object, writable)) return from_import(std::move(writable), name);
   PyErr_Clear();

@@ -1,5 +1,6 @@
-// Arrays of other libraries, read through DLPack without copies: NumPy, PyTorch, CuPy, JAX and whatever else exports
-// __dlpack__. Libraries with DLPack's C exchange table (PyTorch from 2.10 on) are read through it, in nanoseconds.
+// Arrays of other libraries, read through DLPack without copies: NumPy, PyTorch, CuPy, JAX and anything else that
+// exports __dlpack__. Libraries with DLPack's C exchange table (PyTorch from 2.10 on) are read through it, in
+// nanoseconds.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 
 namespace tenon::python {
 
-/// A strided view of somebody's memory. Valid while the Python object and `owner` live.
+/// A strided view of another library's memory. Valid while the Python object and `owner` live.
 struct Array {
   DType dtype = DType::F32;
   Shape shape;
@@ -19,38 +20,39 @@ struct Array {
   std::byte* data = nullptr;
   DeviceName device;
   bool read_only = false;
-  std::shared_ptr<void> owner;  ///< what DLPack lends until it goes, or nothing; let go with the GIL held
+  std::shared_ptr<void> owner;  ///< DLPack's managed tensor, or null; released with the GIL held
 
   int64_t bytes() const { return shape.numel() * size_of(dtype); }
   /// Row-major without gaps.
   bool contiguous() const;
-  /// Bytes from the first element to behind the last.
+  /// Bytes from the first element to the end of the last.
   int64_t span_bytes() const;
   /// "f32[4,8] on cpu"
   std::string str() const;
 };
 
-/// Reads `object`; `name` is what messages call it. Error(Usage), or TypeError for what is no array at all, says what
-/// was expected and found.
+/// Reads `object`, which messages call `name`. Error(Usage), or TypeError if it is not an array, says what was expected
+/// and found.
 Array read_array(nb::handle object, const std::string& name);
-/// The same through the C exchange table, if the object's library has one: false if not. Shape and strides are valid
-/// while the object lives.
+/// The same through the C exchange table; false if the object's library has none. Shape and strides are valid while the
+/// object lives.
 bool read_quickly(nb::handle object, nb::dlpack::dltensor& out);
-/// DLPack's element type and device, and back. type_of throws Error(Usage) for a type that Tenon has no word for.
+/// Convert to DLPack's element type and device. type_of converts back, and throws Error(Usage) for types that Tenon
+/// does not have.
 nb::dlpack::dtype dlpack_type(DType type);
 nb::dlpack::device dlpack_device(const DeviceName& device);
 DType type_of(nb::dlpack::dtype type);
 /// True if `object` exports arrays.
 bool is_array(nb::handle object);
 
-/// The stream of the device that the object's library works on now: a CUstream, where 0 (CUDA's legacy stream) is given
-/// as its named handle; null for the CPU.
+/// The current stream of the object's library on the device: a CUstream, where 0 (CUDA's legacy stream) is given as its
+/// named handle; null for the CPU.
 void* current_stream(nb::handle object, const DeviceName& device);
 
-/// A new array of this type and shape on `like`'s device, as something that exports DLPack. Reads as zeros.
+/// A new array of this type and shape on `like`'s device, as an object that exports DLPack. Initialised to zeros.
 nb::object new_array(const std::vector<int64_t>& shape, const std::string& dtype, const Array& like);
 
-/// True if the two arrays may share bytes.
+/// Whether the two arrays may share memory.
 bool overlap(const Array& a, const Array& b);
 /// Error(Usage) that names both if an output shares memory with another output or an input.
 void check_apart(const Array& a, const std::string& name_a, const Array& b, const std::string& name_b);

@@ -19,7 +19,7 @@ struct Devices {
   pid_t process = 0;
 };
 
-// Never destroyed: threads of a backend may run until the process ends.
+// Never destroyed: a backend's threads may run until the process ends.
 Devices& devices() {
   static Devices& all = *new Devices;
   return all;
@@ -48,7 +48,7 @@ std::shared_ptr<Backend> open_device(const DeviceName& name) {
   Devices& all = devices();
   const std::lock_guard lock(all.mutex);
   if (all.process != getpid()) {
-    // The parent's threads did not come along; what belongs to them is left alone.
+    // The parent's threads do not exist in the child; leaks what belongs to them.
     for (auto& [known, device] : all.open) new std::shared_ptr<Backend>(std::move(device));
     all.open.clear();
     all.process = getpid();

@@ -1,4 +1,4 @@
-// Backends by device, made when they are first used and shared by everything in the process.
+// Backends by device, created on first use and shared by the whole process.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tenon::python {
 
-/// A device as arrays name it.
+/// A device as named by arrays.
 struct DeviceName {
   std::string backend = "cpu";  ///< "cpu", "cuda"
   int ordinal = 0;
@@ -18,7 +18,7 @@ struct DeviceName {
   std::string str() const { return backend == "cuda" ? backend + ":" + std::to_string(ordinal) : backend; }
 };
 
-/// The device, opened if it is not. Error(Device) if the machine has none. A forked child gets devices of its own.
+/// Opens the device if it is not open. Error(Device) if the machine has none. A forked child opens its own devices.
 std::shared_ptr<Backend> open_device(const DeviceName& name);
 
 }  // namespace tenon::python

@@ -1,4 +1,4 @@
-// Features of pictures, and what a model can do.
+// Features of pictures, and the abilities of models.
 #include <cstring>
 
 #include "apps/python/interrupt.h"
@@ -12,7 +12,7 @@ namespace {
 using Pixels = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
 using Features = nb::ndarray<nb::numpy, float>;
 
-// What a call may choose.
+// Options of a call.
 struct Choice {
   std::string preprocessing;
   int64_t side = 0, batch = 8;
@@ -26,7 +26,7 @@ Image image_of(const Pixels& pixels) {
   return out;
 }
 
-// One part of every embedding, behind one another.
+// One field of all embeddings, concatenated.
 std::vector<float> joined(const std::vector<Embedding>& all, std::vector<float> Embedding::*part) {
   std::vector<float> out;
   out.reserve(all.size() * (all[0].*part).size());
@@ -41,7 +41,7 @@ Features array_of(std::vector<float> values, const std::vector<size_t>& shape) {
   return {kept.release()->data(), shape.size(), shape.data(), owner};
 }
 
-// An ImageEmbedder for whatever was chosen last: another choice prepares the network anew, from the same files.
+// An ImageEmbedder for the options chosen last; other options prepare the network again, from the same files.
 class Encoder {
  public:
   Encoder(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
@@ -87,7 +87,7 @@ class Encoder {
     options.preprocessing = choice.preprocessing;
     options.side = choice.side;
     options.batch = choice.batch;
-    auto made = embedding_->with(options);  // a bad choice leaves the last one in place
+    auto made = embedding_->with(options);  // bad options leave the current ones in place
     embedding_ = std::move(made);
     choice_ = choice;
   }

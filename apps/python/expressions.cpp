@@ -1,5 +1,6 @@
-// Expressions for tenon.fuse. Nodes are made by name from the registry, so that a new one is known here by itself. (And
-// only so: a node is known by the address of its type, of which this module, compiled for itself, would have another.)
+// Expressions for tenon.fuse. Nodes are made by name from the registry, so new ones are available automatically. (This
+// is also the only way: nodes are identified by the address of their type, and this separately compiled module would
+// have its own copy.)
 #include "apps/python/graph.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
@@ -46,7 +47,7 @@ std::vector<Value> gradients_of(const Value& y, const std::optional<Value>& seed
   return out;
 }
 
-// (name, operands, numbers) of every pointwise node that is a plain function.
+// (name, operands, numbers) of every pointwise node that is an ordinary function.
 nb::list pointwise_names() {
   nb::list out;
   for (const NodeType* t : node_types())

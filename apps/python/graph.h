@@ -1,4 +1,4 @@
-// Expressions as Python holds them: with the graph that owns them.
+// Expressions as held by Python, together with the graph that owns them.
 #pragma once
 #include <memory>
 #include <span>
@@ -14,21 +14,21 @@ struct Value {
   Expr expr;
   std::shared_ptr<Graph> graph;
 
-  /// This expression as an operand beside `other`. Error(Usage) if it was traced for another function.
+  /// This expression, as an operand next to `other`. Error(Usage) if it was traced for another function.
   Expr of(const Value& other) const {
     TENON_CHECK(Usage, graph == other.graph, "expression") << "belongs to another call of fuse";
     return expr;
   }
 };
 
-/// The node of this name. Pointwise operands are broadcast. Error(Usage) for wrong operands or attributes.
+/// Makes the node of this name. Pointwise operands are broadcast. Error(Usage) for wrong operands or attributes.
 Expr make_node(std::string_view name, std::span<const Expr> in, const Attrs& attrs);
 
 /// A strided array as views of a leaf `name` over the same memory: axes are sorted by stride, gaps become slices, and a
-/// stride of 0 becomes a broadcast. The leaf starts at leaf_address(array). Error(Usage) for strides that no such view
-/// has (overlapping windows, backwards).
+/// stride of 0 becomes a broadcast. The leaf starts at leaf_address(array). Error(Usage) for strides that cannot be
+/// expressed so (overlapping windows, negative strides).
 Expr input_like(Graph& g, const std::string& name, const Array& array);
-/// Where the leaf of `array` starts: on a GPU the last multiple of 16 bytes before its first element.
+/// Start of the leaf of `array`: on a GPU the last multiple of 16 bytes at or before its first element.
 void* leaf_address(const Array& array);
 
 }  // namespace tenon::python

@@ -1,4 +1,4 @@
-// Signals while the engine is at work: Ctrl-C ends a call before its next launch.
+// Signals while the engine is running: Ctrl-C ends a call before its next launch.
 #pragma once
 #include <chrono>
 #include <mutex>
@@ -12,11 +12,11 @@
 
 namespace tenon::python {
 
-/// One call's: two calls, of one object too, know nothing of each other's signals.
+/// For one call: concurrent calls, even on one object, do not see each other's signals.
 class Interrupt {
  public:
-  /// What `work` returns, computed without the GIL. Once a signal's handler has raised an exception the work is asked
-  /// to stop, and that exception comes of it, also where the work was done nevertheless.
+  /// Returns the result of `work`, computed without the GIL. Once a signal's handler has raised an exception the work
+  /// is asked to stop; that exception is then thrown, even if the work completed.
   template <class Work>
   static auto run(Work&& work) {
     Interrupt call;
@@ -37,7 +37,7 @@ class Interrupt {
   }
 
  private:
-  // Called without the GIL; asks Python at most every 20 ms, because that takes the GIL.
+  // Called without the GIL; asks Python at most every 20 ms, because that needs the GIL.
   bool pending() {
     const auto now = std::chrono::steady_clock::now();
     if (raised_ || now - asked_ < std::chrono::milliseconds(20)) return raised_.has_value();
@@ -51,7 +51,7 @@ class Interrupt {
   std::chrono::steady_clock::time_point asked_{};
 };
 
-/// An object's turn: held by one call at a time, and waited for so that a signal is answered.
+/// A lock on an object, held by one call at a time; waiting for it still responds to signals.
 class Turns {
  public:
   std::unique_lock<std::timed_mutex> wait() {

@@ -1,4 +1,4 @@
-// Strided arrays as views of a leaf, so that no array is ever copied to be read.
+// Strided arrays as views of a leaf, so that reading an array never copies it.
 #include <algorithm>
 #include <array>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr uintptr_t kDeviceAlignment = 16;
 
-// Bytes between the leaf's first element and the array's.
+// Bytes from the leaf's first element to the array's.
 int64_t lead_bytes(const Array& a) {
   if (a.device.backend == "cpu") return 0;
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(a.data) % kDeviceAlignment);
@@ -21,7 +21,7 @@ Expr view(const char* name, const Expr& x, std::vector<int64_t> ints) {
   return make_node(name, std::array{x}, attrs);
 }
 
-// reshape and broadcast
+// Reshapes and broadcasts.
 Expr view_as(const char* name, const Expr& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   Attrs attrs;
@@ -30,7 +30,7 @@ Expr view_as(const char* name, const Expr& x, const Shape& shape) {
   return make_node(name, std::array{x}, attrs);
 }
 
-// Elements 0 <= i < extent of an axis, behind `begin` of them.
+// Elements begin <= i < begin + extent of an axis.
 Expr part(const Expr& x, int axis, int64_t extent, int64_t begin = 0) {
   if (begin == 0 && x.shape()[axis] == extent) return x;
   return view("slice", x, {axis, begin, begin + extent});
@@ -44,7 +44,7 @@ Expr part(const Expr& x, int axis, int64_t extent, int64_t begin = 0) {
               "pass a contiguous copy of it");
 }
 
-// Axes whose elements differ, slowest first.
+// Axes with more than one distinct element, slowest first.
 std::vector<int> moving_axes(const std::string& name, const Array& a) {
   std::vector<int> axes;
   for (int i = 0; i < a.shape.rank(); ++i) {
@@ -56,8 +56,8 @@ std::vector<int> moving_axes(const std::string& name, const Array& a) {
   return axes;
 }
 
-// Extents of the memory behind `axes`: an axis' stride is the product of what lies within it. The last one is the gap
-// between neighbours of the fastest axis.
+// Extents of the memory behind `axes`, such that an axis' stride is the product of the extents within it. The last one
+// is the gap between neighbours on the fastest axis.
 std::vector<int64_t> memory_extents(const std::string& name, const Array& a, const std::vector<int>& axes) {
   std::vector<int64_t> extents;
   int64_t outer = 0;
@@ -97,7 +97,7 @@ Expr input_like(Graph& g, const std::string& name, const Array& a) {
     x = part(x, static_cast<int>(i), kept.back());
   }
   x = view_as("reshape", part(x, static_cast<int>(axes.size()), 1), Shape(std::span<const int64_t>(kept)));
-  std::vector<int64_t> order;  // position in `axes` of the array's moving axes, outermost first
+  std::vector<int64_t> order;  // position in `axes` of each moving axis of the array, outermost first
   Shape with_ones = a.shape;
   for (int i = 0; i < a.shape.rank(); ++i) {
     const auto it = std::find(axes.begin(), axes.end(), i);

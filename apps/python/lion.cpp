@@ -1,5 +1,5 @@
 // Lion over arrays of other libraries: everything is checked before the first element is written. A list that was
-// checked and comes again (an optimizer's, every step) is compared with what was found then, and not checked again.
+// checked before, as an optimizer passes at every step, is only compared with the record of that check.
 #include <algorithm>
 #include <deque>
 #include <list>
@@ -16,11 +16,11 @@ namespace {
 constexpr const char* kRoles[] = {"param", "exp_avg", "grad", "master"};
 constexpr size_t kRoleCount = 4, kParam = 0, kExpAvg = 1, kGrad = 2, kMaster = 3;
 
-// What decides whether an array may take part, and where it is: comparable at a glance.
+// Properties that decide whether an array is valid, and its address, in a form that is quick to compare.
 struct Sight {
   const std::byte* data = nullptr;
   int64_t count = 0;
-  uint64_t form = 0;  // of shape and strides
+  uint64_t form = 0;  // hash of shape and strides
   nb::dlpack::dtype dtype{};
   nb::dlpack::device device{};
   bool operator==(const Sight& o) const {
@@ -41,12 +41,12 @@ Sight look(const nb::dlpack::dltensor& t) {
   return s;
 }
 
-// The arrays of one call by role and tensor. `held`: arrays that DLPack lends until the call is over.
+// The arrays of one call by role and tensor. `held`: arrays borrowed through DLPack until the call ends.
 struct Arrays {
   size_t tensors = 0;
   bool with_master = false;
   std::array<nb::object, kRoleCount> lists;
-  std::vector<Sight> sights;  // [tensor][role], without masters three to a tensor
+  std::vector<Sight> sights;  // [tensor][role], with three roles if there are no masters
   std::deque<Array> held;
   size_t roles() const { return with_master ? 4 : 3; }
   nb::object at(size_t role, size_t i) const {
@@ -55,7 +55,7 @@ struct Arrays {
   std::string name(size_t role, size_t i) const {
     return std::string(kRoles[role]) + (tensors == 1 ? "" : "[" + std::to_string(i) + "]");
   }
-  /// The array again, with all that messages show of it.
+  /// Reads the array again, with everything that messages show.
   Array array(size_t role, size_t i) const { return read_array(at(role, i), name(role, i)); }
 };
 
@@ -86,7 +86,7 @@ Arrays look_at(const std::array<nb::object, kRoleCount>& lists) {
   return a;
 }
 
-// Elements lie side by side in some order of the axes.
+// Whether the elements are contiguous in some order of the axes.
 bool dense(const Array& a) {
   std::vector<int> axes;
   for (int i = 0; i < a.shape.rank(); ++i)
@@ -130,7 +130,7 @@ void check_tensor(const Arrays& all, size_t i) {
   }
 }
 
-// No array that is written shares memory with any other of the call.
+// Checks that no array that is written shares memory with any other array of the call.
 void check_apart(const Arrays& all) {
   struct Span {
     const std::byte *begin, *end;
@@ -144,7 +144,7 @@ void check_apart(const Arrays& all) {
       if (bytes) spans.push_back({s.data, s.data + bytes, role, i});
     }
   std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
-  const Span *written = nullptr, *any = nullptr;  // those that reach furthest so far
+  const Span *written = nullptr, *any = nullptr;  // those reaching furthest so far
   for (const Span& s : spans) {
     const Span* before = s.role == kGrad ? written : any;
     TENON_CHECK(Usage, !before || before->end <= s.begin, all.name(s.role, s.tensor))
@@ -154,7 +154,7 @@ void check_apart(const Arrays& all) {
   }
 }
 
-// Tensors of one set of types on one device: one launch.
+// Tensors of the same types on one device: one launch.
 struct Group {
   DeviceName device;
   LionTypes types;
@@ -174,7 +174,7 @@ std::vector<Group> groups_of(const Arrays& all) {
   std::vector<Group> groups;
   for (size_t i = 0; i < all.tensors; ++i) {
     const Sight* s = &all.sights[i * all.roles()];
-    // A master of an f32 parameter would be the parameter again.
+    // An f32 parameter needs no master: it would be a copy.
     const LionTypes types{type_at(all, i, kParam), type_at(all, i, kExpAvg), type_at(all, i, kGrad), all.with_master};
     const DeviceName device = all.array(kParam, i).device;
     auto group = std::find_if(groups.begin(), groups.end(),
@@ -188,7 +188,7 @@ std::vector<Group> groups_of(const Arrays& all) {
   return groups;
 }
 
-// The last few lists that were checked. Guarded by the GIL.
+// The lists checked last. Guarded by the GIL.
 const Checked& check(const Arrays& all) {
   constexpr size_t kKept = 8;
   static auto& known = *new std::list<Checked>;
@@ -204,16 +204,16 @@ const Checked& check(const Arrays& all) {
   return known.front();
 }
 
-// For a device and a set of types, used by one thread at a time.
+// For one device and set of types; used by one thread at a time.
 struct SharedLion {
   std::shared_ptr<Backend> device;
   LionTypes types;
   Lion lion;
-  std::mutex busy;  // never taken together with the GIL
+  std::mutex busy;  // never held together with the GIL
   SharedLion(std::shared_ptr<Backend> on, const LionTypes& of) : device(std::move(on)), types(of), lion(device, of) {}
 };
 
-// Kept for as long as the process lives. Guarded by the GIL.
+// Kept for the lifetime of the process. Guarded by the GIL.
 SharedLion& lion_on(const std::shared_ptr<Backend>& device, const LionTypes& types) {
   static auto& made = *new std::list<SharedLion>;
   for (SharedLion& known : made)
@@ -228,7 +228,7 @@ NonFinite policy_of(const std::string& name) {
   throw Error(ErrorKind::Usage, "non_finite", "expected propagate, skip or raise, got '" + name + "'");
 }
 
-// A group's Lion, and the stream that its step goes to.
+// A group's Lion, and the stream that its step runs on.
 class Turn {
  public:
   Turn(const Group& group, const Arrays& all)

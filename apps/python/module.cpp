@@ -1,4 +1,4 @@
-// tenon._core: the engine as the package's Python files use it. Errors become the exceptions of tenon._errors.
+// tenon._core: the engine as used by the package's Python files. Errors become the exceptions of tenon._errors.
 #include "apps/python/nb.h"
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
@@ -6,7 +6,7 @@
 namespace tenon::python {
 namespace {
 
-// Sets the Python exception of an engine's error. tenon._errors decides which class it is.
+// Sets the Python exception for an engine error. tenon._errors decides its class.
 void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
@@ -28,7 +28,7 @@ void translate(const std::exception_ptr& thrown, void*) {
 NB_MODULE(_core, m) {
   m.attr("__version__") = TENON_VERSION;
   nanobind::register_exception_translator(&tenon::python::translate);
-  nanobind::set_leak_warnings(false);  // programs that end by an exception keep arrays alive in its traceback
+  nanobind::set_leak_warnings(false);  // a program that ends by an exception keeps arrays alive in its traceback
   tenon::python::bind_devices(m);
   tenon::python::bind_arrays(m);
   tenon::python::bind_expressions(m);

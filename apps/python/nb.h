@@ -1,4 +1,4 @@
-// nanobind, whose headers are not ours to keep free of warnings.
+// Includes nanobind without warnings from its headers.
 #pragma once
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
@@ -20,7 +20,7 @@
 namespace tenon::python {
 namespace nb = nanobind;
 
-// One for each part of the module.
+// One function per part of the module.
 void bind_arrays(nb::module_& m);
 void bind_devices(nb::module_& m);
 void bind_encoder(nb::module_& m);

@@ -1,4 +1,4 @@
-// Text to image. Python's signals are asked before every launch, so that Ctrl-C ends a picture within a step.
+// Text to image. Python's signals are checked before every launch, so Ctrl-C ends a picture within a step.
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -47,7 +47,7 @@ class ImagePipeline {
     });
   }
 
-  // What picture i says of itself. The model's files are hashed for the first one.
+  // Description of picture i. The model's files are hashed for the first one.
   ImageText text_of(const ImageResult& result, size_t i) {
     if (!about_)
       about_ = Interrupt::run([&] {
@@ -79,7 +79,7 @@ class ImagePipeline {
 
  private:
   Turns turns_;
-  std::atomic<std::thread::id> drawing_{};  // the thread whose turn it is
+  std::atomic<std::thread::id> drawing_{};  // thread that holds the turn
   std::unique_ptr<ImageGenerator> pipeline_;
   std::optional<ModelText> about_;
 };

@@ -22,7 +22,7 @@ Plan plan_of(const std::string& name, const std::vector<NamedValue>& results, co
   return make_plan(values, options);
 }
 
-// Everything is computed in f32: of more, only a result could be wrong.
+// Everything is computed in f32, so f64 results would be wrong in precision.
 void check_argument(const Array& a, const std::string& name) {
   TENON_CHECK(Usage, a.dtype != DType::F64, name)
       << "expected f32, bf16, f16, e4m3, integers or bool, got " << a.str() << "; arithmetic is f32: convert it first";
@@ -134,7 +134,7 @@ void Program::run(const Call& call, const std::vector<Array>& outputs) {
   const std::lock_guard lock(busy_);
   if (executable_) {
     executable_->bind(memory);
-  } else {  // a program serves one stream
+  } else {  // a program is bound to one stream
     executable_.emplace(plan_, device_, HostWeights(), memory, device_->borrow_stream(call.stream));
     set_.assign(used_.size(), 0);
   }

@@ -1,4 +1,4 @@
-// What tenon.fuse makes of a function for one set of shapes: a plan over the caller's arrays.
+// A function traced by tenon.fuse for one set of shapes: a plan over the caller's arrays.
 #pragma once
 #include <mutex>
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace tenon::python {
 
-/// A value and the name that the plan and messages know it by.
+/// A value and its name in the plan and in messages.
 struct NamedValue {
   std::string name;
   Value value;
 };
 
-/// One call's arguments: arrays and numbers, read and checked.
+/// The arguments of one call, arrays and numbers, read and checked.
 struct Call {
   struct Argument {
     std::string name;
@@ -28,21 +28,21 @@ struct Call {
   DeviceName device;
   void* stream = nullptr;
   nb::object first;  ///< the first array
-  std::string key;   ///< equal for calls that one program serves
+  std::string key;   ///< equal for calls that one program can serve
 
-  /// Error(Usage) or TypeError names the argument: no array or number, another device than the first array's, an
-  /// element type that is not computed in. At least one argument is an array.
+  /// Error(Usage) or TypeError names the argument: neither array nor number, another device than the first array's, an
+  /// unsupported element type. At least one argument must be an array.
   static Call read(std::string function, const std::vector<std::string>& names, const nb::tuple& given);
 };
 
 class Program {
  public:
-  /// Plans `results` for calls like `call`. Arguments that no result needs are left out of the plan. Error(Usage) names
-  /// what cannot be run.
+  /// Plans `results` for calls like `call`. Arguments that no result needs are left out. Error(Usage) names what cannot
+  /// be run.
   Program(const std::string& name, std::vector<NamedValue> results, const Call& call);
 
-  /// Reads the call's arrays and writes `outputs`, all where they lie, on the call's stream. Checked first: types,
-  /// shapes, devices, contiguity and aliasing of outputs. On a GPU it returns when the work is queued.
+  /// Reads the call's arrays and writes `outputs`, all in place, on the call's stream. First checks types, shapes,
+  /// devices, contiguity and aliasing of outputs. On a GPU it returns once the work is queued.
   void run(const Call& call, const std::vector<Array>& outputs);
 
   std::string explain();
@@ -59,9 +59,9 @@ class Program {
   DeviceName name_;
   std::shared_ptr<Backend> device_;
   Plan plan_;
-  std::mutex busy_;  // of what is below; never taken together with the GIL
+  std::mutex busy_;  // guards the following; never held together with the GIL
   std::optional<Executable> executable_;
-  std::vector<double> set_;  // numbers as the device has them, by argument
+  std::vector<double> set_;  // numbers currently set on the device, by argument
 };
 
 }  // namespace tenon::python

@@ -1,4 +1,4 @@
-// Text from language models. Python's signals are asked before every token and launch.
+// Text generation. Python's signals are checked before every token and launch.
 #include <atomic>
 #include <thread>
 
@@ -44,7 +44,7 @@ class TextPipeline {
 
  private:
   Turns turns_;
-  std::atomic<std::thread::id> writing_{};  // the thread whose turn it is
+  std::atomic<std::thread::id> writing_{};  // thread that holds the turn
   std::unique_ptr<TextGenerator> generator_;
 };
 
@@ -68,7 +68,7 @@ nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& 
   return out;
 }
 
-// Ids of a text that is continued: with what the model wants in front of every text.
+// Ids of a text to be continued, with the model's prefix if it has one.
 std::vector<int32_t> encode(const TextPipeline& p, const std::string& text, bool prefix) {
   const ByteLevelTokenizer& tokenizer = p.model().tokenizer();
   const nb::gil_scoped_release released;

@@ -1,4 +1,4 @@
-// Training: the problems that models are trained on.
+// Training problems for Python.
 #include "apps/python/nb.h"
 #include "tenon/core/error.h"
 #include "tenon/train/sums.h"

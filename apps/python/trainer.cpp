@@ -1,4 +1,4 @@
-// tenon.train.Trainer: parameters, the gradients of a loss that Python wrote, and an optimizer.
+// tenon.train.Trainer: parameters, gradients of a loss written in Python, and an optimizer.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +14,7 @@
 namespace tenon::python {
 namespace {
 
-// An array's elements in row-major order. Error(Usage) if they are in a GPU's memory.
+// An array's elements in row-major order. Error(Usage) if they are in GPU memory.
 std::vector<std::byte> dense_bytes(const Array& a, const std::string& name) {
   TENON_CHECK(Usage, a.device.backend == "cpu", name) << "expected an array in host memory, got " << a.str();
   const auto size = static_cast<size_t>(size_of(a.dtype));
@@ -90,7 +90,7 @@ class Trainer {
     return updater_->step(lr, runs).norm;
   }
   int64_t steps() const { return updater_->steps(); }
-  // `options`: JSON; `state`: text, which stays as it is: this JSON's numbers are not Python's.
+  // `options`: JSON; `state`: text that is stored as is, because this JSON library's numbers differ from Python's.
   void save(const std::string& folder, int64_t keep, const std::string& options, const std::string& state) const {
     const nb::gil_scoped_release released;
     train::CheckpointContent content;
@@ -111,7 +111,7 @@ class Trainer {
         << "the checkpoint of step " << r->step << " lacks the state that Trainer.save writes";
     return state->get<std::string>();
   }
-  // A parameter, or its average, into an f32 array.
+  // Copies a parameter, or its average, into an f32 array.
   void read(const std::string& name, bool averaged, const nb::object& into) const {
     const auto& all = parameters_->all();
     const auto p = std::ranges::find(all, name, &train::Parameter::name);
@@ -125,10 +125,10 @@ class Trainer {
 
  private:
   static inline const train::ParameterFile kFile{"model.safetensors", "", "", {{"format", "pt"}}};
-  std::vector<std::vector<std::byte>> held_;  // what the store packs first
+  std::vector<std::vector<std::byte>> held_;  // for the store to pack first
   std::unique_ptr<train::Parameters> parameters_;
   std::unique_ptr<train::Updater> updater_;
-  std::shared_ptr<Arena> arena_;                                        // of all gradients
+  std::shared_ptr<Arena> arena_;                                        // shared by all gradients
   std::map<std::string, std::unique_ptr<train::Gradients>> gradients_;  // by the batch's names, types and shapes
 };
 

@@ -1,6 +1,6 @@
-// Lion on the CPU beside a triad of the same traffic (three reads and two writes of each element, in place, all
-// threads), in one process on the same tensors: what part of the memory's bandwidth the update reaches. One JSON object
-// on stdout.
+// Lion on the CPU next to a triad with the same traffic (three reads and two writes per element, in place, all
+// threads), in one process on the same tensors: the fraction of memory bandwidth that the update reaches. Prints one
+// JSON object to stdout.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -63,7 +63,7 @@ __attribute__((target_clones("avx512f", "avx2", "default"))) void triad(float* _
   }
 }
 
-/// All vectors in parts of 2^16 elements, which the threads take in turn.
+/// Processes all vectors in chunks of 2^16 elements, which the threads take in turn.
 void triads(Vectors& v, int threads) {
   constexpr size_t kPart = 65536;
   struct Part {
@@ -109,7 +109,7 @@ nlohmann::json measure(const Case& c, const std::shared_ptr<tenon::Backend>& bac
   tenon::LionOptions options;
   options.weight_decay = 0.1;
   std::vector<double> steps, triads_;
-  for (int i = -1; i < runs; ++i) {  // in turn, so that a busy neighbour meets both; the first pair warms up
+  for (int i = -1; i < runs; ++i) {  // alternate, so that a busy neighbour affects both; the first pair is a warm-up
     const double step = seconds_of([&] { lion.step(*stream, tensors, options); });
     const double other = seconds_of([&] { triads(v, threads); });
     if (i < 0) continue;

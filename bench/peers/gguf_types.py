@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the model of a GGUF file again with its matrices in another type: the same weights for peers that read other types.
+"""Rewrites a GGUF file's model with its matrices in another type: the same weights for peers that read other types.
 
     gguf_types.py FROM.gguf TO.gguf q8_0|bf16|f16|f32
 
-Vectors stay f32. Of what the file holds nothing is lost in f32; the other types round it once. Needs gguf and numpy.
+Vectors stay f32. In f32 nothing of the file's values is lost; the other types round them once. Needs gguf and numpy.
 """
 import argparse
 import pathlib
@@ -27,7 +27,7 @@ def copy_metadata(reader: GGUFReader, writer: GGUFWriter) -> None:
 
 
 def rewrite(source: pathlib.Path, target: pathlib.Path, kind: str) -> None:
-    """Writes `target`; a file that is there is written anew."""
+    """Writes `target`, replacing an existing file."""
     reader = GGUFReader(source)
     writer = GGUFWriter(target, reader.fields["general.architecture"].contents())
     copy_metadata(reader, writer)

@@ -118,7 +118,7 @@ def fill(model, args, dtype):
 
 
 def positions(table, args):
-    """A table of positions on the grid of this run."""
+    """A position table resampled to the grid of this run."""
     from timm.layers import resample_abs_pos_embed
     grid = (args.height // 14, args.width // 14)
     return resample_abs_pos_embed(table.float(), new_size=grid, num_prefix_tokens=0 if args.vit[5] else 1)
@@ -184,13 +184,13 @@ def no_wait():
 
 
 def cuda_wait(inputs):
-    """What to call before the clock is read."""
+    """The function to call before reading the clock."""
     import torch
     return torch.cuda.synchronize if next(iter(inputs.values())).is_cuda else no_wait
 
 
 class Timing:
-    """The first call's seconds, then milliseconds of every run and the share of threads x wall time it had a CPU."""
+    """Seconds of the first call, then milliseconds of every run, and its share of CPU time in threads x wall time."""
 
     def __init__(self, call, inputs, runs, threads):
         wait = cuda_wait(inputs)
@@ -198,7 +198,7 @@ class Timing:
         self.out = call(**inputs)
         wait()
         self.first = time.perf_counter() - start
-        if runs and wait is not no_wait:  # graphs are recorded by the second and third call
+        if runs and wait is not no_wait:  # the second and third call record graphs
             for _ in range(3):
                 call(**inputs)
             wait()
@@ -232,7 +232,7 @@ def report(result, key, timing, first_key=None):
 
 
 def time_eager(result, args, model, inputs):
-    """Both layouts; also the output that is hashed and saved. One contiguous call if only compiled runs are wanted."""
+    """Times both layouts; also returns the output to hash and save. One contiguous call if only compiled runs count."""
     import torch
     timed = args.mode in ("eager", "both", "all")
     best, layout = Timing(forward(args.part, model), inputs, args.runs if timed else 0, args.threads), "contiguous"
@@ -298,7 +298,7 @@ def main():
     args = arguments()
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
     out = os.dup(1)
-    os.dup2(2, 1)  # libraries that print end up in the log
+    os.dup2(2, 1)  # output printed by libraries goes to the log
     text = json.dumps(run(args)) + "\n"
     os.write(out, text.encode())
 

@@ -1,18 +1,19 @@
 // A training step in milliseconds: forward, loss, gradients, norm, AdamW, packed weights. bench/train_torch.py runs it
-// beside PyTorch.
+// next to PyTorch.
 //
 //   bench_train THREADS STEPS PROFILE ROWS TOKENS VOCABULARY WIDTH HIDDEN LAYERS HEADS KEY_HEADS
 //   bench_train THREADS STEPS PROFILE MODEL BATCH
 //   bench_train grpo STEPS DEVICE f32|bf16 MODEL PROMPTS GROUP PROMPT_TOKENS NEW_TOKENS EPOCHS BETA [MAX_MIB]
 //   bench_train lora STEPS PROFILE DEVICE f32|bf16|e4m3 MODEL SIDE RANK MAX_MIB
 //
-// grpo: whole steps of Dr. GRPO of a model, which may be one of random weights (random:qwen2.5-0.5b): PROMPTS of random
-// tokens with GROUP completions of exactly NEW_TOKENS each, EPOCHS updates, a reference where BETA is above 0. Where
-// the time goes is written to standard error. THREADS of the CPU, which computes in f32; or "cuda", in bf16. A decoder
-// of Qwen2's layout with random weights and cross entropy; or the policy loss of a model that is read, over the batch
-// of a step of `tenon train grpo` without options, which is written to BATCH (JSON) for the peer; or a LoRA of RANK
-// beside the attention projections of a model that draws, over one noisy picture of SIDE x SIDE pixels, within MAX_MIB
-// of a step's values (0: no limit). PROFILE: 1 writes every launch's share of the gradients to standard error.
+// grpo: whole steps of Dr. GRPO for a model, possibly one with random weights (random:qwen2.5-0.5b): PROMPTS of random
+// tokens with GROUP completions of exactly NEW_TOKENS each, EPOCHS updates, a reference if BETA is above 0. How the
+// time was spent goes to standard error. THREADS: of the CPU, which computes in f32; or "cuda", in bf16. Without a
+// method: a decoder of Qwen2's layout with random weights and cross entropy; or with MODEL the policy loss of that
+// model over the batch of a step of `tenon train grpo` without options, which is written to BATCH (JSON) for the peer.
+// lora: a LoRA of RANK beside the attention projections of a model that draws, over one noised picture of SIDE x SIDE
+// pixels, in an arena of at most MAX_MIB (0: no limit). PROFILE: 1 writes every launch's share of the gradients to
+// standard error.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -42,7 +43,7 @@ double since(Clock::time_point begin) {
 }
 
 double median(std::vector<double> v) {
-  v.erase(v.begin(), v.begin() + 2);  // kernels are made, memory is touched
+  v.erase(v.begin(), v.begin() + 2);  // these include compiling kernels and touching memory
   std::ranges::sort(v);
   return v[v.size() / 2];
 }
@@ -120,8 +121,8 @@ std::vector<int32_t> prompt_ids(const LanguageModel& model, const std::string& p
   return model.tokenizer().encode(model.render_chat(nlohmann::ordered_json::array({message})));
 }
 
-// 8 problems with 8 completions each, and the advantages of a reward for the right answer's last digit. The peer's
-// batch is as wide as its longest row.
+// 8 problems with 8 completions each, and the advantages of a reward for a correct last digit. The peer's batch is as
+// wide as its longest row.
 int policy(const char* path, const char* batch_file, int threads, int steps, bool shares) {
   constexpr int64_t kMost = 64;
   const auto model = LanguageModel::open(path);
@@ -165,7 +166,7 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
   return 0;
 }
 
-// Texts of random tokens that no token ends, and rewards by chance: what they are changes nothing of the time.
+// Texts of random tokens without an end token, and random rewards: the values do not affect the time.
 int grpo(char** words, int64_t mebibytes) {
   const auto number = [&](int i) { return std::atoll(words[i]); };
   const int64_t steps = number(0), prompt_tokens = number(6);
@@ -183,7 +184,7 @@ int grpo(char** words, int64_t mebibytes) {
   const auto rows = static_cast<size_t>(o.prompts * o.group);
   std::vector<double> rollouts, updates, all;
   for (int64_t step = 0; step < steps + 2; ++step) {
-    if (step == 2) now = {};  // plans and kernels are made, memory is touched
+    if (step == 2) now = {};  // kernels are compiled, plans made and memory touched by now
     std::vector<std::vector<int32_t>> prompts(rows);
     std::vector<uint64_t> seeds;
     std::vector<double> advantages;
@@ -211,7 +212,7 @@ int grpo(char** words, int64_t mebibytes) {
   return 0;
 }
 
-// Latents and text of random numbers: what they are changes nothing of the time.
+// Random latents and text: the values do not affect the time.
 int lora(char** words) {
   const int steps = std::atoi(words[0]);
   const bool shares = std::atoi(words[1]) != 0;

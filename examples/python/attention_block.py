@@ -1,4 +1,4 @@
-"""A linear layer with its bias, GELU and residual is one launch; the norm behind it needs whole rows and is another."""
+"""A linear layer with bias, GELU and residual is one launch; the norm after it needs whole rows and is another."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import tenon
 
 
 def block(x, weight, bias, gamma):
-    """A layer's end: gelu(x W^T + b) + x, then RMS norm."""
+    """The end of a layer: gelu(x W^T + b) + x, then RMS norm."""
     h = tenon.gelu(tenon.linear(x, weight, bias)) + x
     return {"h": h, "normed": tenon.rms_norm(h, gamma)}
 

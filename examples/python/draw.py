@@ -1,4 +1,4 @@
-"""A picture with the model that comes with the package."""
+"""Draws a picture with the model that comes with the package."""
 
 import tempfile
 

@@ -1,8 +1,8 @@
-"""Which of two pictures is more like a third: features of a vision transformer, compared by their angle.
+"""Which of two pictures is more like a third: compares features of a vision transformer by their angle.
 
     python embed.py FOLDER_OF_A_VIT
 
-Without a folder it runs a small network with random weights, which tells colours apart at best."""
+Without a folder it uses a small network with random weights, which at best distinguishes colours."""
 
 import sys
 

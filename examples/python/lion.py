@@ -1,4 +1,4 @@
-"""Lion on NumPy arrays: a line fitted by its signs."""
+"""Lion on NumPy arrays: fits a line by the signs of gradients."""
 
 import numpy as np
 

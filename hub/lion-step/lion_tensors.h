@@ -1,4 +1,4 @@
-// What both backends take: the tensors of a step, checked, and its numbers.
+// Input of both backends: the tensors of a step, checked, and its scalars.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -45,7 +45,7 @@ inline void check(const at::Tensor& param, const at::Tensor& exp_avg, const at::
                     "param, exp_avg and grad: expected separate tensors, two of them share memory");
 }
 
-/// The same for lists, which must be of one length, one type and one device.
+/// The same for lists, which must have the same length, type and device.
 inline void check(const std::vector<at::Tensor>& params, const std::vector<at::Tensor>& exp_avgs,
                   const std::vector<at::Tensor>& grads) {
   TORCH_CHECK_VALUE(params.size() == exp_avgs.size() && params.size() == grads.size(),

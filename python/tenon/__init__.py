@@ -1,8 +1,8 @@
 """Tenon: transformers, diffusion models and optimizers as few fused kernels.
 
-`fuse` turns a Python function into kernels, `load` opens a model (a `Pipeline` draws pictures, an `ImageEncoder` makes
-features of them, a `TextPipeline` writes), `lion_step` and `optim.Lion` train. Arrays of NumPy, PyTorch, CuPy and JAX go in and out through
-DLPack without copies. Importing the package imports none of them.
+`fuse` turns a Python function into kernels; `load` opens a model (a `Pipeline` draws pictures, an `ImageEncoder`
+computes features of them, a `TextPipeline` generates text); `lion_step` and `optim.Lion` train. Arrays of NumPy,
+PyTorch, CuPy and JAX are exchanged through DLPack without copies. Importing the package imports none of them.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from .text import TextOutput, TextPipeline, TextStream, TextToken
 
 
 def __getattr__(name: str) -> Any:
-    if name == "optim":  # imports torch: only when asked for
+    if name == "optim":  # imports torch, so only on demand
         import importlib
 
         return importlib.import_module(".optim", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-globals().update(NODES)  # tenon.silu, tenon.sum, ..: one for each node of the engine
+globals().update(NODES)  # tenon.silu, tenon.sum, ..: one function per node of the engine
 
 __all__ = [
     "__version__",

@@ -1,4 +1,4 @@
-"""What differs between array libraries: how to make an empty array, and which stream is current."""
+"""Differences between array libraries: creating an empty array, and the current stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._errors import UsageError
 
 
 def library_of(array: Any) -> str:
-    """Top-level module of the array's class: "numpy", "torch", "cupy", "jax"; jaxlib counts as "jax"."""
+    """Top-level module of the array's class: "numpy", "torch", "cupy", "jax"; "jax" for jaxlib too."""
     module = type(array).__module__.partition(".")[0]
     return "jax" if module.startswith("jax") else module
 
@@ -36,7 +36,7 @@ def _cupy_empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def empty_like(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """An uninitialised array of the same library and device. JAX's arrays cannot be written to: `finish` makes them."""
+    """An uninitialised array of the same library and device. JAX arrays are immutable: `finish` creates them."""
     library = library_of(like)
     if library == "torch":
         return _torch_empty(like, shape, dtype)
@@ -49,7 +49,7 @@ def empty_like(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def finish(like: Any, made: Any) -> Any:
-    """The array that the caller gets for what `empty_like` made."""
+    """The array to return to the caller for one made by `empty_like`."""
     if library_of(like) == "jax":
         import jax
 
@@ -58,14 +58,14 @@ def finish(like: Any, made: Any) -> Any:
 
 
 def check_writable(array: Any, name: str) -> None:
-    """Refuses arrays of libraries whose arrays never change."""
+    """Refuses arrays of libraries whose arrays are immutable."""
     if library_of(array) == "jax":
         raise UsageError(f"{name}: JAX arrays are immutable; they cannot be written to", name)
 
 
 def current_stream(like: Any, ordinal: int) -> int:
-    """The CUDA stream that the array's library works on; 0, CUDA's legacy stream, where it does not say. Called by the
-    extension for libraries without DLPack's C exchange table."""
+    """The current CUDA stream of the array's library, or 0, CUDA's legacy stream, if the library has no such notion.
+    The extension calls this for libraries without DLPack's C exchange table."""
     library = library_of(like)
     if library == "torch":
         torch = sys.modules["torch"]

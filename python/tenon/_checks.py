@@ -1,4 +1,4 @@
-"""Numbers as the package takes them."""
+"""Checks of arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_THREADS = 1024
 
 
 def whole(value: Any, name: str, least: int = 1, most: int = 2**31 - 1) -> int:
-    """`value` (an int, or NumPy's) if it lies between `least` and `most`; UsageError names it otherwise."""
+    """`value` (an int, or NumPy's) if it is from `least` to `most`; otherwise UsageError names it."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= value <= most:
         return int(value)
     kind = "a positive whole number" if least == 1 else f"a whole number of at least {least}"
@@ -23,19 +23,19 @@ def whole(value: Any, name: str, least: int = 1, most: int = 2**31 - 1) -> int:
 
 
 def threads(value: Any) -> int:
-    """A number of threads, 0 for what TENON_THREADS or the machine says."""
+    """A number of threads; 0 for TENON_THREADS or else all processors."""
     return whole(value, "threads", 0, MOST_THREADS)
 
 
 def batch_invariant(deterministic: Any) -> bool:
-    """Whether `deterministic`, "run" or "batch", asks for the same results in every batch."""
+    """Whether `deterministic`, "run" or "batch", asks for results that are the same in every batch."""
     if deterministic not in ("run", "batch"):
         raise UsageError(f"deterministic: expected 'run' or 'batch', got {deterministic!r}", "deterministic")
     return deterministic == "batch"
 
 
 def memory(value: Any, name: str) -> str:
-    """An amount of memory as the extension reads it: bytes, a string such as "10GB", or "" for None."""
+    """An amount of memory in the extension's form: bytes, a string such as "10GB", or "" for None."""
     if value is None:
         return ""
     if isinstance(value, str) and value:
@@ -44,7 +44,7 @@ def memory(value: Any, name: str) -> str:
 
 
 def real(value: Any, name: str) -> float:
-    """`value` as a float; UsageError for an integer that no float holds, TypeError for what is no number."""
+    """`value` as a float; UsageError for an integer too large for a float, TypeError if it is not a number."""
     if not isinstance(value, numbers.Real):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
     try:
@@ -54,7 +54,7 @@ def real(value: Any, name: str) -> float:
 
 
 def integer(value: Any, name: str) -> int:
-    """`value` as an int of 64 bits; UsageError for a larger one, TypeError for what is no integer."""
+    """`value` as a 64-bit int; UsageError for a larger one, TypeError if it is not an integer."""
     try:
         number = int(value.__index__())
     except AttributeError:
@@ -65,7 +65,7 @@ def integer(value: Any, name: str) -> int:
 
 
 def text(value: str, name: str) -> str:
-    """`value`, which may hold no half of a surrogate pair: UsageError names the first."""
+    """`value` if it has no unpaired surrogates: UsageError names the first."""
     try:
         value.encode()
     except UnicodeEncodeError as e:
@@ -74,7 +74,7 @@ def text(value: str, name: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """repr of a value, of a huge integer its size."""
+    """repr of a value; for a huge integer its size."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
     return repr(value)

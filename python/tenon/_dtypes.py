@@ -1,4 +1,4 @@
-"""Element types by name, as every library spells them."""
+"""Names of element types, in the spellings of all libraries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TORCH = {**_NUMPY, "bf16": "bfloat16", "e4m3": "float8_e4m3fn"}
 
 
 def name_of(dtype: Any) -> str:
-    """Tenon's name of an element type: "f32" of "f32", "float32", torch.float32, numpy.float32 or numpy.dtype("f4")."""
+    """Tenon's name for a type: "f32" for "f32", "float32", torch.float32, numpy.float32 or numpy.dtype("f4")."""
     if isinstance(dtype, str):
         text = dtype
     else:
@@ -62,6 +62,6 @@ def torch_name(name: str) -> str:
 
 
 def promote(names: list[str]) -> str:
-    """The type of a result: that of the operands, f32 where they differ or are not floating-point."""
+    """The type of a result: that of the operands, or f32 if they differ or are not floating-point."""
     floats = {n for n in names if n in FLOATS and n != "e4m3"}
     return floats.pop() if len(floats) == 1 else "f32"

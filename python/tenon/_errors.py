@@ -1,10 +1,10 @@
-"""Exceptions of the package. Every one is a tenon.Error and, where Python has a word for it, that too."""
+"""Exceptions of the package. Each is a tenon.Error and, if there is one, also the corresponding Python exception."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """An error of the engine. ``where`` names the thing, ``hint`` may say what to do."""
+    """An error of the engine. ``where`` names what it is about, ``hint`` may suggest what to do."""
 
     kind = "internal"
 
@@ -15,7 +15,7 @@ class Error(Exception):
 
 
 class InternalError(Error, RuntimeError):
-    """A defect of Tenon's, or a failing system call."""
+    """A defect in Tenon, or a failed system call."""
 
 
 class UsageError(Error, ValueError):
@@ -25,7 +25,7 @@ class UsageError(Error, ValueError):
 
 
 class ModelError(Error, ValueError):
-    """A model that is missing, unreadable or not what it claims."""
+    """A model that is missing, unreadable or not of the expected kind."""
 
     kind = "model"
 
@@ -37,7 +37,7 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 class NumericError(Error, ArithmeticError):
-    """A value that is not finite where one must be."""
+    """A value that is not finite where it must be."""
 
     kind = "numeric"
 
@@ -49,7 +49,7 @@ class DeviceError(Error, RuntimeError):
 
 
 class CancelledError(Error):
-    """Work that was stopped on request."""
+    """Work that was cancelled."""
 
     kind = "cancelled"
 
@@ -66,5 +66,5 @@ _BY_CODE = {
 
 
 def make(code: int, message: str, where: str, hint: str) -> Error:
-    """The exception of an engine's error; called by the extension."""
+    """The exception for an error of the engine; called by the extension."""
     return _BY_CODE.get(code, InternalError)(message, where, hint)

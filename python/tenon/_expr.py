@@ -1,7 +1,7 @@
-"""Expressions that `tenon.fuse` hands to a function, and the operations on them.
+"""The expressions that `tenon.fuse` passes to a function, and operations on them.
 
-An expression is symbolic: it has a shape and an element type and no values. Arithmetic is done in f32 registers; a
-result is rounded once, where it is stored. `tenon.round_to` and `Expr.cast` mark points where it is rounded before.
+An expression is symbolic: it has a shape and an element type but no values. Arithmetic is done in f32 registers; a
+result is rounded once, when it is stored. `tenon.round_to` and `Expr.cast` add further roundings.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Operand = Union["Expr", int, float]
 
 
 class Expr:
-    """A value in a function that is being fused: `shape`, `dtype`, Python's operators, NumPy's broadcasting."""
+    """A value in a function being traced: `shape`, `dtype`, Python's operators, NumPy's broadcasting."""
 
     __slots__ = ("_graph", "_value", "dtype")
-    __array_ufunc__ = None  # NumPy leaves operators to us
+    __array_ufunc__ = None  # NumPy leaves operators to this class
 
     def __init__(self, value: Any, graph: Any, dtype: str) -> None:
         self._value = value
@@ -143,13 +143,13 @@ class Expr:
         return _index(self, key if isinstance(key, tuple) else (key,))
 
     def cast(self, dtype: Any) -> Expr:
-        """Rounded to `dtype`, and stored as it where it is a result."""
+        """Rounded to `dtype`; if it is a result, stored as that type."""
         name = _dtypes.name_of(dtype)
         value = self._value
         return self._with(value if value.dtype == name else _core.make("cast", [value], dtype=name), name)
 
     def reshape(self, *shape: Any) -> Expr:
-        """The same elements in row-major order under another shape; one extent may be -1."""
+        """The same elements in row-major order with another shape; one extent may be -1."""
         return reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
 
     def permute(self, *axes: Any) -> Expr:
@@ -168,8 +168,8 @@ class Expr:
 
 
 class Tracer:
-    """A function that is being traced, and the arrays that it has from elsewhere than its arguments: each becomes an
-    input of its own. Expressions find it while it is entered."""
+    """A function being traced, and the arrays that it uses besides its arguments: each becomes another input.
+    Expressions find the tracer while it is entered."""
 
     _active = threading.local()
 
@@ -189,11 +189,11 @@ class Tracer:
 
     @classmethod
     def current(cls) -> Tracer | None:
-        """The innermost function that this thread traces."""
+        """The innermost function that this thread is tracing."""
         return getattr(cls._active, "tracer", None)
 
     def capture(self, array: Any) -> Expr:
-        """The array as an input."""
+        """The array as an input of the function."""
         found = self._known.get(id(array))
         if found is not None:
             return found
@@ -208,7 +208,7 @@ class Tracer:
 
 
 def _captured(operand: Any) -> Any:
-    """An array that a traced function has from elsewhere, as an expression; anything else as it is."""
+    """An expression for an array that a traced function uses besides its arguments; anything else unchanged."""
     tracer = None if isinstance(operand, (Expr, numbers.Real)) else Tracer.current()
     return tracer.capture(operand) if tracer is not None and hasattr(operand, "__dlpack__") else operand
 
@@ -251,7 +251,7 @@ def _apply(name: str, operands: Sequence[Any], numbers: Sequence[float] = (), dt
     lifted = [_lift(o, graph, name) for o in operands]
     if dtype is None:
         kinds = [o.dtype for o in lifted if o.dtype]
-        dtype = _dtypes.promote(kinds) if kinds else ""  # numbers alone take the type of what they meet
+        dtype = _dtypes.promote(kinds) if kinds else ""  # plain numbers take the other operand's type
     return Expr(_core.make(name, [o._value for o in lifted], nums=list(numbers)), graph, dtype)
 
 
@@ -266,31 +266,31 @@ def _only(x: Any, name: str) -> Expr:
 
 
 def _truncated(a: Any, b: Any) -> tuple[Expr, Expr]:
-    """a - trunc(a / b) b, exact, and whether it is of another sign than b."""
+    """a - trunc(a / b) b, exact, and whether its sign differs from b's."""
     rest = _apply("fmod", (a, b))
     signs = _apply("mul", (_apply("sign", (rest,)), _apply("sign", (_lift(b, rest._graph, "fmod"),))))
     return rest, signs < 0
 
 
 def _remainder(a: Any, b: Any) -> Expr:
-    """a - floor(a / b) b, of b's sign, as Python and NumPy have it; exact."""
+    """a - floor(a / b) b, with b's sign, as in Python and NumPy; exact."""
     rest, signs_differ = _truncated(a, b)
-    square = rest * rest  # +0 where the rest is 0: what is added to it has that sign, and the gradient of the rest
+    square = rest * rest  # +0 where the rest is 0: adding to it gives its sign and keeps the gradient of the rest
     zero = _apply("where", (_lift(b, rest._graph, "mod") < 0, -(square - rest), square + rest))
     some = _apply("where", (signs_differ, rest + b, rest))
     return _apply("where", (rest == 0.0, zero, some), dtype=rest.dtype)
 
 
 def _floor_quotient(a: Any, b: Any) -> Expr:
-    """floor(a / b) of the exact quotient, as NumPy has it: (a - fmod(a, b)) / b is whole but for its rounding, and
-    finite where b is infinite."""
+    """floor(a / b) of the exact quotient, as in NumPy: (a - fmod(a, b)) / b is whole up to rounding, and finite if b is
+    infinite."""
     rest, signs_differ = _truncated(a, b)
     ratio = _apply("div", (a, b))
     toward_zero = _apply("div", (_apply("sub", (a, rest)), b))
     quotient = _apply("where", (signs_differ, toward_zero - 1, toward_zero))
     below = _apply("floor", (quotient,))
     near = _apply("where", (quotient - below > 0.5, below + 1, below))
-    signed = _apply("where", (quotient == 0.0, ratio * 0.0, near))  # a zero has the sign of the ratio
+    signed = _apply("where", (quotient == 0.0, ratio * 0.0, near))  # a zero takes the ratio's sign
     by_zero = _lift(b, rest._graph, "floor_divide") == 0.0
     return _apply("where", (by_zero, ratio, signed), dtype=rest.dtype)
 
@@ -348,7 +348,7 @@ def _part(x: Expr, axis: int, begin: int, end: int) -> Expr:
 
 
 def reshape(x: Expr, shape: Sequence[int]) -> Expr:
-    """The same elements in row-major order under another shape; one extent may be -1."""
+    """The same elements in row-major order with another shape; one extent may be -1."""
     x = _only(x, "reshape")
     dims = _integers(shape, "reshape")
     if dims.count(-1) == 1:
@@ -365,14 +365,14 @@ def permute(x: Expr, axes: Sequence[int]) -> Expr:
 
 
 def broadcast_to(x: Expr, shape: Sequence[int]) -> Expr:
-    """x repeated to `shape` by NumPy's rules."""
+    """x broadcast to `shape` by NumPy's rules."""
     x = _only(x, "broadcast_to")
     dims = _integers(shape, "broadcast_to")
     return x if tuple(dims) == x.shape else x._view("broadcast", dims=dims)
 
 
 def concat(parts: Sequence[Expr], axis: int = -1) -> Expr:
-    """The expressions one after the other along `axis`."""
+    """The expressions concatenated along `axis`."""
     parts = [_only(p, "concat") for p in parts]
     graph = _graph_of(parts, "concat")
     joined = _core.make("concat", [p._value for p in parts], ints=[_axis(axis, parts[0].ndim, "concat")])
@@ -380,7 +380,7 @@ def concat(parts: Sequence[Expr], axis: int = -1) -> Expr:
 
 
 def pad(x: Expr, counts: Sequence[tuple[int, int]]) -> Expr:
-    """Zeros around x: a pair (before, after) for each axis."""
+    """x padded with zeros: a pair (before, after) per axis."""
     x = _only(x, "pad")
     if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in counts):
         raise UsageError(f"pad: expected a pair (before, after) for each axis, got {counts!r}", "pad")
@@ -388,12 +388,12 @@ def pad(x: Expr, counts: Sequence[tuple[int, int]]) -> Expr:
 
 
 def gather(x: Expr, index: Expr) -> Expr:
-    """Rows of x chosen by an i32 or i64 expression: shape index.shape + x.shape[1:]."""
+    """Rows of x selected by an i32 or i64 expression: shape index.shape + x.shape[1:]."""
     return _only(x, "gather")._with(_core.make("gather", [x._value, _only(index, "gather")._value]))
 
 
 def resize_nearest(x: Expr, height: int, width: int) -> Expr:
-    """Images [N, H, W, C] at another size by nearest neighbour."""
+    """Images [N, H, W, C] resized by nearest neighbour."""
     return _only(x, "resize_nearest")._view("resize", ints=[height, width])
 
 
@@ -419,7 +419,8 @@ def linear(x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
 
 
 def conv2d(x: Expr, weight: Expr, stride: int = 1, padding: int | Sequence[int] = 0) -> Expr:
-    """Images x [N, H, W, C], weight [O, C, kh, kw]; padding: one number, or top, left, bottom, right."""
+    """Convolution of images x [N, H, W, C] with weight [O, C, kh, kw]; padding: one number, or top, left, bottom,
+    right."""
     pads = [padding] * 4 if isinstance(padding, int) else padding
     return _anchor("conv2d", (x, weight), ints=[stride, *pads])
 

@@ -1,4 +1,4 @@
-"""Functions made of nodes, for use in a function that `tenon.fuse` traces: norms, reductions, and one function for each
+"""Functions composed of nodes, for use in a function that `tenon.fuse` traces: norms, reductions, and one function per
 pointwise node of the engine."""
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ._expr import Expr, _apply, _axis, _integers, _lift, _only, permute, reshap
 
 
 def cast(x: Expr, dtype: Any) -> Expr:
-    """x rounded to `dtype`, and stored as it where it is a result."""
+    """x rounded to `dtype`; if it is a result, stored as that type."""
     return _only(x, "cast").cast(dtype)
 
 
 def round_to(x: Expr, dtype: Any) -> Expr:
-    """x rounded to the values of `dtype`, going on in f32."""
+    """x rounded to the values of `dtype`, but still f32."""
     return _only(x, "round_to")._view("round", dtype=_dtypes.name_of(dtype))
 
 
@@ -62,7 +62,7 @@ def rms_norm(x: Expr, weight: Expr | None = None, eps: float = 1e-6) -> Expr:
 
 
 def _axes(axis: Any, ndim: int, name: str) -> list[int]:
-    """Axes to reduce over, ascending: one number, several, or None for all."""
+    """Axes to reduce over, ascending: from one number, several, or None for all."""
     if axis is None:
         return list(range(ndim))
     axes = sorted(_axis(a, ndim, name) for a in _integers(axis, name))
@@ -104,13 +104,13 @@ def _pointwise(node: str, arity: int, numbers: int) -> Callable[..., Expr]:
     return function
 
 
-# NumPy's names where a node's own means something else there; all others go by their nodes' names.
+# NumPy's names where the node's own name has another meaning there; all others keep the node's name.
 _POINTWISE = {"max": "maximum", "min": "minimum"}
 _REDUCTIONS = {"reduce_max": "max"}
 
 
 def _functions() -> dict[str, Callable[..., Expr]]:
-    """One function for each pointwise node and each reduction that the engine has."""
+    """One function per pointwise node and per reduction of the engine."""
     out = {_POINTWISE.get(name, name): _pointwise(name, *takes) for name, *takes in _core.pointwise_names()}
     for node in _core.reduction_names():
         name = _REDUCTIONS.get(node, node)

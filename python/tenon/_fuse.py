@@ -1,4 +1,4 @@
-"""`tenon.fuse`: a Python function over expressions becomes kernels on the caller's arrays."""
+"""`tenon.fuse`: turns a Python function over expressions into kernels on the caller's arrays."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _HANDLES = itertools.count()
 
 
 def by_handle(handle: int) -> Fused:
-    """The function of that handle, which PyTorch's operators know it by."""
+    """The function with that handle, by which PyTorch's operators refer to it."""
     return _ALL[handle]
 
 
 class _Bound:
-    """One call's arguments in the order of their names; the last of them are `keywords`."""
+    """One call's arguments in the order of their names; the last of these are `keywords`."""
 
     __slots__ = ("keywords", "names", "values")
 
@@ -35,19 +35,19 @@ class _Bound:
 
 
 class _Traced:
-    """A function's plan for one set of shapes, types and strides, and how its results go back to the caller."""
+    """A function's plan for one set of shapes, types and strides, and how to return its results to the caller."""
 
     def __init__(
         self, program: Any, results: list[tuple[tuple[int, ...], str]], structure: Any, captured: list[tuple[str, Any]]
     ) -> None:
         self.program = program
-        self.results = results  # shape and type of every array that is written
+        self.results = results  # shape and type of every array written
         self.structure = structure  # (kind, keys, position of each of the caller's results)
-        self.captured = captured  # arrays that the function has from elsewhere than its arguments, with their names
+        self.captured = captured  # arrays that the function uses besides its arguments, with their names
 
 
 def pack(structure: Any, arrays: Sequence[Any]) -> Any:
-    """The results in the form in which the function returns them."""
+    """The results in the form that the function returns."""
     kind, keys, positions = structure
     values = [arrays[p] for p in positions]
     if kind is None:
@@ -83,13 +83,13 @@ def _apart(name: str, taken: set[str]) -> str:
 
 
 def _torch_compiles() -> bool:
-    """Whether torch.compile looks on; it reads this function too."""
+    """Whether torch.compile is tracing; it traces this function too."""
     torch = sys.modules.get("torch")
     return torch is not None and torch.compiler.is_compiling()
 
 
 def _wants_gradients(values: Sequence[Any]) -> bool:
-    """Whether PyTorch records what becomes of one of these."""
+    """Whether PyTorch records gradients of one of these."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.is_grad_enabled():
         return False
@@ -97,11 +97,11 @@ def _wants_gradients(values: Sequence[Any]) -> bool:
 
 
 class Fused:
-    """A function that runs as fused kernels. Call it with arrays and numbers; `explain` shows what became of it.
+    """A function that runs as fused kernels. Call it with arrays and numbers; `explain` shows its plan.
 
-    The function is traced once for every combination of shapes, types, strides and device. Arrays are read where they
-    lie. Numbers given as arguments are values of a run: another number costs no new plan. Numbers inside the function
-    are constants of the plan; arrays inside it are those of the trace, read anew by every call.
+    The function is traced once for every combination of shapes, types, strides and device. Arrays are read in place.
+    Numbers passed as arguments are inputs: another number needs no new plan. Numbers inside the function are constants
+    of the plan; arrays inside it are those found when tracing, and are read anew by every call.
     """
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
@@ -114,15 +114,15 @@ class Fused:
         plain = kinds <= {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
         self._plain = list(self._signature.parameters) if plain else None
         self._cache: dict[tuple[tuple[str, ...], bytes], _Traced] = {}
-        self._shapes: dict[Any, list[tuple[tuple[int, ...], str]]] = {}  # of results, by what they depend on
+        self._shapes: dict[Any, list[tuple[tuple[int, ...], str]]] = {}  # of results, by what determines them
         self._last: _Traced | None = None
         self._structure: Any = None  # of the last result_types(), for PyTorch's operators
-        self._backward: dict[Any, Fused] = {}  # by what gradients are wanted of and by
+        self._backward: dict[Any, Fused] = {}  # by arguments and results of the gradients
         self._handle = next(_HANDLES)
         self.__doc__ = getattr(function, "__doc__", None)
         _ALL[self._handle] = self
         if "torch" in sys.modules:
-            from . import _torch  # noqa: F401  its operators exist before torch.compile wants them
+            from . import _torch  # registers operators before torch.compile needs them
 
     def _names(self, positional: int) -> list[str]:
         names: list[str] = []
@@ -150,8 +150,8 @@ class Fused:
                 )
 
     def backward(self, count: int, keywords: tuple[str, ...], wrt: tuple[int, ...], seeded: tuple[int, ...]) -> Fused:
-        """The function of `count` arguments and the gradients of those results, of the arrays that are written, that
-        `seeded` names, which gives the gradients of the arguments that `wrt` names, a list."""
+        """A function of the `count` arguments and of gradients of the results, among those written, that `seeded`
+        names. It returns a list: the gradients of the arguments that `wrt` names."""
         key = (count, keywords, wrt, seeded)
         if key not in self._backward:
 
@@ -172,7 +172,7 @@ class Fused:
         return _core.Call(self._name, bound.names, bound.values)
 
     def _evaluate(self, given: list[Expr], keywords: tuple[str, ...], tracer: Tracer) -> Any:
-        """What the function makes of expressions: kind and keys of its results, and the results."""
+        """Calls the function with expressions: kind and keys of its results, and the results."""
         positional = len(given) - len(keywords)
         with tracer:
             result = self._function(*given[:positional], **dict(zip(keywords, given[positional:])))
@@ -225,8 +225,8 @@ class Fused:
         return traced
 
     def result_types(self, shapes: Sequence[tuple[int, ...] | None], dtypes: Sequence[str], bound: _Bound) -> Any:
-        """Shape and type of every array that a call with arguments of these shapes and types writes (None: a number), and
-        the form in which the function returns them; for compilers that ask before there are arrays."""
+        """Shape and type of every array that a call with arguments of these shapes and types (None: a number) writes,
+        and the form of the function's results; for compilers that ask before there are arrays."""
         key = (bound.keywords, tuple(shapes), tuple(dtypes))
         if key not in self._shapes:
             graph = _core.Graph()
@@ -254,8 +254,8 @@ class Fused:
         return given
 
     def run(self, bound: _Bound, out: Any = None, stored: Any = None) -> tuple[list[Any], Any]:
-        """The arrays that a call writes, each once, and the form in which the function returns them. They are new, or
-        those of `out`, which has that form, or `stored`."""
+        """The arrays that a call writes, each once, and the form of the function's results. They are new, or those of
+        `out`, which has that form, or `stored`."""
         call = self._read(bound)
         traced = self._find(call, bound)
         like = call.first
@@ -264,13 +264,13 @@ class Fused:
         return [_arrays.finish(like, a) for a in arrays], traced.structure
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        """Runs on `args`; results are new arrays of the first array's library and device, or `out`. Where PyTorch records
+        """Runs on `args`; results are new arrays of the first array's library and device, or `out`. If PyTorch records
         gradients of an argument, they flow through the call."""
         if _torch_compiles() or _wants_gradients((*args, *kwargs.values())):
             from . import _torch
 
             arrays = _torch.call_fused(self._handle, args, kwargs, out)
-            structure = self._structure  # the call has just set it
+            structure = self._structure  # set by the call above
         else:
             arrays, structure = self.run(self._bind(args, kwargs), out)
         return pack(structure, arrays) if out is None else out
@@ -284,15 +284,15 @@ class Fused:
         return self._last
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        """The plan for these arguments, or of the last call: every launch, what fills its holes, what stayed apart."""
+        """The plan for these arguments, or for the last call: every launch, what fills its holes, what stayed apart."""
         return self._traced_for(args, kwargs, "explain").program.explain()
 
     def plan(self, *args: Any, **kwargs: Any) -> str:
-        """The plan as the text that the engine reads back."""
+        """The plan as text that the engine can parse."""
         return self._traced_for(args, kwargs, "plan").program.plan()
 
     def launches(self, *args: Any, **kwargs: Any) -> int:
-        """Number of launches of one call."""
+        """Number of launches in one call."""
         return self._traced_for(args, kwargs, "launches").program.launches
 
     def __repr__(self) -> str:
@@ -300,7 +300,7 @@ class Fused:
 
 
 def unpack(structure: Any, out: Any, name: str) -> list[Any]:
-    """The caller's arrays to write to, in the order of the results that are stored."""
+    """The caller's arrays to write to, in the order of the stored results."""
     kind, keys, positions = structure
     if len(positions) != len(set(positions)):
         raise UsageError(f"out: {name} returns one value under two names; out cannot hold both", "out")
@@ -316,16 +316,17 @@ def unpack(structure: Any, out: Any, name: str) -> list[Any]:
 
 
 def fuse(function: Callable[..., Any], name: str | None = None) -> Fused:
-    """`function`, called once with expressions, as fused kernels on arrays.
+    """Turns `function`, which is called with expressions, into fused kernels on arrays.
 
         k = tenon.fuse(lambda x, g: x * tenon.silu(g))
-        y = k(x, g)              # NumPy, PyTorch, CuPy or JAX arrays; y is one of the first array's kind
-        k(x, g, out=y)           # into an array at hand
+        y = k(x, g)              # NumPy, PyTorch, CuPy or JAX arrays; y is of the first array's kind
+        k(x, g, out=y)           # into an existing array
         print(k.explain())       # which launches, and what fills their holes
 
-    Results have the type of the operands (f32 where those differ); arithmetic in between is f32. A function with
-    matrix products, convolutions or attention takes one launch for each of them or more. Arguments may be given by
-    position or keyword; arrays that the function has from elsewhere are read too. torch.compile takes a call whole.
+    Results have the operands' type (f32 if those differ); arithmetic in between is f32. A function with matrix
+    products, convolutions or attention takes at least one launch for each of them. Arguments may be given by position
+    or keyword; arrays that the function uses besides its arguments are read too. torch.compile sees a call as one
+    operator.
     """
     return Fused(function, name)
 
@@ -336,4 +337,4 @@ def _forget() -> None:
         fused._last = None
 
 
-os.register_at_fork(after_in_child=_forget)  # a child has no threads of the parent's devices
+os.register_at_fork(after_in_child=_forget)  # a child has none of the parent's device threads

@@ -1,4 +1,4 @@
-"""Gradients of functions over expressions: expressions again, fused as everything else is."""
+"""Gradients of functions over expressions: they are expressions too, and fused like any others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Argnums = Union[int, str, Sequence[Union[int, str]], None]
 
 
 def gradients(values: Sequence[Expr], seeds: Sequence[Expr | None], wrt: Sequence[Expr]) -> list[Expr]:
-    """Gradients, f32, of the sum of all seed * value (no seed: ones) with respect to each of `wrt`."""
+    """Gradients, f32, of the sum over seed * value (without seeds: ones) with respect to each of `wrt`."""
     totals: list[Any] = [None] * len(wrt)
     leaves = [w._value for w in wrt]
     for value, seed in zip(values, seeds):
@@ -29,7 +29,7 @@ def gradients(values: Sequence[Expr], seeds: Sequence[Expr | None], wrt: Sequenc
 
 
 def _chosen(argnums: Argnums, signature: inspect.Signature, args: Any, kwargs: Any) -> tuple[list[Expr], bool]:
-    """The arguments that gradients are taken by, and whether one was named by itself."""
+    """The arguments to differentiate by, and whether one alone was named."""
     if argnums is None:
         every = [v for v in (*args, *kwargs.values()) if isinstance(v, Expr) and v.dtype in FLOATS]
         if not every:
@@ -78,14 +78,14 @@ def grad(function: Callable[..., Any] | Fused, argnums: Argnums = None) -> Fused
     """The gradients of `function`, which returns one number, as a fused function of the same arguments.
 
         dw = tenon.grad(loss, "w")(w, x)          # one gradient
-        dw, dx = tenon.grad(loss)(w, x)           # one for each array of floats, in their order
+        dw, dx = tenon.grad(loss)(w, x)           # one per floating-point array, in order
 
-    `argnums` says by which arguments: a position, a name, or several of them. Gradients are f32 and have the shape of
-    what they are of.
+    `argnums` names the arguments to differentiate by: a position, a name, or several of them. Gradients are f32 and
+    have the shape of their argument.
     """
     return _differentiated(function, argnums, False)
 
 
 def value_and_grad(function: Callable[..., Any] | Fused, argnums: Argnums = None) -> Fused:
-    """`grad` with the function's value in front: (value, gradient, ..), from one plan."""
+    """Like `grad`, but returns the function's value first: (value, gradient, ..), from one plan."""
     return _differentiated(function, argnums, True)

@@ -1,4 +1,4 @@
-"""Pictures between Python's libraries and the engine: PIL images, arrays and tensors, and what they say of themselves."""
+"""Converts pictures between Python's libraries and the engine: PIL images, arrays and tensors, and their texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def need_torch(caller: str) -> Any:
 
 
 def is_pil(image: Any) -> bool:
-    """Whether it behaves like one of Pillow's images."""
+    """Whether it behaves like a Pillow image."""
     return hasattr(image, "mode") and hasattr(image, "convert") and hasattr(image, "size")
 
 
@@ -45,7 +45,7 @@ def check_mode(image: Any, name: str) -> None:
 
 
 def check_sides(width: int, height: int, name: str) -> None:
-    """Refuses empty and absurd pictures."""
+    """Refuses empty and absurdly large pictures."""
     if not (0 < width <= _core.LARGEST_SIDE and 0 < height <= _core.LARGEST_SIDE):
         raise UsageError(f"{name}: expected sides from 1 to {_core.LARGEST_SIDE} pixels, got {width}x{height}", name)
 
@@ -56,9 +56,9 @@ def shape_text(array: Any) -> str:
 
 
 def rgb_bytes(image: Any, name: str) -> tuple[int, int, bytes]:
-    """Width, height and 8-bit RGB of one picture, as diffusers takes them: a PIL image; a NumPy array [height, width, 3]
-    of uint8 or of numbers in 0..1; a PyTorch tensor [3, height, width] of numbers in 0..1. Arrays and tensors may have
-    an axis of 1 in front. Transparency is dropped."""
+    """Width, height and 8-bit RGB of one picture in diffusers' forms: a PIL image; a NumPy array [height, width, 3] of
+    uint8 or of numbers in 0..1; a PyTorch tensor [3, height, width] of numbers in 0..1. Arrays and tensors may have a
+    leading axis of 1. Transparency is dropped."""
     np = need_numpy("tenon.Pipeline")
     if is_pil(image):
         check_mode(image, name)
@@ -90,7 +90,7 @@ def _eight_bits(np: Any, array: Any, name: str) -> Any:
 
 
 def pil_image(width: int, height: int, pixels: bytes, text: dict[str, str]) -> Any:
-    """A PIL image whose `info` is `text`, which `save` writes into PNG files (and into EXIF of JPEG and WebP)."""
+    """A PIL image with `text` as its `info`, which `save` writes into PNG files (and into EXIF of JPEG and WebP)."""
     try:
         from ._pil import Picture
     except ImportError as e:

@@ -1,4 +1,4 @@
-"""PIL images that keep what they say of themselves when they are saved. Importing this module imports Pillow."""
+"""PIL images that are saved with their texts. Importing this module imports Pillow."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _EXIF_IFD, _USER_COMMENT = 0x8769, 0x9286
 
 
 class Picture(Image.Image):
-    """An image that a pipeline drew. `info` holds "parameters" (as AUTOMATIC1111's web UI writes them) and "tenon" (JSON);
-    `save` writes both into PNG files and "parameters" into the EXIF comment of JPEG and WebP, unless it is given other
-    text. Copies and edits are plain images."""
+    """An image drawn by a pipeline. `info` holds "parameters" (in the form of AUTOMATIC1111's web UI) and "tenon"
+    (JSON); `save` writes both into PNG files and "parameters" into the EXIF comment of JPEG and WebP, unless it is
+    given other text. Copies and edited images are plain images."""
 
     @classmethod
     def of(cls, width: int, height: int, pixels: bytes, text: dict[str, str]) -> Picture:
-        """The image of these RGB bytes."""
+        """The image with these RGB bytes."""
         image = Image.frombytes("RGB", (width, height), pixels)
         image.__class__ = cls
         image.info.update(text)
         return image  # type: ignore[return-value]
 
     def save(self, fp: Any, format: str | None = None, **params: Any) -> None:
-        """As PIL.Image.Image.save, with the picture's text."""
+        """Like PIL.Image.Image.save, with the picture's text."""
         kind = (format or _format_of(fp)).upper()
         text = {k: v for k, v in self.info.items() if k in (_PARAMETERS, "tenon")}
         if kind == "PNG" and text and "pnginfo" not in params:

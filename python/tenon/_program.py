@@ -1,4 +1,4 @@
-"""The command `tenon` of an installed wheel: the program that lies beside the library."""
+"""The command `tenon` of an installed wheel: runs the program next to the library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 
 def main() -> None:
     program = pathlib.Path(__file__).parent / "bin" / "tenon"
-    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):  # and would stay so in the program
+    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):  # the program would inherit that
         signal.signal(ignored_by_python, signal.SIG_DFL)
     try:
         os.execv(program, ["tenon", *sys.argv[1:]])

@@ -1,5 +1,5 @@
-"""PyTorch's operators `tenon::lion_step`, `tenon::lion_foreach` and `tenon::fused`: schemas that say what they write,
-fake implementations for the compiler, and the real ones for CPU and CUDA tensors on the current stream."""
+"""PyTorch's operators `tenon::lion_step`, `tenon::lion_foreach` and `tenon::fused`: schemas that declare what is
+written, fake implementations for the compiler, and real ones for CPU and CUDA tensors on the current stream."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 from . import _core, _dtypes, _fuse
 from ._errors import UsageError
 
-_increment_version = torch.autograd.graph.increment_version  # autograd sees that they were written to
+_increment_version = torch.autograd.graph.increment_version  # tells autograd that they were written to
 _OPTIONS = (
     'float beta1, float beta2, float weight_decay, float eps=0.0, bool maximize=False, str non_finite="propagate"'
 )
 _library = torch.library.Library("tenon", "DEF")
-# One overload for each kind of learning rate: as a tensor it can change without another compilation.
+# One overload per kind of learning rate: as a tensor it can change without recompiling.
 _RATES = {"": "float", ".tensor_lr": "Tensor"}
 for _overload, _rate in _RATES.items():
     _library.define(
@@ -69,7 +69,7 @@ def _foreach(
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
-    """What a compiler learns of an operator that only writes to its arguments."""
+    """The compiler's view of an operator that only writes to its arguments."""
 
 
 for _overload in _RATES:
@@ -80,7 +80,7 @@ for _overload in _RATES:
 
 
 def _number(lr: Any) -> Any:
-    """The learning rate as the operators take it; a compiler's own numbers stay what they are."""
+    """The learning rate in the operators' form; symbolic numbers of a compiler are left alone."""
     if isinstance(lr, torch.Tensor):
         return lr.detach()
     return lr if isinstance(lr, (float, torch.SymFloat)) else float(lr)
@@ -90,7 +90,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _direct(tensor: Any) -> bool:
-    """Whether PyTorch's dispatcher would do nothing but call us: no compiler, no subclass, no mode that looks on."""
+    """Whether PyTorch's dispatcher would do nothing but call us: no compiler, no subclass, no dispatch mode."""
     return type(tensor) in _PLAIN and not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
 
 
@@ -98,7 +98,7 @@ def lion_step(
     param: Any, exp_avg: Any, grad: Any, lr: Any, beta1: float, beta2: float, weight_decay: float, eps: float,
     maximize: bool, non_finite: str, master: Any,
 ) -> None:  # fmt: skip
-    """tenon.lion_step on tensors. Parameters that need gradients are written as under torch.no_grad()."""
+    """tenon.lion_step on tensors. Parameters that require gradients are written as under torch.no_grad()."""
     lr = _number(lr)
     if _direct(param):
         _step(param, exp_avg, grad, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, master)
@@ -134,7 +134,7 @@ _library.define(
 
 
 def _bound(handle: int, tensors: Sequence[Any], numbers: Sequence[float], kinds: str, keywords: Sequence[str]) -> Any:
-    """The call's arguments in order: `kinds` has a t for every tensor and an n for every number."""
+    """The call's arguments in order: `kinds` has a t per tensor and an n per number."""
     rest = {"t": (t.detach() for t in tensors), "n": iter(numbers)}
     values = tuple(next(rest[kind]) for kind in kinds)
     function, positional = _fuse.by_handle(handle), len(values) - len(keywords)
@@ -167,7 +167,7 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
-    """Gradients of the tensors that need them: one more fused function, of the call's arguments and of the results'
+    """Gradients of the tensors that need them: another fused function, of the call's arguments and the results'
     gradients."""
     handle, numbers, kinds, keywords = ctx.call
     tensors = list(ctx.saved_tensors)
@@ -181,7 +181,7 @@ def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
         call = (back._handle, tensors + [seeds[i] for i in given], numbers, kinds + "t" * len(given), [])
         found = iter(torch.ops.tenon.fused(*call))
         grads = [next(found) if n else None for n in needed]
-    # What is no list of tensors is one leaf to PyTorch, but an empty list is a list of tensors.
+    # PyTorch treats anything but a list of tensors as one leaf, and an empty list as a list of tensors.
     return None, grads, None if numbers else [], None, None if keywords else []
 
 
@@ -201,8 +201,8 @@ torch.library.register_autograd("tenon::fused", _backward, setup_context=_save, 
 
 @torch.compiler.allow_in_graph
 def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Any, ...]:
-    """A call of a fused function as autograd and torch.compile see it: one operator. The arrays that it writes, each
-    once."""
+    """A call of a fused function as one operator, for autograd and torch.compile. Returns the arrays that it writes,
+    each once."""
     function = _fuse.by_handle(handle)
     bound = function._bind(args, kwargs)
     if out is not None and _fuse._wants_gradients(bound.values):

@@ -1,4 +1,4 @@
-"""Models of any kind by one name, and image encoders: features of pictures by a vision transformer."""
+"""Opens models of any kind, and image encoders: features of pictures by a vision transformer."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LARGEST_BATCH = 4096
 
 @dataclass
 class ImageFeatures:
-    """What an image encoder says of n pictures, in their order; f32 arrays of NumPy's. `features` [n, width]: the class
-    token behind the last norm. `patch_features` [n, rows, columns, width]: from the top left."""
+    """Features of n pictures, in their order, as f32 NumPy arrays. `features` [n, width]: the class token after the
+    last norm. `patch_features` [n, rows, columns, width]: from the top left."""
 
     features: numpy.typing.NDArray[Any]
     patch_features: numpy.typing.NDArray[Any]
@@ -36,7 +36,7 @@ def _check_array(array: Any, name: str) -> None:
 
 
 def _check(image: Any, name: str) -> None:
-    """Refuses what is no picture; copies nothing."""
+    """Refuses what is not a picture; copies nothing."""
     if is_pil(image):
         check_mode(image, name)
         width, height = image.size
@@ -51,7 +51,7 @@ def _check(image: Any, name: str) -> None:
 
 
 def _pictures(images: Any) -> list[Any]:
-    """The pictures one by one, all checked."""
+    """The pictures as a list, all checked."""
     if is_pil(images) or (is_array(images) and len(images.shape) != 4):
         _check(images, "images")
         return [images]
@@ -68,17 +68,17 @@ def _pictures(images: Any) -> list[Any]:
 
 
 def _pixels(image: Any) -> Any:
-    """A dense array of NumPy's. Transparency is dropped, as where files are read."""
+    """A contiguous NumPy array. Transparency is dropped, as when reading files."""
     np = need_numpy("tenon.load")
     if is_pil(image):
         image = image.convert("RGB")
-    elif hasattr(image, "detach"):  # a tensor of PyTorch's, of any device
+    elif hasattr(image, "detach"):  # a PyTorch tensor on any device
         image = image.detach().cpu().numpy()
     return np.ascontiguousarray(image)
 
 
 class ImageEncoder:
-    """A vision transformer ready to run. Not for several threads at once: calls wait for one another.
+    """A vision transformer ready to run. Concurrent calls wait for one another.
 
     enc = tenon.load("dinov2-small")
     enc(PIL.Image.open("cat.png")).features          # [1, 384]
@@ -99,10 +99,10 @@ class ImageEncoder:
         deterministic: str = "run",
     ) -> ImageEncoder:
         """Opens a model: a folder or .safetensors file of timm's, transformers' or the original's, or "random:vit-s14".
-        `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best); `threads`: of the CPU, 0 for
-        TENON_THREADS or all processors. `deterministic`: "run" gives the same features at every run; "batch" also
-        whatever is computed together, which costs time on a GPU. Raises ModelError for what is no image encoder,
-        DeviceError for a device that is not there."""
+        `dtype`: type of computation (bf16, f16 or f32; default: the device's preference). `threads`: CPU threads, 0 for
+        TENON_THREADS or all processors. `deterministic`: "run" gives the same features in every run; "batch" also in
+        every batch, which costs time on a GPU. Raises ModelError if it is not an image encoder, DeviceError if the
+        device does not exist."""
         invariant = _checks.batch_invariant(deterministic)
         type_name = "" if dtype is None else _dtypes.name_of(dtype)
         return cls(_core.ImageEncoder(os.fspath(path), device, type_name, _checks.threads(threads), fusion, invariant))
@@ -114,22 +114,22 @@ class ImageEncoder:
 
     @property
     def device(self) -> str:
-        """What the encoder runs on, in words."""
+        """The device in words."""
         return self._core.device
 
     @property
     def dtype(self) -> str:
-        """The arithmetic: "bf16", "f16" or "f32"."""
+        """The type of computation: "bf16", "f16" or "f32"."""
         return self._core.dtype
 
     def __call__(
         self, images: Any, *, preprocessing: str | None = None, size: int | None = None, batch_size: int = 8
     ) -> ImageFeatures:
         """Features of a PIL image, a uint8 array [height, width, 3], or a list of either (or an array of several). They
-        are scaled, cut and normalised as `preprocessing` ("timm" or "hf"; by default what the checkpoint is of) does
-        it, to a square of `size` pixels (a multiple of the patch). A picture's features are the same, to the bit,
-        whatever stands beside it. Another size or number of pictures at a time (at most `batch_size`) prepares the
-        network anew. Ctrl-C ends the call within a launch."""
+        are resized, cropped and normalised as in `preprocessing` ("timm" or "hf"; default: the checkpoint's kind), to a
+        square of `size` pixels (a multiple of the patch). A picture's features are bit-identical whatever else is in
+        the batch. A new size or number of pictures at a time (at most `batch_size`) prepares the network again. Ctrl-C
+        ends the call within a launch."""
         if preprocessing not in (None, "timm", "hf"):
             raise UsageError(f'preprocessing: expected "timm", "hf" or None, got {preprocessing!r}', "preprocessing")
         side = 0 if size is None else whole(size, "size")
@@ -141,7 +141,7 @@ class ImageEncoder:
         return f"<tenon.ImageEncoder {self.name} in {self.dtype} on {self.device}>"
 
 
-# By the engine's name of what a model can do.
+# By the engine's name for an ability.
 _CLASSES: dict[str, type[ImageEncoder] | type[Pipeline] | type[TextPipeline]] = {
     "embed": ImageEncoder,
     "generate": Pipeline,
@@ -157,10 +157,10 @@ def load(
     threads: int = 0,
     fusion: bool = True,
 ) -> ImageEncoder | Pipeline | TextPipeline:
-    """Opens a model of whatever kind: a folder, a .safetensors file or "random:NAME". The weights say what it is: an
-    ImageEncoder for what makes features of pictures, a Pipeline for what draws, a TextPipeline for what writes. `device`: "cpu" (None too), "cuda" or,
-    of several GPUs, "cuda:1". The rest as ImageEncoder.from_pretrained. Raises ModelError for what is none of
-    these, or is not there."""
+    """Opens a model of any kind: a folder, a .safetensors file or "random:NAME". The weights decide the kind: an
+    ImageEncoder for features of pictures, a Pipeline for drawing, a TextPipeline for generating text. `device`: "cpu"
+    (also None), "cuda" or, with several GPUs, "cuda:1". The rest as in ImageEncoder.from_pretrained. Raises ModelError
+    if it is none of these, or does not exist."""
     if not isinstance(spec, (str, bytes, os.PathLike)):
         raise TypeError(f"spec: expected a path or random:NAME, got {type(spec).__name__}")
     if device is not None and not isinstance(device, str):

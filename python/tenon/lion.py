@@ -19,7 +19,7 @@ from ._errors import UsageError
 
 
 def is_tensor(array: Any) -> bool:
-    """Whether the array is PyTorch's."""
+    """Whether the array is a PyTorch tensor."""
     return type(array).__module__.partition(".")[0] == "torch"
 
 
@@ -37,10 +37,11 @@ def lion_step(
     non_finite: str = "propagate",
     master: Any = None,
 ) -> None:
-    """One step of one tensor: writes `param` and `exp_avg` (and `master`, an f32 copy of a bf16 or f16 `param` that
-    takes the step in its place). Arrays have one shape, one device and no gaps, and share no memory; otherwise
-    UsageError names the array, and nothing is written. `eps` is accepted and ignored. `non_finite`: "propagate" a NaN
-    or infinity of the gradient, "skip" its elements, or "raise" NumericError before anything is written.
+    """One step of one tensor: writes `param` and `exp_avg` (and `master`, an f32 copy of a bf16 or f16 `param`, which
+    then takes the step in its place). Arrays must have one shape, one device and no gaps, and share no memory;
+    otherwise UsageError names the array, and nothing is written. `eps` is accepted and ignored. `non_finite`:
+    "propagate" a NaN or infinity of the gradient, "skip" its elements, or "raise" NumericError before anything is
+    written.
     """
     if is_tensor(param):
         from . import _torch
@@ -69,7 +70,7 @@ def lion_foreach(
     non_finite: str = "propagate",
     masters: Sequence[Any] | None = None,
 ) -> None:
-    """`lion_step` of every tensor of the lists, in one launch for each device and set of element types. Everything is
+    """`lion_step` for all tensors of the lists, in one launch per device and set of element types. Everything is
     checked before the first element is written."""
     if len(params) and is_tensor(params[0]):
         from . import _torch
@@ -113,7 +114,8 @@ def _floats(**values: Any) -> list[float]:
 
 
 def explain_lion(dtype: str = "f32", *, master: bool = False, device: str = "cpu") -> str:
-    """What runs for tensors of this type: the skeleton, the expression, bytes an element, and how the device runs it."""
+    """Describes what runs for tensors of this type: skeleton, expression, bytes per element, and how the device runs
+    it."""
     backend, _, ordinal = device.partition(":")
     if ordinal and not ordinal.isdecimal():
         raise UsageError(f"device: expected a name such as cpu or cuda:0, got {device!r}", "device")

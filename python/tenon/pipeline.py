@@ -23,7 +23,7 @@ _UNSUPPORTED = ("timesteps", "sigmas", "prompt_embeds", "negative_prompt_embeds"
 
 @dataclass
 class ImageOutput:
-    """What a pipeline gives: the pictures, and what it takes to draw them again. `images`: a list of PIL images; with
+    """A pipeline's result: the pictures, and what is needed to draw them again. `images`: a list of PIL images; with
     output_type "np" an array [n, height, width, 3], with "pt" a tensor [n, 3, height, width], both f32 in 0..1; with
     "latent" the latents [n, channels, height / 8, width / 8]."""
 
@@ -34,11 +34,11 @@ class ImageOutput:
     num_inference_steps: int = 0
     guidance_scale: float = 0.0
     sampler: str = ""
-    nsfw_content_detected: None = None  # diffusers' name; there is no such filter
+    nsfw_content_detected: None = None  # for compatibility with diffusers; there is no such filter
 
 
 def _latent_bytes(latents: Any) -> bytes:
-    if hasattr(latents, "detach"):  # a tensor of PyTorch's, of any type and device
+    if hasattr(latents, "detach"):  # a PyTorch tensor of any type and device
         latents = latents.detach().float().cpu().numpy()
     np = _pictures.need_numpy("tenon.Pipeline")
     try:
@@ -69,7 +69,7 @@ def _seed(seed: int | None, generator: Any) -> int:
 
 
 def _refuse(**given: Any) -> None:
-    """Arguments of diffusers that mean nothing here: refused by name unless they are left at what means nothing there."""
+    """Refuses, by name, diffusers' arguments that are not supported here, unless they have no effect."""
     for name, value in given.items():
         empty = value is None or (isinstance(value, (int, float)) and value == 0)
         if not empty:
@@ -84,7 +84,7 @@ def _flag(value: Any, name: str, allowed: tuple[str, ...]) -> str:
 
 @dataclass
 class _Drawn:
-    """What the engine gave for every prompt so far."""
+    """The engine's results for all prompts so far."""
 
     pictures: list[tuple[int, int, int, bytes]] = field(default_factory=list)
     texts: list[dict[str, str]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class _Drawn:
     latent_shape: tuple[int, ...] = ()
 
     def images(self, output_type: str) -> Any:
-        """In the form that `output_type` names."""
+        """The pictures in the form of `output_type`."""
         if output_type == "pil":
             return [_pictures.pil_image(w, h, p, t) for (w, h, _, p), t in zip(self.pictures, self.texts)]
         if output_type == "np":
@@ -110,7 +110,7 @@ class _Drawn:
 
 @dataclass
 class _Adapter:
-    """A LoRA that was loaded; weight None: not active."""
+    """A loaded LoRA; weight None: not active."""
 
     file: str
     weight: float | None
@@ -135,7 +135,7 @@ def _lora_weight(weight: Any) -> float:
 
 
 class Pipeline:
-    """A model ready to draw. Not for several threads at once: calls wait for one another.
+    """A model ready to draw. Concurrent calls wait for one another.
 
         pipe = tenon.Pipeline.from_pretrained()          # the small model that comes with the package
         pipe("a red circle on a white background").images[0].save("circle.png")
@@ -160,13 +160,13 @@ class Pipeline:
         offload: int | str | None = None,
     ) -> Pipeline:
         """Opens a model: a diffusers folder, a single .safetensors file, or the package's own. `device`: "cpu", "cuda",
-        or "auto" for a GPU where one can be used. `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best);
-        `threads`: of the CPU, 0 for TENON_THREADS or all processors. `lora_apply`: "merge" adds LoRAs to the weights,
-        "side" keeps them beside linear layers, where ranks of all that are active add up to at most `lora_rank`.
-        `deterministic`: "run" gives the same pictures at every run; "batch" also whatever is drawn together, at most 8
-        pictures, which costs time on a GPU. `offload`: most of a GPU's memory to take, in bytes or as "10GB" or "auto"
-        (what is free): weights that do not fit wait in the host's memory and are copied while others are at work.
-        Raises ModelError for what is no model, DeviceError for a device that is not there."""
+        or "auto" for a GPU if one can be used. `dtype`: type of computation (bf16, f16 or f32; default: the device's
+        preference). `threads`: CPU threads, 0 for TENON_THREADS or all processors. `lora_apply`: "merge" adds LoRAs to
+        the weights; "side" keeps them beside linear layers, where the ranks of all active ones may total `lora_rank`.
+        `deterministic`: "run" gives the same pictures in every run; "batch" also in every batch of at most 8 pictures,
+        which costs time on a GPU. `offload`: most GPU memory to use, in bytes or as "10GB" or "auto" (what is free):
+        weights that do not fit stay in the host's memory and are copied while others are in use. Raises ModelError if
+        it is not such a model, DeviceError if the device does not exist."""
         invariant = _checks.batch_invariant(deterministic)
         _flag(lora_apply, "lora_apply", ("merge", "side"))
         rank = whole(lora_rank, "lora_rank")
@@ -183,12 +183,12 @@ class Pipeline:
 
     @property
     def known_words(self) -> dict[str, list[str]]:
-        """All the words that the model was trained on, by kind, of a model that knows only a few; empty otherwise."""
+        """All words that the model was trained on, by kind, if it was trained on few; otherwise empty."""
         return self._core.known_words
 
     @property
     def device(self) -> str:
-        """What the pipeline runs on, in words."""
+        """The device in words."""
         return self._core.device
 
     def load_lora_weights(
@@ -200,10 +200,11 @@ class Pipeline:
         weight: float = 1.0,
         partial: bool = False,
     ) -> str:
-        """Reads a LoRA, a .safetensors file or a folder with `weight_name` in it, and makes it active beside those that
-        are. Returns what of it is of use, in words. Raises ModelError for a file that is no LoRA of this model, UsageError for one
-        that has no place beside the layers (`lora_apply`), such as of a rank above `lora_rank`; `partial` leaves tensors out
-        that have no place in the model, with a warning, instead. Python's names are diffusers'."""
+        """Reads a LoRA, a .safetensors file or a folder with `weight_name` in it, and activates it in addition to
+        others. Returns a summary of what was used of it. Raises ModelError if it is not a LoRA for this model,
+        UsageError if it does not fit beside the layers (`lora_apply`), for example with a rank above `lora_rank`. With
+        `partial`, tensors that have no place in the model are left out with a warning. Argument names are
+        diffusers'."""
         name = adapter_name if adapter_name is not None else f"default_{len(self._adapters)}"
         if not isinstance(name, str):
             raise TypeError(f"adapter_name: expected a string, got {type(name).__name__}")
@@ -220,8 +221,7 @@ class Pipeline:
     def set_adapters(
         self, adapter_names: str | Sequence[str], adapter_weights: float | Sequence[float] | None = None
     ) -> None:
-        """These LoRAs, and no others, are active from now on, with a weight each (1 without). Nothing is planned or
-        compiled anew."""
+        """Activates these LoRAs and no others, each with a weight (default 1). Nothing is planned or compiled again."""
         names = [adapter_names] if isinstance(adapter_names, str) else list(adapter_names)
         weights = [1.0 if adapter_weights is None else adapter_weights] * len(names)
         if isinstance(adapter_weights, (list, tuple)):
@@ -236,11 +236,11 @@ class Pipeline:
             adapter.weight = new.get(name)
 
     def get_active_adapters(self) -> list[str]:
-        """Names of the LoRAs that are active."""
+        """Names of the active LoRAs."""
         return [name for name, adapter in self._adapters.items() if adapter.weight is not None]
 
     def unload_lora_weights(self) -> None:
-        """Takes all LoRAs off: weights are those of the model's files, to the bit."""
+        """Removes all LoRAs: weights are again those of the model's files, bit for bit."""
         self._adapters.clear()
         self._core.unload_loras()
 
@@ -279,19 +279,19 @@ class Pipeline:
         cfg_truncation: float = 1.0,
     ) -> Any:
         """Draws. Arguments and their order are those of diffusers' StableDiffusionPipeline, `image` and `strength` those
-        of its StableDiffusionImg2ImgPipeline; what is left out takes the model's own default.
+        of its StableDiffusionImg2ImgPipeline; arguments left out take the model's defaults.
 
-        image: a PIL image, a uint8 or 0..1 array [height, width, 3], or a 0..1 tensor [3, height, width] to start from,
-            brought to `width` and `height` (its own, down to a multiple of 8) as `resize_mode` says: "stretch", "crop" or
-            "fill". strength: how much of it is redrawn, above 0 up to 1, by default 0.8.
-        seed or generator: image i of a prompt has the seed plus i; without either one is drawn and reported.
+        image: a picture to start from: a PIL image, a uint8 or 0..1 array [height, width, 3], or a 0..1 tensor
+            [3, height, width], fitted to `width` and `height` (default: its own, rounded down to a multiple of 8) by
+            `resize_mode`: "stretch", "crop" or "fill". strength: how much of it is redrawn, in (0, 1], default 0.8.
+        seed or generator: image i of a prompt uses the seed plus i; without either one is drawn and reported.
         latents: initial noise of unit variance [images, channels, height / 8, width / 8].
-        clip_skip: layers of the text encoder left out at its end, for the prompt. eta: of samplers that have one.
-        cfg_normalization, cfg_truncation: as of its ZImagePipeline.
-        callback_on_step_end: called as (pipe, step, timestep, {"latents": array}), may return a dict with other latents.
+        clip_skip: last layers of the text encoder to skip for the prompt. eta: for samplers that have one.
+        cfg_normalization, cfg_truncation: as in diffusers' ZImagePipeline.
+        callback_on_step_end: called as (pipe, step, timestep, {"latents": array}); may return a dict of new latents.
         output_type: "pil", "np", "pt" or "latent" (see ImageOutput). return_dict=False gives (images, None).
 
-        Arguments that only diffusers can are refused by name. Ctrl-C ends the call within a step."""
+        Arguments that only diffusers supports are refused by name. Ctrl-C ends the call within a step."""
         given = locals()
         _refuse(**{name: given[name] for name in _UNSUPPORTED})
         if list(callback_on_step_end_tensor_inputs) != ["latents"]:

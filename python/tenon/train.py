@@ -1,5 +1,5 @@
-"""Training: a loss written as a function over expressions, driven by the engine's own steps; and the problems that the
-embedded language model was trained on, and is trained further on."""
+"""Training with a loss written as a function over expressions, run by the engine's own steps; and the problems that the
+embedded language model was trained on and can be trained on further."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import _arrays, _checks, _core
 from ._errors import UsageError
 from ._expr import Expr, Tracer
 
-_BATCH = "batch."  # in front of a batch's names in a plan, where parameters have theirs
+_BATCH = "batch."  # prefix of a batch's names in a plan, next to the parameters' names
 
 
 def _betas(betas: Any) -> tuple[float, float]:
@@ -31,7 +31,7 @@ def _number(value: Any, name: str) -> Any:
 
 
 class Trainer:
-    """Parameters that learn: forward, loss, gradients, clipping and optimizer as plans of the engine.
+    """Trains parameters: forward, loss, gradients, clipping and optimizer run as plans of the engine.
 
         def loss(p, x, y):
             h = tenon.gelu(tenon.linear(x, p["w1"], p["b1"]))
@@ -42,9 +42,10 @@ class Trainer:
             value = trainer.step(x=x, y=y)
         trained = trainer.parameters()           # {"w1": .., ..}, f32
 
-    `loss(p, **batch)` is called with expressions, once for every combination of the batch's shapes and types, and returns
-    one number; `p` holds every parameter, f32, by its name. Parameters are copied from arrays in host memory, of any type of
-    float; masters, gradients and moments are f32, on `device`. One thread uses a trainer at a time.
+    `loss(p, **batch)` is called with expressions, once for every combination of the batch's shapes and types, and
+    returns one number; `p` maps names to parameters, f32. Parameters are copied from arrays in host memory of any
+    floating-point type; masters, gradients and moments are f32, on `device`. A trainer must be used by one thread at a
+    time.
     """
 
     def __init__(
@@ -64,9 +65,9 @@ class Trainer:
         ema: float = 0.0,
         device: str = "cpu",
     ) -> None:
-        """`optimizer`: "adamw", "lion" or "sgd" (whose momentum is betas[0]); what is None is its default. `max_grad_norm`: gradients are clipped to
-        this norm, 0: not. `lr_scheduler`: "constant", "linear" or "cosine", behind `lr_warmup_steps`, down to 0 at
-        `total_steps`. `ema`: decay of a moving average of the parameters, 0: none."""
+        """`optimizer`: "adamw", "lion" or "sgd" (with betas[0] as momentum); None means its default. `max_grad_norm`:
+        limit of the gradients' norm, 0: none. `lr_scheduler`: "constant", "linear" or "cosine", after
+        `lr_warmup_steps`, down to 0 at `total_steps`. `ema`: decay of a moving average of the parameters, 0: none."""
         if not callable(loss):
             raise TypeError(f"loss: expected a function, got {type(loss).__name__}")
         self._loss = loss
@@ -74,7 +75,7 @@ class Trainer:
         self._shapes = {n: tuple(_core.read_array(a, n).shape) for n, a in self._given.items()}
         given = None if betas is None else _betas(betas)
         small = None if eps is None else _checks.real(eps, "eps")
-        if small is not None and not small >= 0:  # below 0 is the engine's word for its own default
+        if small is not None and not small >= 0:  # the engine uses negative values for its own default
             raise UsageError(f"eps: expected a number of at least 0, got {eps!r}", "eps")
         rest = [_checks.real(v, n) for v, n in ((weight_decay, "weight_decay"), (max_grad_norm, "max_grad_norm"), (ema, "ema"))]
         self._schedule = (
@@ -85,7 +86,7 @@ class Trainer:
         )
         if lr_scheduler in ("linear", "cosine") and not total_steps:
             raise UsageError(f"total_steps: expected at least 1 for lr_scheduler {lr_scheduler!r}, got 0", "total_steps")
-        self._rate(1)  # says now what is out of its range
+        self._rate(1)  # reports values out of range now
         names = ("weight_decay", "max_grad_norm", "ema", "lr", "lr_scheduler", "lr_warmup_steps", "total_steps")
         options = {"optimizer": optimizer, "betas": given, "eps": small, **dict(zip(names, (*rest, *self._schedule)))}
         self._options = json.dumps(options)
@@ -129,9 +130,10 @@ class Trainer:
         return key
 
     def step(self, *batches: Mapping[str, Any], **batch: Any) -> float:
-        """One step on a batch, given by name: arrays in host memory and numbers. Several batches (`step({"x": ..}, ..)`)
-        are one step along the mean of their gradients. Returns the loss, of several the mean; `grad_norm` is then the
-        norm of all gradients before clipping. NumericError for a loss or gradient that is no number: nothing has changed."""
+        """One step on a batch, given by keyword: arrays in host memory and numbers. Several batches (`step({"x": ..},
+        ..)`) make one step along the mean of their gradients. Returns the loss, or the mean of several; `grad_norm` is
+        then the norm of all gradients before clipping. NumericError for a loss or gradient that is not finite: nothing
+        has changed."""
         every: Sequence[Mapping[str, Any]] = [*batches, *([batch] if batch or not batches else [])]
         loss = 0.0
         for i, one in enumerate(every):
@@ -141,14 +143,15 @@ class Trainer:
         return loss
 
     def save(self, folder: str | os.PathLike[str], *, keep: int = 2, state: Any = None) -> None:
-        """Writes `checkpoint-N` into the folder, N the steps so far: parameters (`model.safetensors`), moments, averages, and `state`,
-        anything that json writes, for what the loop has beside them (its place in the data). It is there whole or not at all; the newest
-        `keep` stay, 0: all. UsageError: another process writes there; InternalError: the system cannot."""
+        """Writes `checkpoint-N` into the folder, N being the steps so far: parameters (`model.safetensors`), moments,
+        averages, and `state`, any JSON that the loop needs to continue (its place in the data). Writing is atomic; the
+        newest `keep` stay, 0 for all. UsageError: another process writes there; InternalError: the system cannot
+        write."""
         self._core.save(os.fspath(folder), _checks.whole(keep, "keep", 0), self._options, json.dumps(state))
 
     def resume(self, folder: str | os.PathLike[str]) -> tuple[int, Any] | None:
-        """Goes on from the folder's newest checkpoint, to the bit: returns (steps, state), or None where there is none, and then nothing
-        has changed. UsageError names an option that differs; ModelError for one of other parameters."""
+        """Resumes from the folder's newest checkpoint, bit for bit: returns (steps, state), or None, with nothing
+        changed, if there is none. UsageError names an option that differs; ModelError: it is of other parameters."""
         state = self._core.resume(os.fspath(folder), self._options)
         return None if state is None else (self.steps, json.loads(state))
 
@@ -161,17 +164,17 @@ class Trainer:
         return out
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters as they are now: new f32 arrays of the library that each was given in."""
+        """The current parameters: new f32 arrays of the library that each was given in."""
         return self._read(False)
 
     def averages(self) -> dict[str, Any]:
-        """Their moving averages, where `ema` was given."""
+        """Their moving averages, if `ema` was given."""
         return self._read(True)
 
 
 def sums(seed: int, first: int, count: int, split: str = "train") -> list[tuple[str, str]]:
-    """Problems `first` to `first + count - 1` of a seed's: questions ("Ann has 3 apples and buys 4. How many?") and worked
-    answers ("3+4=7\\n#### 7"). `split` is "train" or "held-out": no question is in both, whatever the seeds."""
+    """Problems `first` to `first + count - 1` for a seed: questions ("Ann has 3 apples and buys 4. How many?") and
+    worked answers ("3+4=7\\n#### 7"). `split` is "train" or "held-out": no question is in both, for any seeds."""
     if not isinstance(split, str):
         raise TypeError(f"split: expected a string, got {type(split).__name__}")
     number = _checks.integer(seed, "seed")

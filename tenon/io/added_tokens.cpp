@@ -6,7 +6,7 @@
 namespace tenon {
 namespace {
 
-// Where the white space that ends at `at` begins.
+// Start of the white space that ends at `at`.
 size_t space_before(std::string_view text, size_t from, size_t at) {
   while (at > from) {
     size_t begin = at - 1;

@@ -1,4 +1,4 @@
-// Tokens that stand beside a vocabulary and are found in the text as they are written: control tokens and the like.
+// Added tokens: control tokens and others in addition to a vocabulary, matched in raw text as written.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,32 +9,32 @@
 
 namespace tenon {
 
-/// Bytes of an added token's text. The longest in use have about thirty.
+/// Longest text of an added token, in bytes. The longest in use have about thirty.
 inline constexpr size_t kMaxAddedTokenBytes = 256;
 
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool special = true;      ///< a control token: decoding can leave it out
-  bool normalized = false;  ///< looked for in the normalised text, after the others were cut out
-  bool lstrip = false;      ///< takes the white space in front of it along
-  bool rstrip = false;      ///< and behind it
+  bool special = true;      ///< a control token; decoding can leave it out
+  bool normalized = false;  ///< matched in the normalised text, after the other added tokens were cut out
+  bool lstrip = false;      ///< the match includes white space before it
+  bool rstrip = false;      ///< the match includes white space after it
 };
 
-/// Finds tokens in text: the leftmost one, and the longest of those that begin there. Immutable after construction.
+/// Finds added tokens in text: leftmost first, longest among those that begin there. Immutable after construction.
 class AddedTokenFinder {
  public:
   struct Match {
-    size_t begin, end;  ///< bytes, with the white space that the token takes along
+    size_t begin, end;  ///< in bytes, including the white space that the token takes with it
     int32_t id;
   };
 
-  /// Tokens without content are never found. `tokens` must hold no content twice.
+  /// Tokens with empty content are never found. No two of `tokens` may have the same content.
   explicit AddedTokenFinder(const std::vector<AddedToken>& tokens);
 
   bool empty() const { return tokens_.empty(); }
-  /// The first token that begins at or behind byte `from` of `text`. O(n * kMaxAddedTokenBytes) at worst over a whole
-  /// text; a byte that begins no token costs one look-up.
+  /// The first token at or after byte `from` of `text`. Over a whole text at worst O(n * kMaxAddedTokenBytes); a byte
+  /// that begins no token costs one look-up.
   std::optional<Match> find(std::string_view text, size_t from) const;
 
  private:
@@ -44,8 +44,8 @@ class AddedTokenFinder {
   const AddedToken* longest_at(std::string_view text, size_t at) const;
 
   std::vector<AddedToken> tokens_;
-  std::unordered_map<uint64_t, int32_t> edges_;  // a trie: node and byte to node
-  std::vector<int32_t> token_of_;                // of a node: index of the token that ends there, or -1
+  std::unordered_map<uint64_t, int32_t> edges_;  // a trie: (node, byte) to node
+  std::vector<int32_t> token_of_;                // by node: index of the token that ends there, or -1
   bool begins_[256] = {};
 };
 

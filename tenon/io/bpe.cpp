@@ -9,7 +9,7 @@
 
 namespace tenon {
 namespace {
-constexpr size_t kSymbolBytes = 60;  // of a symbol in a message
+constexpr size_t kSymbolBytes = 60;  // shown of a symbol in a message
 }
 
 bool stands_for_itself(int byte) {
@@ -55,7 +55,7 @@ BytePairEncoder::BytePairEncoder(const std::unordered_map<std::string, int32_t>&
 }
 
 void BytePairEncoder::encode(std::string_view word, std::vector<int32_t>& out) const {
-  // A doubly linked list of symbols; a merged-away symbol has id -1.
+  // A doubly linked list of symbols; one that was merged into another has id -1.
   struct Symbol {
     int32_t id;
     int64_t previous, next;
@@ -83,7 +83,7 @@ void BytePairEncoder::encode(std::string_view word, std::vector<int32_t>& out) c
     const auto [rank, i, left, right, id] = queue.top();
     queue.pop();
     const int64_t j = at(i).next;
-    if (at(i).id != left || j >= n || at(j).id != right) continue;  // one of the two has been merged meanwhile
+    if (at(i).id != left || j >= n || at(j).id != right) continue;  // one of the two was merged in the meantime
     at(i) = {id, at(i).previous, at(j).next};
     at(j).id = -1;
     if (at(i).next < n) at(at(i).next).previous = i;

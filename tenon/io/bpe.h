@@ -1,4 +1,4 @@
-// Byte-pair encoding over the byte alphabet of GPT-2: symbols, ranked merges, and their application to one word.
+// Byte-pair encoding over GPT-2's byte alphabet: symbols, ranked merges, and applying them to one word.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,19 +9,18 @@
 
 namespace tenon {
 
-/// Bytes as printable characters: 33..126, 161..172 and 174..255 stand for themselves, the other 68 for U+0100 onwards
-/// in ascending order (byte 0x20 is "Ġ"). Returns the UTF-8 form of each byte's character.
+/// Bytes as printable characters: 33..126, 161..172 and 174..255 stand for themselves; the other 68 map to U+0100
+/// onwards in ascending order (byte 0x20 is "Ġ"). Returns each byte's character in UTF-8.
 const std::vector<std::string>& byte_alphabet();
-/// Whether a byte is printable and so stands for itself in byte_alphabet().
+/// Whether byte_alphabet() maps this byte to itself, because it is printable.
 bool stands_for_itself(int byte);
 
 /// A vocabulary with merges. Immutable after construction; safe to share between threads.
 class BytePairEncoder {
  public:
   /// `tokens` maps a token's text in the byte alphabet to its id; `merges` are pairs of token texts, best first. A
-  /// word's last byte carries `suffix` ("</w>" for CLIP, "" for none); a byte without a token becomes `unknown`, or is
-  /// left out if that is negative.
-  /// Error(Model) with `where` if a merge's parts or its result are not tokens.
+  /// word's last byte carries `suffix` ("</w>" for CLIP, "" for none). A byte without a token becomes `unknown`, or is
+  /// left out if `unknown` is negative. Error(Model) at `where` if a merge's parts or its result are not tokens.
   BytePairEncoder(const std::unordered_map<std::string, int32_t>& tokens,
                   std::span<const std::pair<std::string, std::string>> merges, const std::string& suffix,
                   int32_t unknown, const std::string& where);
@@ -38,7 +37,7 @@ class BytePairEncoder {
     return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32) | static_cast<uint32_t>(right);
   }
 
-  int32_t inner_[256], last_[256];  // id of a byte inside a word, and at its end
+  int32_t inner_[256], last_[256];  // id of a byte inside a word, and at a word's end
   std::unordered_map<uint64_t, Merge> merges_;
 };
 

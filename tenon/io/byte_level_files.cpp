@@ -1,4 +1,4 @@
-// Where byte-level tokenizers come from: tokenizer.json, vocab.json with merges.txt, GGUF metadata.
+// Sources of byte-level tokenizers: tokenizer.json, vocab.json with merges.txt, GGUF metadata.
 #include <algorithm>
 #include <map>
 
@@ -27,7 +27,7 @@ bool flag(const json& object, const char* key, const std::string& where) {
   return value.is_boolean() && value.get<bool>();
 }
 
-// A token's text, written as itself or as an object with "content".
+// A token's text, given directly or as an object with "content".
 std::optional<std::string> token_text(const json& value, const char* key, const std::string& where) {
   const json& text = value.is_object() ? member(value, "content") : value;
   TENON_CHECK(Model, text.is_null() || text.is_string(), where)
@@ -53,7 +53,7 @@ AddedToken added_token(const json& object, const json& id, const std::string& wh
   return out;
 }
 
-// Whether text is brought to normal form C: the one normalizer of byte-level tokenizers.
+// Whether text is normalised to NFC: the only normalizer supported for byte-level tokenizers.
 bool read_normalizer(const json& normalizer, const std::string& where) {
   if (normalizer.is_null()) return false;
   const json& type = member(normalizer, "type");
@@ -90,7 +90,7 @@ void read_model(const json& model, TokenizerParts& parts, const std::string& whe
   parts.unknown = id->second;
 }
 
-// What a post-processor puts in front of a text. Nothing but special tokens in front is supported.
+// Tokens that a post-processor puts before a text. Only special tokens at the front are supported.
 void read_post_processor(const json& processor, TokenizerParts& parts, const std::string& where) {
   const json& type = member(processor, "type");
   if (processor.is_null() || type == "ByteLevel") return;
@@ -147,7 +147,7 @@ void read_role(const json& config, const char* key, const TokenizerParts& parts,
   TENON_CHECK(Model, id, where) << key << ": there is no token '" << *token << "'";
 }
 
-// The template, or of several the one called "default".
+// The template, or if there are several the one called "default".
 std::optional<std::string> read_template(const json& value, const std::string& where) {
   if (value.is_string()) return value.get<std::string>();
   TENON_CHECK(Model, value.is_null() || value.is_array(), where)
@@ -179,7 +179,7 @@ void read_config(const json& config, TokenizerParts& parts, const std::string& w
   parts.chat_template = read_template(member(config, "chat_template"), where);
 }
 
-// vocab.json and merges.txt say nothing of words and normal forms: the tokenizer's class does.
+// vocab.json and merges.txt do not define word splitting and normalisation: the tokenizer's class does.
 TokenizerParts read_two_files(const fs::path& folder, const json& config) {
   const fs::path vocab = folder / "vocab.json", merges = folder / "merges.txt";
   TokenizerParts out;
@@ -218,7 +218,7 @@ TokenizerParts read_gguf(const GgufFile& file) {
   TENON_CHECK(Model, pre, where) << "has no metadata 'tokenizer.ggml.pre', which says how text is cut into words";
   TokenizerParts parts;
   parts.pre_tokenizer = PreTokenizer::from_gguf_name(*pre, where);
-  parts.nfc = *pre == "qwen2";  // not in the metadata, but in the tokenizer that this name stands for
+  parts.nfc = *pre == "qwen2";  // not in the metadata, but in the tokenizer of this name
   parts.whole_words = pre->starts_with("llama");
   const std::vector<std::string_view> tokens = file.strings("tokenizer.ggml.tokens");
   const std::vector<int64_t> types = file.integers("tokenizer.ggml.token_type");
@@ -239,7 +239,7 @@ TokenizerParts read_gguf(const GgufFile& file) {
   parts.bos = gguf_id(file, "tokenizer.ggml.bos_token_id", tokens.size());
   parts.eos = gguf_id(file, "tokenizer.ggml.eos_token_id", tokens.size());
   parts.pad = gguf_id(file, "tokenizer.ggml.padding_token_id", tokens.size());
-  // Llama 3 wants its start token where the file says nothing.
+  // Llama 3 needs its start token even if the file does not say so.
   if (file.boolean("tokenizer.ggml.add_bos_token").value_or(parts.whole_words) && parts.bos)
     parts.prefix = {*parts.bos};
   if (const auto text = file.string("tokenizer.chat_template")) parts.chat_template = std::string(*text);
@@ -267,7 +267,7 @@ nlohmann::ordered_json tokenizer_json(const TokenizerParts& parts, const json& p
     merges.push_back(both.append(" ").append(second));
   }
   ordered_json post = nullptr;
-  for (const int32_t id : parts.prefix)  // at most the one that begins every text
+  for (const int32_t id : parts.prefix)  // at most the start token
     post = {
         {"type", "TemplateProcessing"},
         {"single",

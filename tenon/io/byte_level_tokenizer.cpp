@@ -12,7 +12,7 @@
 namespace tenon {
 namespace {
 
-// Bytes that a token's text in the byte alphabet stands for; text with other characters in it stands for itself.
+// The bytes that a token's text in the byte alphabet stands for; text with any other characters stands for itself.
 std::string bytes_of(const std::string& token) {
   static const std::unordered_map<uint32_t, char> inverse = [] {
     std::unordered_map<uint32_t, char> out;
@@ -31,7 +31,7 @@ std::string bytes_of(const std::string& token) {
   return out;
 }
 
-// Merges whose result is not a control token: what byte-pair encoding makes is never one.
+// Drops merges that result in a control token, so that byte-pair encoding never produces one.
 MergeList without_control(MergeList merges, const std::unordered_set<std::string>& control) {
   if (!control.empty())
     std::erase_if(merges, [&](const auto& merge) { return control.count(merge.first + merge.second) > 0; });
@@ -57,7 +57,7 @@ std::vector<AddedToken> added_of(const TokenizerParts& parts, bool normalized) {
   return out;
 }
 
-// Control tokens by their letters alone.
+// Control tokens, matched by their text alone.
 std::vector<AddedToken> control_of(const TokenizerParts& parts) {
   std::vector<AddedToken> out;
   for (const AddedToken& token : parts.added)
@@ -113,14 +113,14 @@ struct ByteLevelTokenizer::State {
       if (token.special) special.insert(token.id);
     }
     for (const auto& [token, id] : parts.tokens) {
-      if (added.count(token)) continue;  // check_added saw that it has the same id
+      if (added.count(token)) continue;  // check_added verified that it has the same id
       if (parts.whole_words) words.emplace(bytes_of(token), id);
       name(id, bytes_of(token), token);
     }
     for (const AddedToken& token : parts.added) parts.tokens.emplace(token.content, token.id);
   }
 
-  // Text without added tokens, in its normal form.
+  // Encodes normalised text without added tokens.
   void encode_words(std::string_view text, std::vector<int32_t>& out) const {
     parts.pre_tokenizer.each(text, [&](std::string_view word) {
       const auto whole = parts.whole_words ? words.find(std::string(word)) : words.end();
@@ -131,7 +131,7 @@ struct ByteLevelTokenizer::State {
     });
   }
 
-  // Cuts out what `finder` finds and gives the rest to `f`.
+  // Appends the tokens found by `finder`, and passes the text between them to `f`.
   template <class F>
   static void split(const AddedTokenFinder& finder, std::string_view text, std::vector<int32_t>& out, const F& f) {
     size_t at = 0;
@@ -157,7 +157,7 @@ struct ByteLevelTokenizer::State {
           encode_words(without(words_, mark), out);
       });
     });
-    // The one control token that can be left is an unknown byte's.
+    // The only control token possible here is that of an unknown byte.
     if (!added_tokens) std::erase_if(out, [&](int32_t id) { return special.count(id) > 0; });
     return out;
   }
@@ -190,7 +190,7 @@ std::string ByteLevelTokenizer::break_control(std::string_view text, std::string
     next_code_point(text, inside);
     out += text.substr(at, inside - at);
     out += mark;
-    at = inside;  // another one may begin inside this one
+    at = inside;  // another token may begin inside this one
   }
   return out += text.substr(at);
 }

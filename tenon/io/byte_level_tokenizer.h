@@ -1,8 +1,8 @@
 // Byte-level byte-pair tokenizers: GPT-2, Qwen2, Qwen3, Llama 3, SmolLM2 and others of their kind.
 //
-// Text to ids, as transformers does it: added tokens are cut out of the raw text; the rest is brought to normal form C
-// where the file says so, cut into words (pre_tokenizer.h), and each word's UTF-8 bytes go through byte-pair encoding
-// (bpe.h). Ids to text: bytes of the tokens in a row, read as UTF-8, what is ill formed replaced by U+FFFD.
+// Text to ids, as transformers does it: added tokens are cut out of the raw text; the rest is normalised to NFC if the
+// file says so and split into words (pre_tokenizer.h); each word's UTF-8 bytes go through byte-pair encoding (bpe.h).
+// Ids to text: the tokens' bytes are concatenated and read as UTF-8, with U+FFFD for what is ill-formed.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -21,16 +21,16 @@
 
 namespace tenon {
 
-/// What a tokenizer is made of, wherever it was read.
+/// Everything that a tokenizer is built from, whichever file it came from.
 struct TokenizerParts {
   TokenIds tokens;
   MergeList merges;
   std::vector<AddedToken> added;
   PreTokenizer pre_tokenizer{WordPattern::Gpt2};
-  bool nfc = false;                      ///< text is brought to normal form C
-  bool whole_words = false;              ///< a word that is a token is not merged from bytes ("ignore_merges")
-  std::optional<int32_t> unknown;        ///< what a byte without a token becomes; it is left out if there is no such id
-  std::vector<int32_t> prefix;           ///< ids in front of every text, where a model wants them (Llama 3)
+  bool nfc = false;                      ///< text is normalised to NFC
+  bool whole_words = false;              ///< a word that is a token is used without merging bytes ("ignore_merges")
+  std::optional<int32_t> unknown;        ///< id of a byte without a token; without this id such bytes are left out
+  std::vector<int32_t> prefix;           ///< ids to put before every text, for models that want them (Llama 3)
   std::optional<int32_t> bos, eos, pad;  ///< as the file names them
   std::optional<std::string> chat_template;
 };
@@ -38,52 +38,53 @@ struct TokenizerParts {
 /// Immutable; safe to share between threads.
 class ByteLevelTokenizer {
  public:
-  /// Error(Model) with `where`: a merge of what are no tokens, two tokens of one id, an added token that the vocabulary
-  /// has under another id, one that is longer than kMaxAddedTokenBytes, a control token that a byte or a merge makes.
+  /// Error(Model) at `where`: a merge of things that are not tokens, two tokens with one id, an added token that the
+  /// vocabulary has under another id or that is longer than kMaxAddedTokenBytes, a control token that a byte or a merge
+  /// could produce.
   ByteLevelTokenizer(TokenizerParts parts, const std::string& where);
 
-  /// From a folder with tokenizer.json, or else vocab.json and merges.txt; tokenizer_config.json gives special tokens,
-  /// the chat template (which may also be in chat_template.jinja) and, for the latter two files, the kind of tokenizer.
-  /// Error(Model) names the file and what is wrong with it, or what of it is not supported.
+  /// From a folder with tokenizer.json, or else vocab.json and merges.txt. tokenizer_config.json gives special tokens,
+  /// the chat template (which may also be in chat_template.jinja) and, with vocab.json and merges.txt, the kind of
+  /// tokenizer. Error(Model) names the file and what in it is wrong or unsupported.
   static ByteLevelTokenizer from_folder(const std::filesystem::path& folder);
   /// From a tokenizer.json's text alone (`where` stands for it in errors).
   static ByteLevelTokenizer from_json(std::string_view tokenizer_json, const std::string& where);
-  /// From a GGUF's metadata (tokenizer.ggml.*), of model "gpt2". Error(Model) as above.
+  /// From a GGUF's metadata (tokenizer.ggml.*) with model "gpt2". Error(Model) as above.
   static ByteLevelTokenizer from_gguf(const GgufFile& file);
 
-  /// A GGUF's tokenizer as transformers saves it, for from_folder: the text of tokenizer.json and of
-  /// tokenizer_config.json, by these names. Error(Model) as from_gguf.
+  /// A GGUF's tokenizer in the form that transformers saves and from_folder reads: the text of tokenizer.json and of
+  /// tokenizer_config.json, under these names. Error(Model) as from_gguf.
   static std::map<std::string, std::string> files_of_gguf(const GgufFile& file);
 
-  /// Ids of a text. Added tokens written in it become themselves, control tokens too: for text of a template, or of a
-  /// user who may do that. Nothing is put in front (see prefix()). Error(Usage) names the byte offset of invalid UTF-8.
-  /// O(n log n).
+  /// Ids of a text. Added tokens written in it, control tokens included, become those tokens: use it for a template's
+  /// text, or for a user who may write control tokens. Adds no prefix (see prefix()). Error(Usage) names the byte
+  /// offset of invalid UTF-8. O(n log n).
   std::vector<int32_t> encode(std::string_view text) const;
-  /// prefix() and encode(text): ids of a text to be continued.
+  /// prefix() followed by encode(text): ids of a text to be continued.
   std::vector<int32_t> encode_whole(std::string_view text) const;
-  /// Ids of a text as if there were no added tokens: "<|im_end|>" is so many letters. Never makes a control token.
+  /// Ids of a text as if there were no added tokens: "<|im_end|>" is plain characters. Never produces a control token.
   std::vector<int32_t> encode_ordinary(std::string_view text) const;
 
-  /// `text` with `mark`, a character that it does not hold, inside every control token that is written in it: for what
-  /// users say, before a template puts its own control tokens around it.
+  /// `text` with `mark`, a character that does not occur in it, inserted into every control token written in it. For
+  /// users' messages, before a template puts its own control tokens around them.
   std::string break_control(std::string_view text, std::string_view mark) const;
-  /// encode() of such a text, whose marks are no part of it: what was broken is so many letters.
+  /// encode() of a text from break_control, ignoring the marks: broken control tokens are encoded as plain characters.
   std::vector<int32_t> encode_marked(std::string_view text, std::string_view mark) const;
 
-  /// Text of ids; ids without a token have none. `skip_special` leaves control tokens out.
+  /// Text of ids; ids without a token add nothing. `skip_special` leaves control tokens out.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
-  /// A token's bytes, which need not be UTF-8; empty for an id without a token. Valid as long as the tokenizer.
+  /// A token's bytes, not necessarily UTF-8; empty for an id without a token. Valid as long as the tokenizer.
   std::string_view token_bytes(int32_t id) const;
-  /// The id of an added token, or of a token by its text in the byte alphabet.
+  /// The id of an added token, or of a token given by its text in the byte alphabet.
   std::optional<int32_t> id_of(std::string_view token) const;
   bool is_special(int32_t id) const;
 
-  /// Ids are below this: the least number of rows of an embedding that fits.
+  /// Upper bound of ids: the least number of embedding rows that is enough.
   int32_t vocab_size() const;
   std::optional<int32_t> bos_id() const;
   std::optional<int32_t> eos_id() const;
   std::optional<int32_t> pad_id() const;
-  /// Ids that belong in front of a text that no chat template made; empty for Qwen and SmolLM2.
+  /// Ids to put before a text that was not made by a chat template; empty for Qwen and SmolLM2.
   const std::vector<int32_t>& prefix() const;
   /// The file's chat template, for ChatTemplate (chat_template.h).
   const std::optional<std::string>& chat_template() const;
@@ -93,7 +94,7 @@ class ByteLevelTokenizer {
   std::shared_ptr<const State> state_;
 };
 
-/// Text of ids that come one by one. What push and finish return, joined, is decode() of all ids.
+/// Decodes ids one at a time. What push and finish return, concatenated, is decode() of all ids.
 class StreamDecoder {
  public:
   explicit StreamDecoder(ByteLevelTokenizer tokenizer, bool skip_special = false)
@@ -101,7 +102,7 @@ class StreamDecoder {
 
   /// The text that this id completes; "" while a character is still incomplete.
   std::string push(int32_t id);
-  /// What is left: U+FFFD for a character that was never completed.
+  /// What is left: U+FFFD for an incomplete character.
   std::string finish();
 
  private:

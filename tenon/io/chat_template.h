@@ -1,10 +1,10 @@
-// Chat templates: a conversation to the text that a model was trained on, as its tokenizer files describe it in Jinja.
+// Chat templates: from a conversation to the text format that a model was trained on, as its tokenizer files give it
+// in Jinja.
 //
-// A subset of Jinja, what published templates use, rendered as transformers renders it (trim_blocks, lstrip_blocks,
-// JSON as Python writes it):
+// Supports the subset of Jinja that published templates use, rendered as transformers renders it (trim_blocks,
+// lstrip_blocks, JSON as Python writes it):
 //   tags      {{ }} {% %} {# #} with - and +; for (.. in .. if .. else), if, elif, else, set (also blocks and members
-//   of
-//             a namespace), break, continue, generation
+//             of a namespace), break, continue, generation
 //   values    strings, numbers, true, false, none, lists, mappings; x.y, x["y"], x[0], x[1:2:3]; + - * / // % ~;
 //             == != < <= > >= in, not in; and, or, not; a if b else c; loop.index, .first, .previtem, ...
 //   filters   trim tojson length count join upper lower capitalize title replace default d list map select reject
@@ -15,8 +15,8 @@
 //   functions namespace, range, raise_exception
 // Everything else (macros, includes, strftime_now, ...) is refused when the template is compiled, or is undefined.
 //
-// Safe for templates of any origin: nothing but the data that is passed can be reached, compiling is linear, and
-// rendering counts steps and bytes (jinja/value.h: Budget) and stops.
+// Safe for untrusted templates: they can reach nothing but the data passed in, compiling is linear, and rendering stops
+// when it has used up its steps or bytes (jinja/value.h: Budget).
 #pragma once
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -25,19 +25,19 @@
 
 namespace tenon {
 
-/// Bytes of a template. The longest published ones have 20,000.
+/// Longest template, in bytes. The longest published ones have 20,000.
 inline constexpr size_t kMaxChatTemplateBytes = size_t{1} << 20;
 
 /// A compiled template. Immutable; safe to share between threads.
 class ChatTemplate {
  public:
-  /// Error(Model) with `where` and the line: not of the subset, nested too deep, too long, not UTF-8.
+  /// Error(Model) with `where` and the line: outside the subset, nested too deep, too long, not UTF-8.
   static ChatTemplate compile(std::string_view source, const std::string& where);
 
-  /// The text for `variables`, an object: "messages" (a list of {"role", "content", ...}), "add_generation_prompt",
-  /// and where the template wants them "tools", "enable_thinking", "bos_token", "eos_token", ... Keys keep their order
-  /// in the JSON that a template prints. Error(Usage): what raise_exception says, data that does not fit. Error(Model):
-  /// more steps, memory or output than a template may use.
+  /// Renders with `variables`, an object: "messages" (a list of {"role", "content", ...}), "add_generation_prompt", and
+  /// if the template uses them "tools", "enable_thinking", "bos_token", "eos_token", ... JSON that a template prints
+  /// keeps the order of keys. Error(Usage): the message of raise_exception, or data that does not fit the template.
+  /// Error(Model): the template exceeds its steps, memory or output.
   std::string render(const nlohmann::ordered_json& variables) const;
 
  private:

@@ -18,21 +18,21 @@ bool is_any_space(uint32_t c) {
 }
 
 void append_lower(std::string& out, uint32_t c) {
-  if (c == 0x130) {  // İ, the one letter whose lower case has two code points: i and a combining dot
+  if (c == 0x130) {  // İ, the only letter whose lower case is two code points: i and a combining dot
     out += "i\xcc\x87";
   } else {
     append_utf8(out, static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
   }
 }
 
-// Words: contractions, runs of letters, single digits, runs of anything else that is not white space. White space is
-// spelled out, because \s of the library has one character more than Unicode's White_Space.
+// Words: contractions, runs of letters, single digits, runs of other characters that are not white space. White space
+// is spelled out, because the library's \s has one character more than Unicode's White_Space.
 #define TENON_SPACE R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
 constexpr const char* kWord =
     R"(<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^)" TENON_SPACE R"(\p{L}\p{N}]+)";
 #undef TENON_SPACE
 
-// Normalising sorts the marks of one letter by swapping neighbours; a run of them is as long as that is no work.
+// Normalisation sorts the marks of a letter by swapping neighbours; runs up to this length cost little.
 constexpr int kMostMarks = 256;
 
 void check_marks(std::string_view text) {
@@ -100,7 +100,7 @@ void ClipWords::each(std::string_view text, const std::function<void(std::string
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match.get());
     const std::string_view word = text.substr(range[0], range[1] - range[0]);
     if (is_special(word)) {
-      // transformers splits every word a second time, with GPT-2's pattern; only these words have more than one piece.
+      // transformers splits every word again with GPT-2's pattern; only these words fall into more than one piece.
       f(word.substr(0, 2));
       f(word.substr(2, word.size() - 4));
       f(word.substr(word.size() - 2));

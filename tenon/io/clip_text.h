@@ -1,4 +1,4 @@
-// The text half of CLIP's tokenizer: normal form and words. (The other half is byte-pair encoding, bpe.h.)
+// The text half of CLIP's tokenizer: normalisation and word splitting. (The other half is byte-pair encoding, bpe.h.)
 #pragma once
 #include <functional>
 #include <memory>
@@ -7,18 +7,18 @@
 
 namespace tenon {
 
-/// NFC, then runs of white space (Unicode White_Space) as one blank and every code point in lower case. `text` must be
-/// well-formed UTF-8. Error(Usage) for more than 256 combining marks in a row.
+/// Normalises to NFC, replaces runs of white space (Unicode White_Space) by one blank and lower-cases each code point.
+/// `text` must be well-formed UTF-8. Error(Usage) for more than 256 combining marks in a row.
 std::string clip_normal_form(std::string_view text);
 
-/// Finds the words of normalised text. Immutable; safe to share between threads.
+/// Splits normalised text into words. Immutable; safe to share between threads.
 class ClipWords {
  public:
   ClipWords();
   ClipWords(ClipWords&&) noexcept;
   ClipWords& operator=(ClipWords&&) noexcept;
   ~ClipWords();
-  /// Calls f with each word of `text` in order; what is between words (white space) is dropped.
+  /// Calls f with each word of `text` in order; white space between words is dropped.
   void each(std::string_view text, const std::function<void(std::string_view)>& f) const;
 
  private:

@@ -24,7 +24,7 @@ constexpr std::string_view kStart = "<|startoftext|>", kEnd = "<|endoftext|>";
 constexpr int64_t kWindow = 77;
 constexpr size_t kWordsBetweenStops = 256;
 
-// What tokenizer_config.json may change.
+// Settings that tokenizer_config.json may override.
 struct TokenizerSettings {
   std::optional<std::string> pad;
   std::optional<int64_t> window;
@@ -68,7 +68,7 @@ struct ClipTokenizer::State {
     for (const auto& [token, id] : vocabulary) size = std::max(size, id + 1);
   }
 
-  // Text without special tokens.
+  // Encodes text without special tokens.
   void encode_plain(std::string_view text, std::vector<int32_t>& out) const {
     const std::string normal = clip_normal_form(text);
     size_t number = 0;
@@ -107,7 +107,7 @@ ClipTokenizer ClipTokenizer::from_merges(std::string_view merges, const std::str
     vocabulary.emplace(std::move(token), static_cast<int32_t>(vocabulary.size()));
   };
   for (const char* end_of_word : {"", "</w>"})
-    for (const bool printable : {true, false})  // bytes that stand for themselves come first
+    for (const bool printable : {true, false})  // bytes that map to themselves come first
       for (size_t byte = 0; byte < byte_alphabet().size(); ++byte)
         if (stands_for_itself(static_cast<int>(byte)) == printable) add(byte_alphabet()[byte] + end_of_word);
   for (const auto& [left, right] : pairs) add(left + right);
@@ -169,7 +169,7 @@ std::vector<int32_t> ClipTokenizer::encode(std::string_view text) const {
 WeightedTokens ClipTokenizer::encode_weighted(std::string_view prompt) const {
   TENON_CHECK(Usage, prompt.size() <= kMaxPromptBytes, "prompt")
       << "has " << prompt.size() << " bytes; at most " << kMaxPromptBytes << " are read";
-  // Before the prompt is cut into parts, so that the offset is the user's.
+  // Before the prompt is split into parts, so that the offset refers to the user's text.
   if (const auto bad = first_invalid_utf8(prompt))
     throw Error(ErrorKind::Usage, "prompt", "invalid UTF-8 at byte " + std::to_string(*bad));
   WeightedTokens out;

@@ -33,7 +33,7 @@ void Component::reshape(const std::map<std::string, Shape>& wanted) {
       at->second.shape = shape;
     const auto at = blocks.find(tensor);
     const bool same = at != blocks.end() && extents(at->second.shape) == extents(shape);
-    if (same && at->second.shape.cols() == shape.cols()) at->second.shape = shape;  // rows are read as they are stored
+    if (same && at->second.shape.cols() == shape.cols()) at->second.shape = shape;  // rows are read as stored
   }
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kPiece = size_t{1} << 20;
 
-// An open file descriptor for reading a regular file.
+// A regular file open for reading.
 class Reader {
  public:
   explicit Reader(const fs::path& path) : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
@@ -36,7 +36,7 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
 
   size_t size() const { return size_; }
-  // Bytes read into the buffer, a part of it at a time; 0 at the end of the file.
+  // Fills the buffer in several reads; returns the bytes read, 0 at the end of the file.
   size_t read(std::span<char> buffer) {
     for (;;) {
       check_stop(path_.native());

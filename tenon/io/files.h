@@ -1,4 +1,4 @@
-// Whole files: reading and hashing. (Writing is core's: atomic_file.h.)
+// Reads and hashes whole files. (For writing see core/atomic_file.h.)
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,27 +11,27 @@
 
 namespace tenon {
 
-/// Bytes of a file that is read as a whole: a tokenizer, a configuration, an index.
+/// Largest file that is read as a whole: a tokenizer, a configuration, an index.
 inline constexpr size_t kMaxFileBytes = 100'000'000;
 
-/// The bytes of a regular file; Error(Model) names the path and the reason if it cannot be read or has more than
+/// The bytes of a regular file. Error(Model) names the path and the reason if it cannot be read or is larger than
 /// `most`.
 std::string read_file(const std::filesystem::path& path, size_t most = kMaxFileBytes);
 
-/// read_file of a file that a user named in an argument (a picture, a prompt): Error(Usage), as no model is at fault.
+/// read_file for a file named in a user's argument (a picture, a prompt): Error(Usage), since no model is at fault.
 std::string read_argument_file(const std::filesystem::path& path, size_t most = kMaxFileBytes);
 
-/// Whether there is a file or folder of that name. Error(Model) where that cannot be told (a folder without access, a
-/// loop of links), and for a link to nothing: what somebody put there would be passed by in silence.
+/// Whether a file or folder of that name exists. Error(Model) if that cannot be determined (a folder without access, a
+/// loop of links), and for a dangling link: skipping it would silently ignore what somebody put there.
 bool file_exists(const std::filesystem::path& path);
-/// file_exists, and it is a folder.
+/// Whether it exists and is a folder.
 bool folder_exists(const std::filesystem::path& path);
-/// What is in a folder, sorted; Error(Model) if it cannot be read.
+/// The entries of a folder, sorted; Error(Model) if it cannot be read.
 std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);
 
 /// SHA-256 in lower-case hex.
 std::string sha256_hex(std::span<const std::byte> bytes);
-/// SHA-256 of a file's content, read in pieces; Error(Model) as read_file.
+/// SHA-256 of a file's contents, read in pieces; Error(Model) as read_file.
 std::string sha256_file(const std::filesystem::path& path);
 
 }  // namespace tenon

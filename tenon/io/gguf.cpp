@@ -17,7 +17,7 @@ constexpr uint64_t kMaxNameBytes = 65535;  // of a key or a tensor's name
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 constexpr uint64_t kLargestTensor = uint64_t{1} << 62;
 constexpr uint32_t kMaxExtents = 4;
-// The least that one of them takes: an empty name, no extents.
+// The minimum size of each: an empty name, no extents.
 constexpr uint64_t kLeastKeyBytes = 8 + 4 + 1, kLeastTensorBytes = 8 + 4 + 4 + 8;
 
 template <class T>
@@ -27,7 +27,7 @@ T load(std::span<const std::byte> bytes, size_t at = 0) {
   return out;
 }
 
-// Bytes of a number, 0 for strings, arrays and numbers of no type.
+// Bytes of a number; 0 for strings, arrays and unknown types.
 size_t number_bytes(GgufType t) {
   constexpr std::array<size_t, 13> kBytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   return static_cast<size_t>(t) < kBytes.size() ? kBytes[static_cast<size_t>(t)] : 0;
@@ -83,7 +83,7 @@ std::string_view checked_text(std::string_view text, const std::string& where, s
 
 }  // namespace
 
-// Reads the part in front of the data, from its first byte to its last.
+// Parses everything before the tensor data.
 class GgufReader {
  public:
   GgufReader(std::string name, std::span<const std::byte> bytes) : bytes_(bytes) { out_.name_ = std::move(name); }
@@ -101,7 +101,7 @@ class GgufReader {
   }
 
  private:
-  struct Stated {  // a tensor as the file describes it
+  struct Stated {  // a tensor as declared in the file
     std::string name;
     FileBlockType type;
     Shape shape;
@@ -182,7 +182,7 @@ class GgufReader {
     TENON_CHECK(Model, extents <= kMaxExtents, file())
         << where << ": " << extents << " extents; at most " << kMaxExtents << " are allowed";
     std::array<int64_t, kMaxExtents> dims{};
-    uint64_t elements = 1, largest = 1;  // the second without zeros: every product of some of the extents is as small
+    uint64_t elements = 1, largest = 1;  // `largest` leaves out zeros: no product of any of the extents exceeds it
     for (uint32_t i = 0; i < extents; ++i) {
       const auto extent = number<uint64_t>("tensor extent");
       TENON_CHECK(

@@ -1,12 +1,12 @@
-// GGUF, versions 2 and 3, little endian: metadata by key, then tensors whose elements may be quantised in blocks.
+// GGUF, versions 2 and 3, little endian: metadata by key, then tensors, possibly quantised in blocks.
 //
-// Invariants of an open file: keys and tensor names occur once; every string, array and tensor lies in the file;
-// tensors have a known type, whole blocks in a row, offsets that are multiples of the file's alignment, and no byte in
-// common. What breaks one of these is refused on opening, with one Error(Model) that names the file and the key or
-// tensor. Opening takes time and memory in proportion to the part of the file in front of the tensors' data, at most 12
+// Invariants of an open file: keys and tensor names are unique; every string, array and tensor lies inside the file;
+// tensors have a known type, whole blocks per row and offsets that are multiples of the file's alignment, and do not
+// overlap. A file that breaks one of these is refused on opening, with one Error(Model) that names the file and the key
+// or tensor. Opening takes time and memory in proportion to the part of the file before the tensor data, at most 12
 // times its size. Values and tensors are views of the mapped file; nothing is copied.
 //
-// Shapes are in our order (rows first): GGUF writes them innermost first.
+// Shapes are in our order (rows first); GGUF stores them innermost first.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,17 +32,17 @@ struct GgufValue {
   GgufType type = GgufType::U8;  ///< of the value, or of an array's elements
   bool is_array = false;
   uint64_t count = 1;               ///< elements of an array
-  std::span<const std::byte> data;  ///< the numbers, or strings with a length (8 bytes) in front of each
+  std::span<const std::byte> data;  ///< numbers, or strings each preceded by its length (8 bytes)
 };
 
-/// One tensor. Valid as long as a copy of its file lives; `data` may have any alignment.
+/// One tensor. Valid as long as any copy of its GgufFile lives; `data` may have any alignment.
 struct GgufTensor {
   std::string name;
   BlockType type = BlockType::F32;
-  Shape shape;  ///< at most four extents, ours: rows first
+  Shape shape;  ///< at most four extents, in our order: rows first
   std::span<const std::byte> data;
 
-  /// Bytes of one row (the last axis): whole blocks.
+  /// Bytes of one row (the last axis), in whole blocks.
   size_t row_bytes() const { return data.empty() ? 0 : data.size() / static_cast<size_t>(shape.rows()); }
 };
 
@@ -51,7 +51,7 @@ class GgufFile {
  public:
   /// Maps and checks the file.
   static GgufFile open(const std::filesystem::path& path);
-  /// The same checks over bytes in memory, which must outlive the object. `name` stands for the path in errors.
+  /// The same checks over bytes in memory, which must outlive the object. `name` replaces the path in errors.
   static GgufFile from_bytes(std::span<const std::byte> bytes, const std::string& name);
 
   const std::string& name() const { return name_; }
@@ -61,21 +61,21 @@ class GgufFile {
 
   bool has(std::string_view key) const { return values_.count(key) > 0; }
   const std::map<std::string_view, GgufValue>& values() const { return values_; }
-  /// Metadata by key. Nothing if there is no such key; Error(Model) if the value is of another kind, or (integer) does
-  /// not fit 64 signed bits. number() takes every integer and floating-point type.
+  /// Metadata by key. Empty if there is no such key; Error(Model) if the value is of another kind or, for integer(),
+  /// does not fit 64 signed bits. number() accepts every integer and floating-point type.
   std::optional<std::string_view> string(std::string_view key) const;
   std::optional<int64_t> integer(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;
   std::optional<bool> boolean(std::string_view key) const;
-  /// Arrays; empty if there is no such key.
+  /// Arrays; empty vector if there is no such key.
   std::vector<std::string_view> strings(std::string_view key) const;
   std::vector<int64_t> integers(std::string_view key) const;
   std::vector<double> numbers(std::string_view key) const;
 
-  /// Tensors by name; those of types that cannot be converted are apart, with the type's name.
+  /// Tensors by name; those of types that cannot be converted are in unsupported(), with the type's name.
   const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return tensors_; }
   const std::map<std::string, std::string_view, std::less<>>& unsupported() const { return unsupported_; }
-  /// Error(Model) if there is none of that name, or its type is the reason.
+  /// Error(Model) if there is no such tensor, or if its type cannot be converted.
   const GgufTensor& at(std::string_view tensor) const;
 
  private:

@@ -37,7 +37,7 @@ void f32_block(const uint8_t* b, float* out) { std::memcpy(out, b, sizeof(float)
 void f16_block(const uint8_t* b, float* out) { *out = half(b); }
 void bf16_block(const uint8_t* b, float* out) { *out = bf16_value(half_bits(b)); }
 
-// 32 elements: low nibbles are the first half, high nibbles the second.
+// 32 elements: low nibbles are the first half, high nibbles the second half.
 void q4_0_block(const uint8_t* b, float* out) {
   const float d = half(b);
   for (int i = 0; i < 16; ++i) {
@@ -54,7 +54,7 @@ void q4_1_block(const uint8_t* b, float* out) {
   }
 }
 
-// The fifth bit of element i is bit i of four bytes in front of the nibbles.
+// The fifth bit of element i is bit i of the four bytes before the nibbles.
 int fifth_bit(const uint8_t* bits, int i) { return ((bits[i / 8] >> (i % 8)) & 1) << 4; }
 
 void q5_0_block(const uint8_t* b, float* out) {
@@ -78,8 +78,8 @@ void q8_0_block(const uint8_t* b, float* out) {
   for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(static_cast<int8_t>(b[2 + i]));
 }
 
-// Twelve bytes hold eight 6-bit scales and eight 6-bit mins: bytes 0..3 and 4..7 the whole of groups 0..3 and, in their
-// two high bits, the top of groups 4..7, whose low nibbles are in bytes 8..11.
+// Twelve bytes hold eight 6-bit scales and eight 6-bit mins. Bytes 0..3 and 4..7 hold those of groups 0..3 whole and,
+// in their two high bits, the top bits of groups 4..7, whose low nibbles are in bytes 8..11.
 struct GroupScale {
   int scale, min;
 };
@@ -89,8 +89,8 @@ GroupScale group_scale(const uint8_t* s, int group) {
   return {(s[8 + k] & 15) | ((s[k] >> 6) << 4), (s[8 + k] >> 4) | ((s[4 + k] >> 6) << 4)};
 }
 
-// 256 elements in groups of 32: 32 bytes of nibbles hold two groups. `high` is where fifth bits are, if there are any:
-// bit g of byte i belongs to element i of group g.
+// 256 elements in groups of 32: 32 bytes of nibbles hold two groups. `high` points to fifth bits, if there are any: bit
+// g of byte i belongs to element i of group g.
 void k_block(const uint8_t* b, const uint8_t* high, const uint8_t* nibbles, float* out) {
   const float d = half(b), dmin = half(b + 2);
   for (int g = 0; g < 8; ++g) {
@@ -107,8 +107,8 @@ void k_block(const uint8_t* b, const uint8_t* high, const uint8_t* nibbles, floa
 void q4_k_block(const uint8_t* b, float* out) { k_block(b, nullptr, b + 16, out); }
 void q5_k_block(const uint8_t* b, float* out) { k_block(b, b + 16, b + 48, out); }
 
-// Two halves of 128 elements: 64 bytes of nibbles, 32 bytes with four pairs of high bits each, 8-bit scales of 16
-// elements behind them all.
+// Two halves of 128 elements: 64 bytes of nibbles, and 32 bytes with four pairs of high bits each. 8-bit scales, one
+// per 16 elements, follow both halves.
 void q6_k_block(const uint8_t* b, float* out) {
   const float d = half(b + 208);
   for (int e = 0; e < 256; ++e) {

@@ -1,7 +1,7 @@
-// Elements in quantised blocks, as GGUF files have them, and their conversion to numbers.
+// Elements in quantised blocks, as in GGUF files, and their conversion to numbers.
 //
-// A block is a run of elements of one row with its scales; blocks are little endian and need no alignment. Each formula
-// below rounds once (its products are exact in f32), so that the results are the same bits wherever they are computed.
+// A block is a run of elements of one row with their scales; blocks are little endian and need no alignment. Each
+// formula below rounds once (its products are exact in f32), so results are bit-identical wherever they are computed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -34,22 +34,22 @@ enum class BlockType : uint32_t {
 
 /// "Q4_1", ... as ggml spells it.
 std::string_view name_of(BlockType t);
-/// Elements of a block (1 for plain types) and its bytes.
+/// Elements per block (1 for plain types), and bytes per block.
 int64_t block_elements(BlockType t);
 int64_t block_bytes(BlockType t);
 
-/// An element type that files may have, whether or not it can be converted here.
+/// An element type that files may use, whether or not it can be converted here.
 struct FileBlockType {
   uint32_t number;  ///< in the file
   std::string_view name;
   int64_t elements, bytes;  ///< of a block
   bool readable;            ///< it is a BlockType
 };
-/// Nothing for a number that ggml does not know, or no longer knows.
+/// Empty for a number that ggml does not define, or no longer defines.
 std::optional<FileBlockType> file_block_type(uint32_t number);
 
-/// Converts whole blocks, block by block: out.size() elements, a multiple of block_elements, from exactly as many
-/// blocks in `in`. Error(Internal) if the sizes do not fit. The second form rounds to bf16 (nearest even).
+/// Converts whole blocks: out.size() elements, a multiple of block_elements, from exactly as many blocks in `in`.
+/// Error(Internal) if the sizes do not match. The second form rounds to bf16 (nearest even).
 void dequantise(BlockType t, std::span<const std::byte> in, std::span<float> out);
 void dequantise_bf16(BlockType t, std::span<const std::byte> in, std::span<uint16_t> out);
 

@@ -38,7 +38,7 @@ std::string_view renamed(const std::array<Rename, N>& table, std::string_view na
   return {};
 }
 
-// "blk.12.attn_q.weight" -> "model.layers.12.self_attn.q_proj.weight"; "" without a counterpart.
+// "blk.12.attn_q.weight" -> "model.layers.12.self_attn.q_proj.weight"; "" if there is no counterpart.
 std::string language_model_name(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return "";
@@ -123,7 +123,7 @@ class Mapper {
   GgufCheckpoint out_;
 };
 
-// Calls f(a row's bytes, its numbers' place) for each row.
+// Calls f(a row's bytes, where its numbers go) for each row.
 template <class T, class F>
 void each_row(const GgufSlice& s, int64_t first, std::span<T> out, const F& f) {
   const int64_t cols = s.shape.cols(), rows = s.shape.rows();
@@ -137,7 +137,7 @@ void each_row(const GgufSlice& s, int64_t first, std::span<T> out, const F& f) {
   }
 }
 
-// A vector's elements are what a matrix's rows are: interleaved ones are put back one by one.
+// The elements of a vector correspond to rows of a matrix: restores the order of interleaved ones one by one.
 template <class T>
 void order_vector(const GgufSlice& s, std::span<T> out) {
   if (s.head_rows == 0 || s.shape.rank() != 1 || out.empty()) return;
@@ -148,7 +148,7 @@ void order_vector(const GgufSlice& s, std::span<T> out) {
     out[static_cast<size_t>(i)] = stored[static_cast<size_t>(elements.file_row(i))];
 }
 
-// Integers of config.json, by the end of the GGUF's key.
+// config.json's integers, by the suffix of the GGUF key.
 constexpr std::array<Rename, 6> kNeeded = {{{"embedding_length", "hidden_size"},
                                             {"block_count", "num_hidden_layers"},
                                             {"feed_forward_length", "intermediate_size"},
@@ -215,8 +215,8 @@ nlohmann::json gguf_config(const GgufFile& file) {
       << " numbers of a head are rotated; only all of them is supported";
   const auto scaling = file.string(front + "rope.scaling.type");
   auto factor = file.number(front + "rope.scaling.factor");
-  if (!factor) factor = file.number(front + "rope.scale_linear");            // of files older than the other
-  const bool unnamed = !scaling && factor.value_or(1) != 1 && *factor != 0;  // is linear to llama.cpp
+  if (!factor) factor = file.number(front + "rope.scale_linear");            // from older files
+  const bool unnamed = !scaling && factor.value_or(1) != 1 && *factor != 0;  // treated as linear by llama.cpp
   if (unnamed || (scaling && *scaling != "none"))
     out["rope_scaling"] = {{"rope_type", std::string(scaling.value_or("linear"))}, {"factor", factor.value_or(1.0)}};
   const GgufTensor& embedding = file.at("token_embd.weight");

@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kMaxPngBytes = size_t{1} << 30;
 
-// The PNG library reports errors by a jump that skips C++ destructors. So everything that owns memory lives in these
-// structs, outside the functions that call the library, and those functions hold only plain values.
+// The PNG library reports errors by a longjmp, which skips C++ destructors. So everything that owns memory is in these
+// structs, outside the functions that call the library, and those functions have only trivial locals.
 struct PngFailure {
   char message[200] = {};
 };
@@ -68,7 +68,7 @@ struct PngDecoder {
   PngDecoder& operator=(const PngDecoder&) = delete;
 };
 
-// Everything before the pixels; false (and failure.message) if the file is bad.
+// Reads everything before the pixels; false (and failure.message) if the file is invalid.
 bool read_header(PngDecoder& d) {
   if (!d.png || !d.info) return false;
   if (setjmp(png_jmpbuf(d.png))) return false;
@@ -143,7 +143,7 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
   if (!read_header(d)) refuse_png(where, d);
   Image image{png_get_image_width(d.png, d.info), png_get_image_height(d.png, d.info), 3, {}};
   const size_t row_bytes = png_get_rowbytes(d.png, d.info);
-  // Deflate shrinks at most 1032 times and a pixel has at least one bit: a header that claims more is not believed.
+  // Deflate compresses at most 1032 times and a pixel has at least one bit: refuses a header that claims more.
   TENON_CHECK(Usage, static_cast<size_t>(image.width * image.height) / (8 * 1032) <= bytes.size(), where)
       << "cannot read as PNG: " << image.width << "x" << image.height << " pixels in " << bytes.size() << " bytes";
   TENON_CHECK(Internal, row_bytes == static_cast<size_t>(image.width) * 3, where) << "unexpected PNG row size";

@@ -23,7 +23,7 @@ double cubic(double x) {
 double sinc(double x) { return x == 0 ? 1 : std::sin(std::numbers::pi * x) / (std::numbers::pi * x); }
 double lanczos(double x) { return -3 <= x && x < 3 ? sinc(x) * sinc(x / 3) : 0; }
 
-// A kernel and how far it reaches.
+// A kernel and its support.
 struct Kernel {
   double (*at)(double);
   double support;
@@ -36,7 +36,7 @@ struct Taps {
   std::vector<int32_t> weights;
 };
 
-// Those of the output whose middle lies at `centre`.
+// The taps of the output sample centred at `centre`.
 Taps taps_at(double centre, int64_t from, double widened, Kernel kernel) {
   const double before = kernel.support * widened - 0.5, behind = kernel.support * widened + 0.5;
   Taps out;
@@ -61,7 +61,7 @@ std::vector<Taps> taps_of(int64_t from, int64_t to, Kernel kernel) {
   return out;
 }
 
-// `lines` lines of samples, `sample` elements from one sample to the next and `line` from one line to the next.
+// `lines` lines of samples; strides of `sample` elements between samples, and of line_in and line_out between lines.
 struct Pass {
   int64_t lines, line_in, line_out, sample;
 };
@@ -97,7 +97,7 @@ Image resize(const Image& image, int64_t width, int64_t height, Resampling kerne
   Image out = wide;
   out.height = height;
   out.pixels.assign(static_cast<size_t>(width * height * image.channels), 0);
-  // Down the rows a sample is a whole row.
+  // Vertically, a sample is a whole row.
   run({1, 0, 0, width * image.channels}, taps_of(image.height, height, kernel_of(kernel)), wide.pixels.data(),
       out.pixels.data());
   return out;
@@ -116,7 +116,7 @@ Image crop(const Image& image, int64_t left, int64_t top, int64_t width, int64_t
 namespace {
 constexpr std::array<const char*, 3> kModeNames = {"stretch", "crop", "fill"};
 
-// One row of a picture as it is resampled at its upper or lower edge (by bicubic, as the web UI does).
+// One row of a picture as bicubic resampling gives it at the upper or lower edge, as in the web UI.
 Image edge_row(const Image& image, bool lower) {
   const double centre = lower ? static_cast<double>(image.height) : 0;
   const std::vector<Taps> taps{taps_at(centre, image.height, 1, kernel_of(Resampling::Bicubic))};
@@ -137,7 +137,7 @@ Image transposed(const Image& image) {
   return out;
 }
 
-// The picture behind `top` rows, and rows of its edges around it up to `height`.
+// The picture placed after `top` rows, with its edge rows repeated above and below up to `height`.
 Image spread(const Image& image, int64_t top, int64_t height) {
   Image out{image.width, height, image.channels, {}};
   const Image upper = edge_row(image, false), lower = edge_row(image, true);
@@ -164,7 +164,7 @@ Image fit(const Image& image, int64_t width, int64_t height, ResizeMode mode) {
   if (image.width == width && image.height == height) return image;
   if (mode == ResizeMode::Stretch || image.width <= 0 || image.height <= 0)
     return resize(image, width, height, Resampling::Lanczos);
-  // Wider than what is asked for: then its height decides where it is cropped, its width where it is filled up.
+  // If the picture is wider than the target, its height decides the scale for cropping, its width that for filling.
   const bool wider = width * image.height <= image.width * height, by_height = wider == (mode == ResizeMode::Crop);
   const int64_t w = by_height ? image.width * height / image.height : width;
   const int64_t h = by_height ? height : image.height * width / image.width;

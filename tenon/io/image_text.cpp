@@ -1,10 +1,10 @@
-// What a picture's text chunks say.
+// Texts in a picture's text chunks.
 #include "tenon/io/image.h"
 #include "tenon/io/json.h"
 
 namespace tenon {
 namespace {
-// Text from a user may hold anything; what is not UTF-8 is replaced instead of losing the picture.
+// A user's text may contain anything; bytes that are not UTF-8 are replaced rather than losing the picture.
 template <class Json>
 std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -1,7 +1,7 @@
-// JPEG in, through libjpeg: any colour space to three channels of 8 bits, turned as its EXIF orientation says.
+// Reads JPEG through libjpeg: any colour space to three channels of 8 bits, rotated as its EXIF orientation says.
 #include <cstddef>
 #include <cstdio>
-// jpeglib.h wants size_t and FILE in front of it.
+// jpeglib.h needs size_t and FILE to be declared.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -15,11 +15,11 @@ namespace tenon {
 namespace {
 
 constexpr int kMostScans = 500;           // a small progressive file could ask for thousands of passes over all blocks
-constexpr int64_t kPixelsAByte = 8 * 64;  // Huffman codes take at least one bit a block of 8 x 8 pixels
+constexpr int64_t kPixelsAByte = 8 * 64;  // Huffman codes take at least one bit per block of 8 x 8 pixels
 constexpr unsigned kExifMarker = JPEG_APP0 + 1, kWholeMarker = 0xffff;
 
-// As with PNG: the library reports errors by a jump that skips destructors, so what owns memory lives outside the
-// functions that call it.
+// As with PNG, the library reports errors by a longjmp, which skips destructors; so memory is owned outside the
+// functions that call the library.
 struct JpegFailure {
   jpeg_error_mgr base;
   std::jmp_buf jump;
@@ -31,7 +31,7 @@ struct JpegFailure {
   (*info->err->format_message)(info, failure->message);
   std::longjmp(failure->jump, 1);
 }
-// Missing data would be drawn grey; other faults of sloppy writers change no pixel.
+// Refuses files with missing data, which would be drawn grey; other faults of careless writers change no pixel.
 void on_message(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE)) fail(info);
@@ -70,7 +70,7 @@ bool read_header(JpegDecoder& d, const unsigned char* bytes, unsigned long size)
   jpeg_save_markers(&d.info, kExifMarker, kWholeMarker);
   jpeg_mem_src(&d.info, bytes, size);
   jpeg_read_header(&d.info, TRUE);
-  // The library makes RGB of grey and YCbCr, but of YCCK no more than CMYK.
+  // The library converts grey and YCbCr to RGB, but YCCK only to CMYK.
   const bool four = d.info.jpeg_color_space == JCS_CMYK || d.info.jpeg_color_space == JCS_YCCK;
   d.info.out_color_space = four ? JCS_CMYK : JCS_RGB;
   return true;
@@ -87,7 +87,7 @@ bool read_rows(JpegDecoder& d, unsigned char* pixels, size_t row_bytes) {
   return true;
 }
 
-// Ink to light, channel by channel: no profile is applied. Adobe's files, which say so in a marker, store 255 - ink.
+// Ink to light, per channel, without a profile. Adobe's files, identified by a marker, store 255 - ink.
 std::vector<uint8_t> rgb_of_cmyk(const std::vector<uint8_t>& cmyk, bool inverted) {
   std::vector<uint8_t> out;
   out.reserve(cmyk.size() / 4 * 3);
@@ -99,7 +99,7 @@ std::vector<uint8_t> rgb_of_cmyk(const std::vector<uint8_t>& cmyk, bool inverted
   return out;
 }
 
-// Numbers of a TIFF structure, in its byte order; 0 outside of it.
+// Reads numbers of a TIFF structure in its byte order; 0 outside of it.
 class Tiff {
  public:
   explicit Tiff(std::span<const uint8_t> bytes) : bytes_(bytes), little_(bytes.size() > 1 && bytes[0] == 'I') {}
@@ -115,7 +115,7 @@ class Tiff {
   bool little_;
 };
 
-// The tag 0x0112 of the first directory: 1 (as stored) to 8, 1 also where there is none.
+// Tag 0x0112 of the first directory: 1 (as stored) to 8, or 1 if there is none.
 int exif_orientation(const jpeg_decompress_struct& info) {
   constexpr std::string_view kExif("Exif\0\0", 6);
   for (jpeg_saved_marker_ptr m = info.marker_list; m; m = m->next) {
@@ -133,8 +133,8 @@ int exif_orientation(const jpeg_decompress_struct& info) {
   return 1;
 }
 
-// The picture as it is meant to be seen. Bit by bit of orientation - 1: mirrored left to right, turned by half, and
-// rows and columns exchanged (5 to 8), as the standard numbers them.
+// Rotates the picture upright. The bits of orientation - 1 mean: mirrored left to right, rotated by 180 degrees, rows
+// and columns exchanged (5 to 8), in the standard's numbering.
 Image turned(Image image, int orientation) {
   if (orientation == 1) return image;
   const bool exchanged = orientation >= 5;
@@ -170,7 +170,7 @@ Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where) {
   TENON_CHECK(Usage, image.width * image.height / kPixelsAByte <= static_cast<int64_t>(bytes.size()), where)
       << "cannot read as JPEG: " << image.width << "x" << image.height << " pixels in " << bytes.size() << " bytes";
   const bool four = d.info.out_color_space == JCS_CMYK;
-  const int orientation = exif_orientation(d.info);  // markers go when decoding ends
+  const int orientation = exif_orientation(d.info);  // decoding frees the markers
   const size_t row_bytes = static_cast<size_t>(image.width) * (four ? 4 : 3);
   image.pixels.resize(row_bytes * static_cast<size_t>(image.height));
   if (!read_rows(d, image.pixels.data(), row_bytes)) refuse(where, d);

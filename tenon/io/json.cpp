@@ -12,14 +12,14 @@ namespace tenon {
 namespace {
 using nlohmann::json;
 
-// "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without the library's own tag.
+// Removes the library's tag in "[json.exception.parse_error.101] parse error at line 1, column 5: ...".
 std::string without_tag(std::string_view message) {
   const size_t end = message.find("] ");
   return shown(message.starts_with("[json.") && end != message.npos ? message.substr(end + 2) : message, 300);
 }
 
-// Looks at the parser every 64 KiB of text: whether work is to stop, and whether one token goes on for too long (the
-// library copies a token several times before it says what is wrong with it).
+// Checks every 64 KiB of text whether to stop, and whether a token is too long (the library copies a token several
+// times before it reports an error in it).
 class JsonWatch {
  public:
   JsonWatch(std::string_view text, const std::string& where, ErrorKind kind)
@@ -44,7 +44,7 @@ class JsonWatch {
   size_t events_ = 0, seen_ = 0, quiet_ = 0;
 };
 
-// The text as the library reads it.
+// The text as an input iterator for the library.
 class JsonCursor {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -65,7 +65,7 @@ class JsonCursor {
   JsonWatch* watch_;
 };
 
-// The library's events, as ours.
+// Translates the library's events to ours.
 class JsonSax : public nlohmann::json_sax<json> {
  public:
   JsonSax(JsonEvents& events, JsonWatch& watch, const std::string& where, ErrorKind kind)
@@ -117,7 +117,7 @@ class JsonSax : public nlohmann::json_sax<json> {
   int depth_ = 0;
 };
 
-// Events into a tree. (The library's own callback parser looks through all of a parent's members whenever a child ends:
+// Builds a tree from events. (The library's own callback parser scans all of a parent's members whenever a child ends:
 // quadratic.)
 class JsonTree : public JsonEvents {
  public:
@@ -144,12 +144,12 @@ class JsonTree : public JsonEvents {
   const std::string& where_;
   ErrorKind kind_;
   json root_;
-  std::vector<json*> open_;  // objects and arrays whose end is to come, the outermost first
-  json* member_ = nullptr;   // what the last key stands for
+  std::vector<json*> open_;  // objects and arrays not yet ended, outermost first
+  json* member_ = nullptr;   // value of the last key
   size_t values_ = 0;
 };
 
-// The value with every string as UTF-8.
+// The value with every string converted to UTF-8.
 nlohmann::ordered_json as_utf8_strings(const nlohmann::ordered_json& value) {
   using nlohmann::ordered_json;
   if (value.is_string()) return as_utf8(value.get_ref<const std::string&>());
@@ -189,7 +189,7 @@ json read_json_object(const std::filesystem::path& path) {
 }
 
 std::string shown_json(const json& value) {
-  // A large value is not written out to be shortened.
+  // Avoids serialising a large value only to shorten it.
   if (value.is_structured() && value.size() > kShownBytes / 2)
     return std::string(value.type_name()) + " of " + std::to_string(value.size());
   if (value.is_string()) return std::string("\"").append(shown(value.get_ref<const std::string&>())).append("\"");
@@ -199,7 +199,7 @@ std::string shown_json(const json& value) {
 std::string json_text(const nlohmann::ordered_json& value, int indent) {
   try {
     return value.dump(indent, ' ', true);
-  } catch (const json::exception&) {  // a string that is not UTF-8
+  } catch (const json::exception&) {  // a string is not UTF-8
     return as_utf8_strings(value).dump(indent, ' ', true);
   }
 }

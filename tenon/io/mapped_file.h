@@ -1,4 +1,4 @@
-// A regular file's bytes as memory, read-only.
+// A regular file mapped into memory, read-only.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -7,12 +7,12 @@
 
 namespace tenon {
 
-/// Copies share one map, which goes with the last of them. Truncating the file while it is mapped ends the process
-/// (SIGBUS), as with any map.
+/// Copies share one mapping, which ends with the last of them. Truncating the file while it is mapped kills the process
+/// (SIGBUS), as with any mapping.
 class MappedFile {
  public:
-  /// Error(Model) names the path and the reason: not there, not readable, not a regular file. An empty file is empty
-  /// memory.
+  /// Error(Model) names the path and the reason: missing, not readable, not a regular file. An empty file gives an
+  /// empty span.
   static MappedFile open(const std::filesystem::path& path);
 
   std::span<const std::byte> bytes() const { return bytes_; }

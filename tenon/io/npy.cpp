@@ -16,7 +16,7 @@ void write_npy(AtomicFile& file, const Shape& shape, std::span<const float> valu
   for (const int64_t d : shape) dims += std::to_string(d) + ", ";
   if (shape.rank() > 1) dims.resize(dims.size() - 2);
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + dims + "), }";
-  constexpr size_t kPrefix = 10, kAlignment = 64;  // magic, version, length; where the data begins
+  constexpr size_t kPrefix = 10, kAlignment = 64;  // magic, version, length; alignment of the data
   header.append(kAlignment - (kPrefix + header.size() + 1) % kAlignment, ' ').push_back('\n');
   std::string head("\x93NUMPY\x01\x00", 8);
   head.push_back(static_cast<char>(header.size() & 255));

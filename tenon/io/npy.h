@@ -1,4 +1,4 @@
-// NumPy's .npy files (version 1.0), f32, written only.
+// Writes NumPy's .npy files (version 1.0), f32.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace tenon {
 
-/// Row-major values of `shape` as '<f4' into a file under construction. Error(Usage) if their number is not
-/// shape.numel().
+/// Writes row-major values of `shape` as '<f4' into a file under construction. Error(Usage) if there are not
+/// shape.numel() values.
 void write_npy(AtomicFile& file, const Shape& shape, std::span<const float> values);
 /// The same as a whole file: all or nothing.
 void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<const float> values,

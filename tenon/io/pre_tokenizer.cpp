@@ -17,10 +17,10 @@ constexpr const char* kQwen2 =
 constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-constexpr int kMostNested = 8;  // Sequences in Sequences
+constexpr int kMostNested = 8;  // nesting of Sequences
 constexpr size_t kMostSteps = 16;
 
-// A character's place and class, read ahead of the scan.
+// A character's end and class, read ahead of the scan.
 struct Character {
   size_t end;
   CharClass kind;
@@ -38,7 +38,7 @@ class Scanner {
   bool is(size_t i, CharClass kind) const { return !at_end(i) && at(i).kind == kind; }
   bool is_blank(size_t i) const { return !at_end(i) && text_[i] == ' '; }
 
-  // End of the run of one class that begins at i.
+  // End of the run of characters of one class that begins at i.
   size_t run_end(size_t i, CharClass kind, size_t most = std::string_view::npos) const {
     for (size_t n = 0; n < most && !at_end(i); ++n) {
       const Character c = at(i);
@@ -48,7 +48,7 @@ class Scanner {
     return i;
   }
 
-  // End of 's 't 're 've 'm 'll 'd at i, or i. U+017F folds to s.
+  // End of 's 't 're 've 'm 'll 'd at i, or i if there is none. U+017F folds to s.
   size_t contraction_end(size_t i, bool any_case) const {
     if (at_end(i) || text_[i] != '\'' || at_end(i + 1)) return i;
     const auto lower = [&](size_t k) {
@@ -63,7 +63,7 @@ class Scanner {
     return i;
   }
 
-  // \s+(?!\S)|\s+ : white space in front of a word leaves its last character to the word.
+  // \s+(?!\S)|\s+ : white space before a word leaves its last character to the word.
   size_t space_end(size_t i) const {
     size_t last = i, end = i;
     while (!at_end(end)) {
@@ -75,7 +75,7 @@ class Scanner {
     return at_end(end) || last == i ? end : last;
   }
 
-  // \s*[\r\n]+ : through the last line end of the white space, or i if it has none.
+  // \s*[\r\n]+ : up to the last line end in the white space, or i if there is none.
   size_t lines_end(size_t i) const {
     size_t out = i;
     while (!at_end(i)) {
@@ -191,7 +191,7 @@ void PreTokenizer::add_split(const json& description, const std::string& where) 
   TENON_CHECK(Model, step, where) << "pre_tokenizer: splitting by '"
                                   << (regex.empty() && pattern != description.end() ? pattern->dump() : regex)
                                   << "' is not supported; expected the pattern of GPT-2, Qwen2 or Llama 3";
-  // These patterns match everything, so that keeping the matches alone is the same as isolating them.
+  // These patterns match everything, so keeping only the matches equals isolating them.
   const std::string behavior = text_of(description, "behavior");
   const bool invert = flag(description, "invert", false);
   TENON_CHECK(Model, (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert), where)

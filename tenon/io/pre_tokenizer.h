@@ -1,7 +1,7 @@
-// How text is cut into pieces before byte-pair encoding: what a tokenizer.json calls pre_tokenizer.
+// Splits text into pieces before byte-pair encoding: the "pre_tokenizer" of a tokenizer.json.
 //
-// The word patterns in use are few, and each has a scanner here that walks the text once: linear time whatever the
-// text, and nothing of a file is run as a regular expression. A pattern without a scanner is refused by name.
+// Few word patterns are in use, and each has a hand-written scanner here: linear time for any text, and no regular
+// expression from a file is ever run. A pattern without a scanner is refused by name.
 #pragma once
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -15,25 +15,25 @@ namespace tenon {
 enum class WordPattern {
   Gpt2,   ///< 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\sLN]+|\s+(?!\S)|\s+
   Qwen2,  ///< (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\nLN]?L+|N| ?[^\sLN]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-  Llama3  ///< Qwen2's with N{1,3} for N
+  Llama3  ///< Qwen2's with N{1,3} in place of N
 };
 
-/// A list of steps, each of which cuts every piece that the step before left. Immutable; a plain value.
+/// A list of steps, each splitting every piece that the previous step left. Immutable; a plain value.
 class PreTokenizer {
  public:
   /// From a tokenizer.json's "pre_tokenizer": ByteLevel, Split by one of the patterns, Digits, or a Sequence of these.
   /// Error(Model) for anything else, and unless one step is ByteLevel.
   static PreTokenizer from_json(const nlohmann::json& description, const std::string& where);
-  /// By the name in a GGUF's tokenizer.ggml.pre: gpt-2, qwen2, llama-bpe (llama3, llama-v3), smollm. Error(Model) that
-  /// lists them for any other.
+  /// By the name in a GGUF's tokenizer.ggml.pre: gpt-2, qwen2, llama-bpe (llama3, llama-v3), smollm. Error(Model) lists
+  /// these for any other.
   static PreTokenizer from_gguf_name(std::string_view name, const std::string& where);
-  /// What a tokenizer.json says in the place of such a name. Error(Model) likewise.
+  /// The "pre_tokenizer" of a tokenizer.json that is equivalent to such a name. Error(Model) likewise.
   static nlohmann::json json_of_gguf_name(std::string_view name, const std::string& where);
   /// One word pattern alone.
   explicit PreTokenizer(WordPattern pattern);
 
-  /// Calls f with the pieces of `text` (well-formed UTF-8), in order; together they are the text (with a blank in
-  /// front, if the file asks for one). Linear in the text.
+  /// Calls f with the pieces of `text` (well-formed UTF-8), in order; concatenated they are the text (after a leading
+  /// blank, if the file asks for one). Linear in the text.
   void each(std::string_view text, const std::function<void(std::string_view)>& f) const;
 
  private:

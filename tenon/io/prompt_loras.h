@@ -1,4 +1,4 @@
-// LoRAs named in prompts, as AUTOMATIC1111's web UI writes them.
+// LoRAs named in prompts, in the syntax of AUTOMATIC1111's web UI.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,9 +12,9 @@ struct PromptLora {
   bool operator==(const PromptLora&) const = default;
 };
 
-/// Takes every <lora:name> and <lora:name:weight> out of the prompt, with a blank that would stand double or at an end
-/// without it. A name is a file in a folder or below it. Error(Usage) at `where` for one without its end, an empty
-/// name, one that leads out of the folder, or a weight that is no finite number.
+/// Removes every <lora:name> and <lora:name:weight> from the prompt, and a blank that would be left doubled or at an
+/// end. A name is a file in the LoRA folder or below it. Error(Usage) at `where` for an unterminated tag, an empty
+/// name, a name that leads out of the folder, or a weight that is not a finite number.
 std::vector<PromptLora> take_loras(std::string& prompt, const std::string& where);
 
 }  // namespace tenon

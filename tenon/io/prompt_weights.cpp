@@ -9,11 +9,11 @@
 
 namespace tenon {
 namespace {
-constexpr double kStep = 1.1;  // of a bare bracket
+constexpr double kStep = 1.1;  // of a plain bracket
 constexpr size_t kShownOfNetwork = 60;
-constexpr size_t kMaxNesting = 100;  // bounds the work a prompt can ask for
+constexpr size_t kMaxNesting = 100;  // bounds the work for a prompt
 
-// The scan of one prompt. Weights are kept in double: products of 1.1 and 1/1.1 then cancel to float accuracy.
+// Parses one prompt. Weights are kept in double, so that products of 1.1 and 1/1.1 cancel to float accuracy.
 class Parser {
  public:
   explicit Parser(std::string_view prompt) : rest_(prompt) {}
@@ -53,7 +53,7 @@ class Parser {
     }
   }
 
-  // A backslash before a bracket or another backslash gives that character; any other one vanishes.
+  // A backslash before a bracket or another backslash gives that character; any other backslash is dropped.
   void escape() {
     rest_.remove_prefix(1);
     if (rest_.empty() || std::string_view("()[]\\").find(rest_.front()) == std::string_view::npos) return;
@@ -114,7 +114,7 @@ class Parser {
 
   std::string_view rest_;
   std::vector<Part> parts_;
-  std::vector<size_t> round_, square_;  // first part inside each open bracket
+  std::vector<size_t> round_, square_;  // index of the first part inside each open bracket
 };
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Emphasis in prompts, as AUTOMATIC1111's web UI writes it.
+// Emphasis in prompts, in the syntax of AUTOMATIC1111's web UI.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tenon {
 
-/// Bytes of a prompt: 65,536 make up to 874 windows of CLIP's, which every step then attends to.
+/// Longest prompt in bytes: 65,536 make up to 874 CLIP windows, all of which every step attends to.
 inline constexpr size_t kMaxPromptBytes = 1 << 16;
 
 /// A stretch of a prompt and its weight.
@@ -17,21 +17,20 @@ struct WeightedText {
   bool operator==(const WeightedText&) const = default;
 };
 
-/// Splits a prompt into parts of one weight each, in order.
+/// Splits a prompt into parts, each of one weight, in order.
 ///
 ///   (a)      1.1 times      ((a))    1.21 times
 ///   [a]      1/1.1 times    (a:1.5)  1.5 times
 ///   \( \) \[ \] \\           the character itself
 ///
-/// Nested weights multiply. A bracket that is never closed reaches to the end; a closing one that was never opened, and
-/// ":1.5" outside brackets, are text. Neighbours of equal weight are joined; no part is empty, except that a prompt
-/// without any text gives one empty part. Error(Usage) if a weight like "1.2.3" is not a number or
-/// brackets nest deeper than 100 levels.
+/// Nested weights multiply. An unclosed bracket extends to the end; an unopened closing bracket, and ":1.5" outside
+/// brackets, are text. Neighbours of equal weight are joined; no part is empty, except that a prompt without any text
+/// gives one empty part. Error(Usage) if a weight like "1.2.3" is not a number or brackets nest deeper than 100 levels.
 std::vector<WeightedText> parse_prompt_weights(std::string_view prompt);
 
-/// Error(Usage) with `where` for a prompt that asks for a network beside the model, as AUTOMATIC1111's web UI and
-/// ComfyUI write it: <lora:name:1>, <lyco:name>, <hypernet:name:0.5>, embedding:name. As plain text they would be
-/// drawn; only LoRAs can be loaded, and they have been taken out of prompts before (io/prompt_loras.h).
+/// Error(Usage) with `where` for a prompt that names an extra network, in the syntax of AUTOMATIC1111's web UI and
+/// ComfyUI: <lora:name:1>, <lyco:name>, <hypernet:name:0.5>, embedding:name. As plain text they would be drawn. Only
+/// LoRAs can be loaded, and take_loras has already removed them from prompts (io/prompt_loras.h).
 void refuse_extra_networks(std::string_view prompt, const std::string& where);
 
 }  // namespace tenon

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <random>
 
-// Every fused multiply-add below is written out. The compiler must not make more of them from a product and a sum.
+// Every fused multiply-add below is explicit. The compiler must not create more by contracting a product and a sum.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("fp-contract=off")
 #else
@@ -62,13 +62,13 @@ SinCos cephes_sincos(float x) {
   return {(octant & 4) ? -sine : sine, ((octant + 2) & 4) ? -cosine : cosine};
 }
 
-// Sixteen uniforms become sixteen normals in place: pairs (i, i + 8).
+// Converts sixteen uniforms to sixteen normals in place: pairs (i, i + 8).
 void box_muller_16(float* v) {
   constexpr float kTwoPi = static_cast<float>(2.0 * std::numbers::pi);
   for (int i = 0; i < 8; ++i) {
     const float radius = std::sqrt(-2.0f * cephes_log(1.0f - v[i]));
     const SinCos angle = cephes_sincos(kTwoPi * v[i + 8]);
-    // The sum with the mean, 0, makes -0 (a radius of 0) to +0.
+    // Adding the mean, 0, turns -0 (from a radius of 0) into +0.
     v[i] = radius * angle.cos + 0.0f;
     v[i + 8] = radius * angle.sin + 0.0f;
   }

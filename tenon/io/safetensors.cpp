@@ -22,7 +22,7 @@
 namespace tenon {
 namespace {
 constexpr uint64_t kLargestNumber = uint64_t{1} << 62;  // of an extent or an offset
-constexpr size_t kLongestType = 32;                     // name of an element type
+constexpr size_t kLongestType = 32;                     // longest name of an element type
 
 struct DTypeName {
   std::string_view name;
@@ -43,7 +43,7 @@ struct ForeignName {
   std::string_view name;
   uint64_t bytes;
 };
-// Types of the format that we have no use for: their sizes are still checked.
+// Types of the format that we do not use; their sizes are still checked.
 constexpr std::array<ForeignName, 6> kForeign = {
     {{"F8_E5M2", 1}, {"F8_E8M0", 1}, {"U16", 2}, {"U32", 4}, {"U64", 8}, {"C64", 8}}};
 
@@ -53,7 +53,7 @@ std::optional<DType> supported(std::string_view name) {
   return std::nullopt;
 }
 
-// Bytes of an element of a named type; nothing for a name that is not of the format.
+// Bytes per element of a named type; empty for a name that is not in the format.
 std::optional<uint64_t> element_size(std::string_view name) {
   if (const auto t = supported(name)) return static_cast<uint64_t>(size_of(*t));
   for (const ForeignName& t : kForeign)
@@ -81,8 +81,8 @@ std::string offsets_text(const Entry& e) {
   return "data_offsets [" + std::to_string(e.begin()) + "," + std::to_string(e.end()) + "]";
 }
 
-// Reads a header event by event, so that nothing is kept of it but its tensors, and a header that lies is left at its
-// first lie. Every message names the file, and the tensor where there is one.
+// Reads a header event by event, so that only its tensors are kept and an invalid header is refused at its first error.
+// Every message names the file, and the tensor if there is one.
 class HeaderReader : public JsonEvents {
  public:
   explicit HeaderReader(const std::string& file) : file_(file) {}
@@ -247,14 +247,14 @@ class HeaderReader : public JsonEvents {
   const std::string& file_;
   Place place_ = Place::Nothing;
   bool in_metadata_ = false, has_metadata_ = false;
-  std::string key_;  // of the metadata, and the text that it stands for
+  std::string key_;  // of the metadata, and its value
   std::string* text_ = nullptr;
-  unsigned field_ = 0, fields_ = 0;  // of the entry: the one whose value follows, those that were there
-  size_t count_ = 0;                 // of offsets
+  unsigned field_ = 0, fields_ = 0;  // bits of the entry's fields: the one whose value comes next, those seen so far
+  size_t count_ = 0;                 // number of offsets seen
   int unknown_depth_ = 0;
 };
 
-// The header's text, after the checks of the length field.
+// The header's text, after checking the length field.
 std::string_view header_text(std::span<const std::byte> bytes, const std::string& file) {
   TENON_CHECK(Model, bytes.size() >= 8, file)
       << "not a safetensors file: expected at least 8 bytes, found " << bytes.size();
@@ -277,7 +277,7 @@ void check_range(const Entry& e, uint64_t data_size, const std::string& file) {
   if (!width) return;
   uint64_t bytes = *width;
   bool overflow = false;
-  // A zero extent makes any overflow before it harmless, but no writer produces such a shape.
+  // A zero extent would make an overflow before it harmless, but no writer produces such a shape.
   for (int i = 0; i < e.rank; ++i)
     overflow = overflow ||
                __builtin_mul_overflow(bytes, static_cast<uint64_t>(e.extents[static_cast<size_t>(i)]), &bytes) ||
@@ -289,13 +289,13 @@ void check_range(const Entry& e, uint64_t data_size, const std::string& file) {
       << offsets_text(e) << " hold " << e.end() - e.begin();
 }
 
-// A tensor's range and name; the name is its key in the file's maps.
+// A tensor's range and name, which points to the key in the file's maps.
 struct Place {
   std::array<uint64_t, 2> offsets;
   const std::string* name;
 };
 
-// Every byte of data belongs to exactly one tensor.
+// Checks that every byte of data belongs to exactly one tensor.
 void check_cover(std::vector<Place>& places, uint64_t data_size, const std::string& file) {
   std::sort(places.begin(), places.end(),
             [](const Place& a, const Place& b) { return std::tie(a.offsets, *a.name) < std::tie(b.offsets, *b.name); });
@@ -313,13 +313,13 @@ void check_cover(std::vector<Place>& places, uint64_t data_size, const std::stri
       << "the tensors end at byte " << covered << " of the data, but the file holds " << data_size;
 }
 
-// Page-aligned part of a view: rounded inwards (whole pages only) or outwards.
+// Calls madvise on a view's pages, rounded inwards (whole pages only) or outwards.
 void advise(const TensorView& view, int advice, bool inwards) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   uintptr_t begin = reinterpret_cast<uintptr_t>(view.data), end = begin + view.size;
   begin = (inwards ? begin + page - 1 : begin) / page * page;
   end = (inwards ? end : end + page - 1) / page * page;
-  // Advice only: a refusal changes nothing that anyone can see.
+  // Only advice: if it is refused, nothing visible changes.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, advice);
 }
 
@@ -353,7 +353,7 @@ SafetensorsFile::SafetensorsFile(std::string name, std::span<const std::byte> by
     check_range(e, data.size(), name_);
     const auto dtype = supported(e.dtype);
     bool twice = (dtype ? unsupported_.count(e.name) : tensors_.count(e.name)) > 0;
-    const auto add = [&](auto& map, auto value) {  // most files are in the order of their names
+    const auto add = [&](auto& map, auto value) {  // most files are ordered by name
       const size_t before = map.size();
       const auto at = map.emplace_hint(map.end(), std::move(e.name), std::move(value));
       twice = twice || map.size() == before;

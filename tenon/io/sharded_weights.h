@@ -1,5 +1,5 @@
-// Weights in several safetensors files, which a *.safetensors.index.json lists: opened one by one, so that a loader
-// that lets each go before the next never has more than one mapped.
+// Weights in several safetensors files listed by a *.safetensors.index.json. Files are opened one by one, so that a
+// loader that closes each before the next has at most one mapped.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -16,26 +16,25 @@ namespace tenon {
 /// The index of sharded weights. Immutable; a plain value.
 class ShardedWeights {
  public:
-  /// Reads the index and looks whether its files are there, without opening any. Error(Model): an index that is none,
-  /// file names that are no plain names (a path could lead out of the folder), files that are missing (all of them are
-  /// named).
+  /// Reads the index and checks that its files exist, without opening them. Error(Model): an invalid index, file names
+  /// that are not plain (a path could lead out of the folder), missing files (all are named).
   static ShardedWeights open(const std::filesystem::path& index);
 
-  /// File names in name order, and the file of each tensor.
+  /// File names in order, and the file of each tensor.
   const std::vector<std::string>& shards() const { return shards_; }
   const std::map<std::string, std::string, std::less<>>& shard_of() const { return shard_of_; }
-  /// metadata.total_size of the index: bytes of all tensors, as the writer counted them.
+  /// metadata.total_size of the index: bytes of all tensors, as computed by the writer.
   std::optional<int64_t> total_size() const { return total_size_; }
 
-  /// Opens one file. Error(Model), beside what the file itself may have wrong: a tensor that the index puts there is
-  /// not there, or one is there that the index puts elsewhere or does not list.
+  /// Opens one file. Error(Model), besides errors in the file itself: a tensor that the index places here is missing,
+  /// or one is here that the index places elsewhere or does not list.
   SafetensorsFile open_shard(const std::string& shard) const;
 
  private:
   std::filesystem::path index_;
   std::vector<std::string> shards_;
   std::map<std::string, std::string, std::less<>> shard_of_;
-  std::map<std::string, size_t> count_;  // tensors that the index puts into each file
+  std::map<std::string, size_t> count_;  // number of tensors that the index places in each file
   std::optional<int64_t> total_size_;
 };
 

@@ -13,7 +13,7 @@ namespace tenon {
 namespace {
 
 constexpr size_t kMostNfcBytes = size_t{1} << 30;
-constexpr uint32_t kFirstMark = 0x300;  // code points below are in normal form C whatever stands beside them
+constexpr uint32_t kFirstMark = 0x300;  // code points below this are always in NFC, whatever is next to them
 
 CharClass slow_class(uint32_t c) {
   if (c == '\r' || c == '\n') return CharClass::Newline;
@@ -39,9 +39,9 @@ CharClass slow_class(uint32_t c) {
 
 int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
-// What stands at the front of `bytes`: a whole character, the beginning of one that was cut off, or neither.
+// The beginning of `bytes`: a whole character, a truncated one, or neither.
 struct Sequence {
-  size_t length;  // of the character, or of the longest part that begins one (at least 1)
+  size_t length;  // of the character, or of the longest prefix of one (at least 1)
   bool whole, cut;
 };
 
@@ -53,7 +53,7 @@ Sequence sequence_at(std::string_view bytes, size_t i) {
   const size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
   for (size_t k = 1; k < length; ++k) {
     if (i + k == bytes.size()) return {k, false, true};
-    // The second byte's bounds keep out overlong forms, surrogates and what lies beyond U+10FFFF.
+    // The bounds on the second byte exclude overlong forms, surrogates and values beyond U+10FFFF.
     const uint8_t low = k > 1 ? 0x80 : first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     const uint8_t high = k > 1 ? 0xbf : first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     if (byte(k) < low || byte(k) > high) return {k, false, false};

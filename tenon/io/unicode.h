@@ -1,5 +1,4 @@
-// Unicode as the tokenizers of language models use it: classes of code points, normal form C, and bytes that are not
-// UTF-8.
+// Unicode as the tokenizers of language models use it: character classes, NFC, and repair of ill-formed UTF-8.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,7 +6,7 @@
 
 namespace tenon {
 
-/// What a word pattern asks of a code point. Marks (combining accents) are Other: neither \p{L} nor \p{N}.
+/// Character classes that word patterns distinguish. Marks (combining accents) are Other: neither \p{L} nor \p{N}.
 enum class CharClass : uint8_t {
   Letter,   ///< \p{L}
   Number,   ///< \p{N}: digits, and also ², ½, Ⅷ
@@ -16,15 +15,15 @@ enum class CharClass : uint8_t {
   Other
 };
 
-/// The class of a code point, of Unicode as utf8proc has it.
+/// The class of a code point, by utf8proc's version of Unicode.
 CharClass char_class(uint32_t code_point);
-/// Unicode White_Space, which is what \s means here: also U+0085, but not U+001C to U+001F or U+200B.
+/// Unicode White_Space, which is the meaning of \s here: includes U+0085, but not U+001C to U+001F or U+200B.
 inline bool is_white_space(uint32_t code_point) {
   const CharClass c = char_class(code_point);
   return c == CharClass::Space || c == CharClass::Newline;
 }
 
-/// Normal form C of well-formed UTF-8. O(n log n) whatever the text: a run of combining marks is sorted, not swapped
+/// NFC of well-formed UTF-8. O(n log n) for any text, because runs of combining marks are sorted rather than swapped
 /// into order. Error(Memory) beyond 2^30 bytes.
 std::string nfc(std::string_view text);
 
@@ -32,7 +31,7 @@ std::string nfc(std::string_view text);
 /// bytes.decode("utf-8", "replace") and Rust's from_utf8_lossy do.
 std::string replace_invalid_utf8(std::string_view bytes);
 
-/// Bytes at the end of `bytes` (0 to 3) that begin a character and need more bytes to be one.
+/// Number of bytes (0 to 3) at the end of `bytes` that begin an incomplete character.
 size_t incomplete_utf8_tail(std::string_view bytes);
 
 }  // namespace tenon

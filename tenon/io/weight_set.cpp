@@ -1,4 +1,4 @@
-// Sharded weights, and the writer.
+// Sharded weights and the safetensors writer.
 #include <algorithm>
 #include <array>
 
@@ -37,7 +37,7 @@ WeightSet open_index(const fs::path& path) {
   return set;
 }
 
-// Wider elements first, then by name: each tensor starts at a multiple of its element size without any padding.
+// Widest elements first, then by name: each tensor is aligned to its element size without padding.
 std::vector<const TensorData*> write_order(std::span<const TensorData> tensors) {
   std::vector<const TensorData*> order;
   for (const TensorData& t : tensors) order.push_back(&t);
@@ -51,7 +51,7 @@ std::vector<const TensorData*> write_order(std::span<const TensorData> tensors) 
 }  // namespace
 
 void WeightSet::take(SafetensorsFile file) {
-  tensors.merge(file.tensors_);  // what stays behind is here already
+  tensors.merge(file.tensors_);  // whatever was not moved is a duplicate
   unsupported.merge(file.unsupported_);
   if (!file.tensors_.empty() || !file.unsupported_.empty())
     throw Error(ErrorKind::Model, file.name_,

@@ -14,7 +14,7 @@ constexpr std::array<NamePair, 2> kAtFront = {
 constexpr std::array<NamePair, 3> kInside = {{{".attention.out.", ".attention.to_out.0."},
                                               {".attention.q_norm.", ".attention.norm_q."},
                                               {".attention.k_norm.", ".attention.norm_k."}}};
-// Scales of what goes into a layer, and notes for other programs.
+// Scales of a layer's input, and notes for other programs.
 constexpr std::array<std::string_view, 4> kNotes = {".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8"};
 
 std::string_view bare(std::string_view stored) {

@@ -1,5 +1,5 @@
-// Tensor names of Z-Image's single files (ComfyUI's layout, which GGUF files of architecture lumina2 have too), as
-// diffusers has them.
+// Translates tensor names of Z-Image's single files (ComfyUI's layout, also used by GGUF files of architecture lumina2)
+// into diffusers' names.
 #pragma once
 #include <array>
 #include <optional>
@@ -8,14 +8,15 @@
 
 namespace tenon {
 
-/// "model.diffusion_model.x_embedder.bias" -> "all_x_embedder.2-1.bias". Names of diffusers' layout stay as they are.
+/// "model.diffusion_model.x_embedder.bias" -> "all_x_embedder.2-1.bias". Names already in diffusers' layout are
+/// unchanged.
 std::string z_image_name(std::string_view stored);
 
-/// What the thirds of a tensor are called that holds queries', keys' and values' rows one below the other; nothing for
-/// any other name.
+/// For a tensor that stacks the rows of queries, keys and values: the names of its three parts. Empty for any other
+/// name.
 std::optional<std::array<std::string, 3>> z_image_joined_names(std::string_view stored);
 
-/// True for what files hold although no network reads it: "norm_final.weight", marks of their quantisation.
+/// True for tensors in files that no network reads: "norm_final.weight", quantisation markers.
 bool z_image_ignores(std::string_view stored);
 
 }  // namespace tenon

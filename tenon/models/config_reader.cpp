@@ -44,7 +44,7 @@ const json* ConfigReader::find(std::string_view key) {
 }
 
 int64_t ConfigReader::checked_integer(const json& v, std::string_view key, int64_t lo, int64_t hi) const {
-  // Beyond int64 a JSON number is unsigned and would wrap.
+  // JSON integers beyond int64 are unsigned, and would wrap.
   const bool fits = v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > (uint64_t{1} << 62));
   if (!fits || v.get<int64_t>() < lo || v.get<int64_t>() > hi) refuse(key, range(lo, hi));
   return v.get<int64_t>();

@@ -30,8 +30,8 @@ class Step {
     const Expr counter = cast(number(position) + number(given("draws")) + 1.0, DType::I32);
     const Expr drawn =
         sample(scores, input(g_, "rule", DType::F32, {rows_, 4}), input(g_, "seed", DType::I32, {rows_, 4}), counter);
-    // All in columns, as what is drawn, so that one launch holds it, and the next writes what it reads of the states. A
-    // row without a token stands still.
+    // Everything is in columns, like the result of sample, so that it fits into one launch; the next launch writes the
+    // states that this one reads. A row without a valid token does not advance.
     const Expr made = slice(drawn, -1, 0, 1), known = slice(drawn, -1, 1, 2);
     const Expr going = state(g_, "going", DType::I32, {rows_}), goes = equal(known, known) * column(going);
     const Expr moved = materialize(column(position) + goes);
@@ -68,7 +68,7 @@ class Step {
     return column(chosen) - nn::log_sum_exp(logits);
   }
 
-  // 1 behind a stop or at the limit.
+  // 1 after a stop token or at the limit.
   Expr ended(const Expr& made, const Expr& moved) const {
     Expr ends = 1.0 - less(moved, column(given("limit")));
     if (shape_.stops == 0) return ends;
@@ -95,7 +95,7 @@ class Step {
 }  // namespace
 
 int64_t most_decode_rows(const DecoderConfig& config, int64_t capacity) {
-  constexpr int64_t kMostPlaces = int64_t{1} << 24;  // numbers that f32 tells apart
+  constexpr int64_t kMostPlaces = int64_t{1} << 24;  // integers that f32 represents exactly
   return kMostPlaces / std::max(capacity, config.vocabulary);
 }
 

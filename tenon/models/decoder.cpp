@@ -16,25 +16,25 @@ nn::Bias bias(bool there) { return there ? nn::Bias::Yes : nn::Bias::No; }
 
 class Network {
  public:
-  // Over a cache.
+  // With a cache.
   Network(const DecoderConfig& c, const DecoderShape& shape, const Expr& position, nn::Precision p)
       : c_(c), shape_(shape), model_(nn::Scope(position.graph(), p) / "model") {
     const Expr first = reshape(cast(position, DType::F32), {shape.batch, 1});
     const Expr positions = first + count(shape.tokens, {1, shape.tokens});
     const Expr begin = count(shape.batch, {shape.batch, 1}) * static_cast<double>(shape.capacity);
-    // Every layer reads it.
+    // Read by every layer.
     place_ = shape.page ? paged(position, positions) : materialize(cast(positions + begin, DType::I32));
     keys_ = cast(cast(position, DType::F32) + static_cast<double>(shape.tokens), DType::I32);
     rotary_ = nn::rotary(positions, c.head_width, c.theta, p.act);
   }
 
-  // Of texts that begin with their first token: nothing is cached.
+  // Whole texts from their first token, without a cache.
   Network(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p)
       : c_(c), shape_(shape), model_(nn::Scope(g, p) / "model") {
     rotary_ = nn::rotary(count(shape.tokens, {1, shape.tokens}), c.head_width, c.theta, p.act);
   }
 
-  // The same of tokens that may stand in several texts.
+  // The same, for tokens that may occur in several texts.
   Network(Graph& g, const DecoderConfig& c, const DecoderShape& shape, const SharedBeginnings& texts, nn::Precision p)
       : c_(c), shape_(shape), model_(nn::Scope(g, p) / "model"), texts_(&texts) {
     const Expr positions = cast(texts.position, DType::F32);
@@ -61,7 +61,8 @@ class Network {
  private:
   Expr count(int64_t n, const Shape& as) const { return reshape(cast(iota(model_.graph(), n), DType::F32), as); }
   Expr table() const { return (model_ / "embed_tokens").weight("weight", {c_.vocabulary, c_.width}); }
-  // Of weights wider than what they become, in what they become: nothing else of them need be kept.
+  // If weights are wider than the activations that they become, looks them up in that type, so that only it need be
+  // kept.
   Expr looked_up_table() const {
     const DType act = model_.act(), stored = model_.precision().weight;
     const nn::Scope s(model_.graph(), {act, holds(stored, act) ? act : stored}, "model.embed_tokens");
@@ -104,8 +105,8 @@ class Network {
     return nn::packed_linear(s, rows, {{"o_proj", c_.width}}, bias(c_.output_bias));
   }
 
-  // Heads of tokens [1, N, heads, D] where these stand in texts, [batch, tokens, heads, D]; and rows back from where
-  // each stands first.
+  // put_in_texts places heads of tokens [1, N, heads, D] into texts, [batch, tokens, heads, D]. of_tokens gathers rows
+  // back from each token's first place.
   void put_in_texts(std::span<Expr> parts) const {
     std::vector<Expr> rows;
     for (const Expr& x : parts) rows.push_back(reshape(x, {x.shape()[1], x.shape()[2] * x.shape()[3]}));
@@ -123,8 +124,8 @@ class Network {
     return materialize(gather(pad(places, {0, 1, 0, 0}), texts_->place_of));
   }
 
-  // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written; without
-  // a cache the rows alone.
+  // [batch, key heads, capacity, D]: the layer's cache after writing rows [batch, tokens, key heads, D]; without a
+  // cache only the rows.
   Expr cached(int64_t index, const char* part, const Expr& rows) {
     if (!place_) return permute(rows, {0, 2, 1, 3});
     const Shape all{shape_.places(), c_.key_heads, c_.head_width};
@@ -136,8 +137,8 @@ class Network {
     return permute(reshape(own, {shape_.batch, shape_.capacity, c_.key_heads, c_.head_width}), {0, 2, 1, 3});
   }
 
-  // Where in the pool tokens at these positions are. A page's number is found by a sum over the row of the table, of
-  // what is computed where it is read, so that one kernel does it.
+  // Index in the pool of the tokens at these positions. The page is looked up as a sum over the table's row, computed
+  // where it is read, so that one kernel does it all.
   Expr paged(const Expr& position, const Expr& positions) {
     const int64_t n = shape_.capacity / shape_.page;
     const auto page = static_cast<double>(shape_.page);
@@ -152,7 +153,7 @@ class Network {
   }
 
   Expr feed_forward(const nn::Scope& s, const Expr& x) const {
-    // As layers hand it on everywhere else: training keeps it for the way back, in half the bytes.
+    // In the activation type, as between layers elsewhere: training keeps it for the backward pass, at half the bytes.
     const Expr both =
         cast(nn::packed_linear(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, bias(c_.mlp_bias)), s.act());
     const Expr h = silu(slice(both, -1, 0, c_.hidden)) * slice(both, -1, c_.hidden, 2 * c_.hidden);
@@ -162,8 +163,8 @@ class Network {
   const DecoderConfig& c_;
   const DecoderShape& shape_;
   nn::Scope model_;
-  // Unset without a cache: rows of it [batch, tokens]; what it holds of each sequence, these tokens included; the
-  // pages of each.
+  // Unset without a cache: cache rows of the new tokens [batch, tokens]; number of tokens of each sequence, including
+  // the new ones; pages of each sequence.
   Expr place_, keys_, table_;
   nn::Rotary rotary_;
   const SharedBeginnings* texts_ = nullptr;

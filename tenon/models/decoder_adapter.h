@@ -12,19 +12,19 @@ namespace tenon {
 
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 inline constexpr const char* kAdapterWeights = "adapter_model.safetensors";
-/// What the names of an adapter's tensors begin with in its file.
+/// Prefix of an adapter's tensor names in its file.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
 inline constexpr int64_t kMostAdapterRank = 1 << 16;
 
 /// Layers that may have an adapter: "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj".
 const std::vector<std::string>& adapter_layers();
-/// Whether a weight is an adapter's, by its name.
+/// Whether this is the name of an adapter's weight.
 bool is_adapter_weight(std::string_view name);
 /// The weights that config.adapter adds to the network. Error(Usage) for a rank below 1, a scale that is not finite, no
-/// target, and one that is no layer or is named twice.
+/// target, an unknown target, or a target named twice.
 WeightShapes adapter_weights(const DecoderConfig& c);
-/// adapter_config.json of an adapter whose scale is alpha / rank; `base`: what it was trained on.
+/// The adapter_config.json of an adapter with scale alpha / rank; `base`: the model that it was trained on.
 nlohmann::ordered_json adapter_config(const nn::LowRank& adapter, const std::string& base);
 
 }  // namespace tenon

@@ -1,4 +1,4 @@
-// Configurations of decoder language models: config.json and what GGUF metadata say, weights, named architectures.
+// Configurations of decoder language models: from config.json and GGUF metadata, from weights, and presets.
 #include <algorithm>
 
 #include "tenon/core/error.h"
@@ -12,8 +12,8 @@ using nlohmann::json;
 
 constexpr int64_t kMostWidth = 1 << 17, kMostLayers = 4096, kMostTokens = int64_t{1} << 24;
 
-// How fast rotary positions turn: a flat rope_theta, or rope_parameters with a rope_type beside it. Positions that are
-// scaled (another rope_type) are refused.
+// The base of rotary positions: a flat rope_theta, or rope_parameters, which also has a rope_type. Scaled positions
+// (another rope_type) are refused.
 void read_rotary(DecoderConfig& c, ConfigReader& r, const json& config, const std::string& where) {
   c.theta = r.number("rope_theta", 1e4, 1, 1e12);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
@@ -92,7 +92,7 @@ DecoderConfig read_decoder_config(const json& config, const std::string& where) 
   c.tied = r.flag("tie_word_embeddings", false);
   c.mlp_bias = c.family == "llama" && r.flag("mlp_bias", false);
   r.expect("hidden_act", {"silu"});
-  r.expect("quantization_config", {nullptr});  // scales beside the weights, which would be read as if there were none
+  r.expect("quantization_config", {nullptr});  // has scales beside the weights, which would be ignored
   read_attention(c, r, where);
   read_rotary(c, r, config, where);
   return c;

@@ -7,7 +7,7 @@
 namespace tenon {
 namespace {
 
-// FNV-1a, which unlike std::hash is the same everywhere.
+// FNV-1a, which unlike std::hash is the same on every platform.
 uint64_t hash_name(std::string_view name, uint64_t seed) {
   uint64_t h = 0xcbf29ce484222325ull ^ (seed * 0x9e3779b97f4a7c15ull);
   for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
@@ -28,7 +28,7 @@ float signed_uniform(uint64_t bits, int64_t place) {
   return static_cast<float>(static_cast<int16_t>(bits >> (16 * place))) * 0x1p-15f;
 }
 
-// Calls emit(i, number in [-1, 1)) for begin <= i < end; whole groups in a loop without branches.
+// Calls emit(i, number in [-1, 1)) for begin <= i < end; whole groups in a branch-free loop.
 template <class Emit>
 void each_uniform(uint64_t base, int64_t begin, int64_t end, const Emit& emit) {
   const auto part = [&](int64_t group, int64_t from, int64_t to) {

@@ -16,7 +16,7 @@
 namespace tenon {
 namespace {
 
-// What a tensor of the file is to its layer.
+// The role of a tensor in its layer.
 enum class Part : uint8_t { Down, Up, Alpha, W1, W1a, W1b, W2, W2a, W2b, Unread };
 
 struct Ending {
@@ -49,9 +49,9 @@ constexpr std::array<Ending, 25> kEndings = {{{nn::kSideDown, Part::Down},
                                               {".diff_b", Part::Unread},
                                               {".b_norm", Part::Unread}}};
 
-// Layer and part of a tensor's name; nothing for names that are of no LoRA.
+// Layer and part from a tensor's name; empty for names that no LoRA uses.
 std::optional<std::pair<std::string, Part>> split(std::string name) {
-  // PEFT may put the adapter's name in: ".lora_A.default.weight".
+  // PEFT may include the adapter's name: ".lora_A.default.weight".
   for (const std::string_view letter : {".lora_A.", ".lora_B."}) {
     const size_t at = name.rfind(letter);
     if (at == name.npos || !name.ends_with(".weight")) continue;
@@ -84,7 +84,7 @@ class Reader {
 
   Lora run() {
     collect();
-    // Whole layers first: a fused one may say again what the file has one by one.
+    // Unfused layers first: a fused one may repeat what the file also has unfused.
     for (const bool fused : {false, true})
       for (const auto& [name, layer] : layers_) {
         const std::vector<LoraTarget>* targets = names_.find(name);
@@ -119,7 +119,7 @@ class Reader {
     for (const auto& [name, tensor] : file_.unsupported()) take(name);
   }
 
-  // Messages name the first tensor of a layer: the one for which it is left out.
+  // Messages name the first tensor of those left out: lists the one that is the reason first.
   void leave_out(const Layer& layer) {
     const auto why = layer.parts.find(Part::Unread);
     std::vector<std::string>& unmatched = out_.report.unmatched;
@@ -178,7 +178,7 @@ class Reader {
                                      : scale_.of(component, name, m.rank, names_);
   }
 
-  // One factor of a Kronecker product: whole, or as a product of two of rank r.
+  // One factor of a Kronecker product: whole, or a product of two matrices of rank r.
   struct Factor {
     int64_t rows = 0, columns = 0, rank = 0;
     std::vector<float> whole, a, b;
@@ -209,7 +209,7 @@ class Reader {
   void read_kronecker(const std::string& name, const Layer& layer, LoraMatrix& m) const {
     Factor w1 = factor(name, layer, Part::W1, Part::W1a, Part::W1b);
     Factor w2 = factor(name, layer, Part::W2, Part::W2a, Part::W2b);
-    // Numbers beyond the weight's are refused before they are multiplied.
+    // Refuses extents beyond the weight's before multiplying them.
     const bool fits = w1.rows <= m.rows && w1.columns <= m.columns && w2.rows <= m.rows && w2.columns <= m.columns &&
                       w1.rows * w2.rows == m.rows && w1.columns * w2.columns == m.columns;
     TENON_CHECK(Model, fits, file_.name())
@@ -290,7 +290,7 @@ class Reader {
 
 void LoraMatrix::add_row(int64_t row, double factor, std::span<float> values) const {
   const auto s = static_cast<float>(factor * scale);
-  if (rank == 0) {  // down and up are the factors
+  if (rank == 0) {  // down and up are the Kronecker factors
     const int64_t outer = columns / inner_columns;
     const float* const w1 = down.data() + row / inner_rows * outer;
     const float* const w2 = up.data() + row % inner_rows * inner_columns;

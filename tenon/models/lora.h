@@ -1,6 +1,5 @@
-// LoRA: changes of a model's weights, W + w (alpha / r) B A, from the files that training tools write: PEFT and
-// diffusers (older ones too), kohya, single-file names (ComfyUI), and LoKr of LyCORIS, whose change is a Kronecker
-// product.
+// LoRA: changes to a model's weights, W + w (alpha / r) B A, from the files of training tools: PEFT and diffusers
+// (older ones too), kohya, single-file names (ComfyUI), and LyCORIS's LoKr, whose change is a Kronecker product.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -16,7 +15,7 @@
 
 namespace tenon {
 
-/// The change of one matrix [rows, columns]; a filter's columns are its channels, rows and columns.
+/// The change of one matrix [rows, columns]; a filter's columns are its channels, kernel rows and kernel columns.
 struct LoraMatrix {
   int64_t rows = 0, columns = 0;
   double scale = 1;             ///< alpha / r
@@ -34,12 +33,12 @@ struct LoraChange {
   std::shared_ptr<const LoraMatrix> matrix;
 };
 
-/// What of a file was of use.
+/// What was used of a file.
 struct LoraReport {
-  std::map<std::string, int64_t> layers;  ///< changed ones, by component
+  std::map<std::string, int64_t> layers;  ///< number of changed layers, by component
   int64_t rank = 0;                       ///< the largest
-  std::vector<std::string> unmatched;     ///< names of tensors that nothing was done with
-  std::vector<std::string> redundant;     ///< of fused layers that the file has one by one too
+  std::vector<std::string> unmatched;     ///< names of tensors that were not used
+  std::vector<std::string> redundant;     ///< names of fused layers that the file also has unfused
   /// "128 layers of unet, 72 of text_encoder, rank 16".
   std::string str() const;
 };
@@ -50,15 +49,15 @@ struct Lora {
   LoraReport report = {};
 };
 
-/// Whether tensors that have no place in the model are an error or left out.
+/// Whether tensors that the model has no place for are an error or left out.
 enum class LoraRest : uint8_t { Refused, LeftOut };
 
-/// Reads a LoRA for the model that `names` is of. Error(Model) names file and tensor: none or not all of its tensors
-/// are of this model, one has another shape than its weight needs, holds a NaN or an infinity, or is of a kind that is
-/// not read (LoHa, DoRA, Tucker). `config`: PEFT's adapter_config.json, where there is one. Takes time and memory in
-/// proportion to the file and to the weights that it changes; nothing of the file is needed afterwards.
+/// Reads a LoRA for the model that `names` describes. Error(Model) names file and tensor: none or only some of its
+/// tensors belong to this model, or a tensor has a shape that does not fit its weight, holds a NaN or an infinity, or
+/// is of an unsupported kind (LoHa, DoRA, Tucker). `config`: PEFT's adapter_config.json, if there is one. Takes time
+/// and memory in proportion to the file and to the weights that it changes; the file is not needed afterwards.
 Lora read_lora(const SafetensorsFile& file, const LoraNames& names, LoraRest rest, const nlohmann::json& config = {});
-/// The same of a file on disk, with adapter_config.json beside adapter_model.safetensors.
+/// The same for a file on disk, with the adapter_config.json next to an adapter_model.safetensors.
 Lora read_lora(const std::filesystem::path& path, const LoraNames& names, LoraRest rest);
 
 }  // namespace tenon

@@ -12,7 +12,7 @@ namespace tenon {
 namespace {
 
 constexpr std::string_view kWeight = ".weight", kPeft = "base_model_model_", kTextModel = "text_model.";
-constexpr int kMostLdmBlocks = 12;  // on the way down, of four levels; as many on the way up
+constexpr int kMostLdmBlocks = 12;  // on the way down, for four levels; as many on the way up
 
 std::string flattened(std::string_view name) {
   std::string out(name);
@@ -26,7 +26,7 @@ bool replace_end(std::string& name, std::string_view end, std::string_view with)
   return true;
 }
 
-// Prefixes of the network that draws; the tools agree on one word for all architectures.
+// Prefixes of the denoising network; tools use the same ones for all architectures.
 std::vector<std::string> denoiser_prefixes(const std::string& component) {
   std::vector<std::string> out{"", "lora_unet_", "lycoris_", "diffusion_model.", "model.diffusion_model."};
   for (const std::string& own : {component + ".", "lora_" + component + "_"})
@@ -39,7 +39,7 @@ const std::vector<std::string> kTextPrefixes{"text_encoder.", "lora_te_", "lora_
 
 void LoraNames::add(const std::string& component, const WeightShapes& weights,
                     const std::vector<std::string>& prefixes) {
-  auto& known = flat_[component];  // also where it stays empty
+  auto& known = flat_[component];  // even if it stays empty
   for (const auto& [tensor, shape] : weights) {
     const bool table = tensor.ends_with("_embedding.weight") || tensor.ends_with("embed_tokens.weight");
     if (!tensor.ends_with(kWeight) || shape.rank() < 2 || table) continue;
@@ -100,7 +100,7 @@ std::string LoraNames::component_of(std::string_view prefix) const {
 
 namespace {
 
-// The UNet's layers by the names of single files: whatever of these the translation knows.
+// Adds the UNet's layers by single-file names, as far as the translation knows them.
 void add_ldm_names(LoraNames& names) {
   std::set<std::string> tails{"op", "conv", "in_layers.2", "emb_layers.1", "out_layers.3", "skip_connection"};
   const std::vector<std::string> layers = names.layers("unet");
@@ -128,13 +128,13 @@ LoraNames stable_diffusion_lora_names(const StableDiffusionConfig& c) {
   LoraNames names;
   names.add("unet", weights.at("unet"), denoiser_prefixes("unet"));
   names.add("text_encoder", weights.at("text_encoder"), kTextPrefixes);
-  for (const std::string& layer : names.layers("unet"))  // as the attention processors of older diffusers have it
+  for (const std::string& layer : names.layers("unet"))  // names of older diffusers' attention processors
     if (std::string old = layer; replace_end(old, ".to_out.0", ".to_out")) names.alias("unet", old, {layer});
   static constexpr std::array<std::pair<const char*, const char*>, 4> kOldText = {
       {{".q_proj", ".to_q"}, {".k_proj", ".to_k"}, {".v_proj", ".to_v"}, {".out_proj", ".to_out"}}};
   for (const std::string& layer : names.layers("text_encoder")) {
     std::string bare = layer.substr(layer.starts_with(kTextModel) ? kTextModel.size() : 0);
-    names.alias("text_encoder", bare, {layer});  // as newer transformers have it
+    names.alias("text_encoder", bare, {layer});  // names of newer transformers
     for (const auto& [now, before] : kOldText)
       if (std::string old = layer; replace_end(old, now, before)) names.alias("text_encoder", old, {layer});
   }
@@ -152,7 +152,7 @@ LoraNames z_image_lora_names(const ZImageConfig& c, const WeightShapes& text) {
     for (const char* old : {".out", ".to_out"}) names.alias("transformer", block + old, {layer});
     names.alias("transformer", block + ".qkv", {block + ".to_q", block + ".to_k", block + ".to_v"});
   }
-  for (const std::string& layer : names.layers("transformer"))  // "all_x_embedder.2-1": of the only size of patches
+  for (const std::string& layer : names.layers("transformer"))  // "all_x_embedder.2-1": there is only one patch size
     if (layer.starts_with("all_")) {
       std::string old = layer.substr(4);
       if (const size_t at = old.find(".2-1"); at != old.npos) names.alias("transformer", old.erase(at, 4), {layer});

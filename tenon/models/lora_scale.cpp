@@ -15,7 +15,7 @@ LoraScale::LoraScale(const nlohmann::json& notes, std::string where) : notes_(no
         << "is a DoRA (use_dora), which is not read";
 }
 
-// Notes of a file for several networks have the network's name in front.
+// In a file for several networks, keys begin with the network's name.
 const nlohmann::json* LoraScale::find(const std::string& component, const char* key, const LoraNames& names) const {
   for (const auto& [name, value] : notes_.items()) {
     const size_t dot = name.find('.');
@@ -29,7 +29,7 @@ const nlohmann::json* LoraScale::find(const std::string& component, const char* 
 double LoraScale::of(const std::string& component, const std::string& name, int64_t rank,
                      const LoraNames& names) const {
   const nlohmann::json* alpha = find(component, "lora_alpha", names);
-  // Of single layers: a key is a layer's name or its end.
+  // Values per layer: a key is a layer's name or a suffix of it.
   if (const nlohmann::json* one = find(component, "alpha_pattern", names); one && one->is_object())
     for (const auto& [layer, value] : one->items())
       if (name == layer || name.ends_with("." + layer)) alpha = &value;

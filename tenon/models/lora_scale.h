@@ -1,4 +1,4 @@
-// What PEFT notes of a LoRA beside its tensors: alpha, and how the scale follows from it.
+// A LoRA's metadata as PEFT writes it, and the scale that follows from it.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace tenon {
 
-/// Scales by the notes of `lora_adapter_metadata` (names such as "unet.lora_alpha") or of adapter_config.json.
+/// Scales from `lora_adapter_metadata` (keys such as "unet.lora_alpha") or from adapter_config.json.
 class LoraScale {
  public:
-  /// `notes`: an object or null. Error(Model) at `where` for values that are none, and for DoRA.
+  /// `notes`: an object or null. Error(Model) at `where` for invalid values, and for DoRA.
   LoraScale(const nlohmann::json& notes, std::string where);
-  /// Of the layer `name` of `component` with rank r: alpha / r, alpha / sqrt(r) where the notes say so; 1 without
+  /// Scale of layer `name` of `component` with rank r: alpha / r, or alpha / sqrt(r) if the notes say so; 1 without
   /// notes.
   double of(const std::string& component, const std::string& name, int64_t rank, const LoraNames& names) const;
 

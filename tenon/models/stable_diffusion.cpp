@@ -5,7 +5,7 @@
 namespace tenon {
 namespace {
 
-// A component's configuration from its config.json or, failing that, from its weights.
+// Reads a component's configuration from its config.json or, failing that, infers it from its weights.
 template <class Config>
 void configure(Config& out, const StableDiffusionCheckpoint& checkpoint, const char* name,
                Config (*read)(const nlohmann::json&, const std::string&),

@@ -1,5 +1,5 @@
-// The three networks of a latent diffusion model of Stable Diffusion 1.x's kind, as one: their configurations, whether
-// they fit one another, and whether a checkpoint has what they need.
+// The three networks of a Stable Diffusion 1.x model together: their configurations, whether they fit one another, and
+// whether a checkpoint has the tensors that they need.
 #pragma once
 #include <map>
 #include <string>
@@ -18,9 +18,9 @@ struct StableDiffusionConfig {
   VaeConfig vae;
 };
 
-/// The configurations of the components that the checkpoint has (the others stay at Stable Diffusion 1.5's): from their
-/// config.json, or from their weights where there is none. Error(Model) for another architecture, an unsupported
-/// configuration, or parts that do not fit one another.
+/// The configurations of the components that the checkpoint has (others keep Stable Diffusion 1.5's), from their
+/// config.json or else from their weights. Error(Model) for another architecture, an unsupported configuration, or
+/// parts that do not fit one another.
 StableDiffusionConfig stable_diffusion_config(const StableDiffusionCheckpoint& checkpoint);
 /// Checks that the networks fit one another (text width, latent channels); Error(Model) at `where` names both sides.
 void check_parts_fit(const StableDiffusionConfig& c, const std::string& where);

@@ -6,7 +6,7 @@
 
 namespace tenon {
 namespace {
-// What decides the architecture, and the words to say it with.
+// What shows the architecture, and the words for it.
 struct Evidence {
   Architecture architecture = Architecture::Unknown;
   std::string found;

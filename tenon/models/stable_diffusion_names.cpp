@@ -18,7 +18,7 @@ struct Cursor {
     rest.remove_prefix(prefix.size());
     return true;
   }
-  // A number and the dot behind it.
+  // A number and the dot after it.
   std::optional<int> take_index() {
     int value = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
@@ -27,7 +27,7 @@ struct Cursor {
     rest.remove_prefix(length + 1);
     return value;
   }
-  // The first of the pairs whose left side begins the rest, as its right side.
+  // If the rest begins with the left side of a pair, consumes it and returns the right side of the first such pair.
   template <size_t N>
   std::optional<std::string_view> translate(const std::array<Pair, N>& pairs) {
     for (const auto& [from, to] : pairs)
@@ -50,7 +50,7 @@ std::string unet_resnet(const std::string& module, Cursor c) {
   return inner ? module + std::string(*inner) + std::string(c.rest) : "";
 }
 
-// Down path: module 0 is conv_in, then two ResBlocks (with attention) and one downsampler a level.
+// Down path: module 0 is conv_in; then per level two ResBlocks (with attention) and one downsampler.
 std::string unet_input_block(Cursor c) {
   const auto block = c.take_index();
   if (!block) return "";
@@ -63,7 +63,7 @@ std::string unet_input_block(Cursor c) {
   return "";
 }
 
-// Up path: three ResBlocks (with attention) a level; the last one's list may end in an upsampler.
+// Up path: three ResBlocks (with attention) per level; the list of the last one may end in an upsampler.
 std::string unet_output_block(Cursor c) {
   const auto block = c.take_index();
   if (!block) return "";

@@ -1,4 +1,4 @@
-// Tensor names: from the layouts that checkpoints come in to the one the models here use (diffusers').
+// Translates tensor names from the layouts of checkpoints to diffusers' names, which the models here use.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,8 +6,8 @@
 namespace tenon {
 
 /// Name of a UNet tensor of the single-file (LDM) layout, without "model.diffusion_model.", in diffusers' layout:
-/// "input_blocks.1.0.in_layers.0.weight" -> "down_blocks.0.resnets.0.norm1.weight". Empty if the name has no
-/// counterpart. For UNets with two ResBlocks a level, as every Stable Diffusion has.
+/// "input_blocks.1.0.in_layers.0.weight" -> "down_blocks.0.resnets.0.norm1.weight". Empty if there is no counterpart.
+/// For UNets with two ResBlocks per level, as every Stable Diffusion has.
 std::string unet_name_from_ldm(std::string_view name);
 
 /// The same for the VAE, without "first_stage_model.": "decoder.up.3.block.0.conv1.weight" ->
@@ -19,7 +19,7 @@ std::string vae_name_from_ldm(std::string_view name, int levels);
 /// "to_out.0").
 std::string vae_name_from_old(std::string_view name);
 
-/// A text-encoder name with the leading "text_model." that newer exports omit.
+/// A text-encoder name with the leading "text_model.", which newer exports omit.
 std::string text_name_with_prefix(std::string_view name);
 
 }  // namespace tenon

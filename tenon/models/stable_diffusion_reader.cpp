@@ -1,4 +1,4 @@
-// StableDiffusionCheckpoint::open: which files a path stands for, and which component each tensor belongs to.
+// StableDiffusionCheckpoint::open: finds the files of a path, and the component of each tensor.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -17,7 +17,7 @@ namespace {
 
 struct ComponentFolder {
   const char* name;
-  const char* stem;  // of its weight file
+  const char* stem;  // of its weight file's name
 };
 constexpr std::array<ComponentFolder, 3> kFolders = {
     {{"text_encoder", "model"}, {"unet", "diffusion_pytorch_model"}, {"vae", "diffusion_pytorch_model"}}};
@@ -36,11 +36,11 @@ bool is_pickle_name(const fs::path& path) {
   return e == ".ckpt" || e == ".pt" || e == ".pth" || e == ".bin" || e == ".pkl";
 }
 
-// A zip archive or a bare pickle: the forms of torch.save. The first eight bytes of a safetensors file are a length,
-// and may be anything; its header begins behind them.
+// A zip archive or a bare pickle, the formats of torch.save. The first eight bytes of a safetensors file are a length
+// and may have any value; its header begins after them.
 bool has_pickle_content(const fs::path& path) {
   std::error_code failed;
-  if (!fs::is_regular_file(path, failed)) return false;  // a FIFO would have to be waited for
+  if (!fs::is_regular_file(path, failed)) return false;  // opening a FIFO would block
   std::array<char, 9> head{};
   std::ifstream(path, std::ios::binary).read(head.data(), head.size());
   const std::string_view text(head.data(), 4);
@@ -48,7 +48,7 @@ bool has_pickle_content(const fs::path& path) {
   return text == "PK\x03\x04" || (text[0] == '\x80' && text[1] >= 2 && text[1] <= 5 && text[2] != 0);
 }
 
-// Training's noise schedule and the like: derived numbers, not weights.
+// Buffers such as training's noise schedule: derived numbers, not weights.
 bool is_buffer(std::string_view name) {
   constexpr std::array<std::string_view, 5> kPrefixes = {"alphas_cumprod", "sqrt_", "log_one_minus_", "posterior_",
                                                          "first_stage_model.loss."};
@@ -56,10 +56,10 @@ bool is_buffer(std::string_view name) {
          name == "model_ema.num_updates" || name.ends_with("position_ids");
 }
 
-// A component and a tensor's name inside it; no component if the name tells none.
+// A component and a tensor's name in it; the component is empty if the name does not show it.
 struct Route {
   std::string component, name;
-  bool ldm = false;  // the prefix says that the name is of the single-file layout
+  bool ldm = false;  // the prefix marks it as a name of the single-file layout
 };
 
 Route route(std::string_view name) {
@@ -70,7 +70,7 @@ Route route(std::string_view name) {
                                               {"cond_stage_model.transformer.", "text_encoder"}}};
   for (const auto& [prefix, component] : kPrefixes)
     if (name.starts_with(prefix)) return {component, std::string(name.substr(prefix.size())), prefix != "vae."};
-  // Files that hold one component have no prefix.
+  // Names in single-component files have no prefix.
   constexpr std::array<std::string_view, 4> kText = {"text_model.", "embeddings.", "encoder.layers.",
                                                      "final_layer_norm."};
   constexpr std::array<std::string_view, 4> kVae = {"encoder.", "decoder.", "quant_conv.", "post_quant_conv."};
@@ -96,7 +96,7 @@ bool is_ldm_vae(std::string_view name) {
   return starts_with_any(name.substr(8), kModules);
 }
 
-// diffusers' name; empty if the name has no counterpart there.
+// diffusers' name; empty if there is no counterpart.
 std::string canonical(const Route& r, int vae_levels) {
   if (r.component == "unet") return r.ldm || is_ldm_unet(r.name) ? unet_name_from_ldm(r.name) : r.name;
   if (r.component == "vae")
@@ -104,7 +104,7 @@ std::string canonical(const Route& r, int vae_levels) {
   return text_name_with_prefix(r.name);
 }
 
-// Resolutions of an LDM VAE: one more than the highest level that a name has.
+// Number of resolutions of an LDM VAE: one more than the highest level in any name.
 int count_vae_levels(const WeightSet& set) {
   int levels = 0;
   for (const auto& [name, unused] : set.tensors) {
@@ -118,7 +118,7 @@ int count_vae_levels(const WeightSet& set) {
   return levels ? levels : 4;
 }
 
-// The VAE's attention is made of linear layers; LDM files hold them as 1x1 convolutions.
+// The VAE's attention consists of linear layers; LDM files store them as 1x1 convolutions.
 Shape without_kernel(const std::string& component, const std::string& name, const Shape& shape) {
   if (component != "vae" || name.find(".attentions.") == std::string::npos || !name.ends_with(".weight")) return shape;
   const bool conv = shape.rank() == 4 && shape[2] == 1 && shape[3] == 1, conv1d = shape.rank() == 3 && shape[2] == 1;
@@ -169,7 +169,7 @@ class CheckpointReader {
                                    [](const auto& t) { return t.first.starts_with("model.diffusion_model."); });
     out_.kind_ = whole ? CheckpointKind::SingleFile : CheckpointKind::ComponentFile;
     add(set, "", {out_.path_});
-    // Single files hold no tokenizer; one may lie beside them, as in the folder they were made from.
+    // Single files contain no tokenizer; one may be next to them, as in the folder they were made from.
     const fs::path beside = out_.path_.parent_path() / "tokenizer";
     if (whole && folder_exists(beside)) out_.tokenizer_ = beside;
     if (!out_.components_.empty() || out_.foreign_) return;
@@ -201,7 +201,7 @@ class CheckpointReader {
       out_.scheduler_config_ = read_json_object(path / "scheduler" / "scheduler_config.json");
   }
 
-  // A folder that is itself one component: its weight file lies in it, whatever the folder is called.
+  // A folder that is itself one component: it contains the weight file, whatever it is called.
   bool read_component_folder() {
     for (const char* stem : {"diffusion_pytorch_model", "model"}) {
       const auto file = first_existing(candidates(out_.path_, stem));
@@ -251,7 +251,7 @@ class CheckpointReader {
     throw Error(ErrorKind::Model, folder.string(), "has no weights; looked for " + list);
   }
 
-  // Puts every tensor of `set` where it belongs: into `component`, or where its own name says.
+  // Sorts the tensors of `set` into `component`, or if that is empty by their own names.
   void add(const WeightSet& set, const std::string& component, const std::vector<fs::path>& files) {
     const int vae_levels = count_vae_levels(set);
     const auto place = [&](const std::string& stored) {
@@ -298,7 +298,7 @@ class CheckpointReader {
                                                    << r.component << "; one is '" << shown(stored) << "'";
   }
 
-  // Every UNet tensor must have its averaged partner.
+  // Checks that every UNet tensor has its averaged counterpart.
   void require_ema(const WeightSet& set) {
     for (const auto& [stored, unused] : set.tensors) {
       if (!stored.starts_with("model.diffusion_model.")) continue;

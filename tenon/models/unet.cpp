@@ -8,7 +8,7 @@
 namespace tenon {
 namespace {
 
-// The entry norm of transformer blocks and their layer norms have epsilons of their own, whatever norm_eps says.
+// The epsilons of transformer blocks' entry norm and layer norms are fixed, independent of norm_eps.
 constexpr double kEntryEps = 1e-6, kTokenEps = 1e-5;
 
 class UNet {
@@ -32,7 +32,7 @@ class UNet {
  private:
   Expr store(const Expr& x) const { return cast(x, root_.act()); }
 
-  // silu of the embedding of every timestep of the schedule, [T, time_dim].
+  // silu of the time embedding for every timestep of the schedule, [T, time_dim].
   Expr embed_time() const {
     const nn::Scope s = root_ / "time_embedding";
     const Expr waves = nn::sinusoid(in_.timesteps, c_.levels[0].channels, c_.freq_shift, c_.sin_first);
@@ -53,7 +53,7 @@ class UNet {
     return store(nn::linear(s / "to_out.0", mixed, channels) + residual_of);
   }
 
-  // Self-attention, cross-attention with the text and a gated feed-forward over the pixels of x.
+  // Self-attention, cross-attention to the text and a gated feed-forward over the pixels of x.
   Expr transformer(const nn::Scope& s, const Expr& x, int64_t heads) const {
     const int64_t channels = x.shape()[-1];
     const Expr entry = nn::group_norm(s / "norm", x, {c_.norm_groups, kEntryEps});
@@ -96,7 +96,7 @@ class UNet {
       if (l.up_attention) h = transformer(s / "attentions" / i, h, l.heads);
     }
     if (level == 0) return h;
-    // Twice the size, or one less where the way down halved an odd one.
+    // Twice the size, or one less if the down path halved an odd size.
     const Shape& target = skips_.back().shape();
     const Expr larger = resize_nearest(h, target[1], target[2]);
     return store(nn::conv3x3(s / "upsamplers.0.conv", larger, l.channels));

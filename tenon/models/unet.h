@@ -1,5 +1,5 @@
-// The denoising network of Stable Diffusion 1.x (diffusers' UNet2DConditionModel): residual blocks with a time signal,
-// transformer blocks that read the text, a U of resolutions with skip connections.
+// The denoising network of Stable Diffusion 1.x (diffusers' UNet2DConditionModel): residual blocks with a time
+// embedding, transformer blocks with cross-attention to the text, and skip connections between the two halves of the U.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,7 +13,7 @@ namespace tenon {
 
 /// The defaults are Stable Diffusion 1.5.
 struct UNetConfig {
-  /// One resolution: its channels, and whether its down and up blocks hold transformer blocks.
+  /// One resolution: its channels, and whether its down and up blocks contain transformer blocks.
   struct Level {
     int64_t channels = 0;
     int64_t heads = 8;
@@ -22,7 +22,7 @@ struct UNetConfig {
   int64_t in_channels = 4;
   int64_t out_channels = 4;
   std::vector<Level> levels = {{320}, {640}, {1280}, {1280, 8, false, false}};
-  int64_t layers_per_block = 2;  ///< residual blocks of a down block; an up block has one more
+  int64_t layers_per_block = 2;  ///< residual blocks per down block; an up block has one more
   int64_t context_dim = 768;
   int64_t norm_groups = 32;
   double norm_eps = 1e-5;
@@ -34,14 +34,14 @@ struct UNetConfig {
 /// From diffusers' config.json; absent keys take UNet2DConditionModel's defaults. Error(Model) names `where`, key and
 /// value for what is not implemented (inpainting, SD 2.x, SDXL).
 UNetConfig unet_config(const nlohmann::json& config, const std::string& where);
-/// From names and shapes alone. The number of heads and of norm groups cannot be seen: 8 and 32. Error(Model) for
-/// another architecture, naming the tensor that shows it.
+/// From names and shapes alone. They do not show the number of heads and of norm groups: 8 and 32 are assumed.
+/// Error(Model) for another architecture, naming the tensor that shows it.
 UNetConfig detect_unet(const WeightShapes& weights, const std::string& where);
 
-/// What one evaluation works on.
+/// The sizes of one evaluation.
 struct UNetShape {
   int64_t batch = 1;    ///< images
-  bool guided = false;  ///< twice the batch goes through the network: negative prompts first, then positive ones
+  bool guided = false;  ///< the batch goes through the network twice over: negative prompts first, then positive ones
   int64_t height = 64;  ///< of the latents; any size, odd ones too
   int64_t width = 64;
   int64_t tokens = 77;    ///< of the text
@@ -49,18 +49,18 @@ struct UNetShape {
   int64_t model_batch() const { return guided ? 2 * batch : batch; }
 };
 
-/// The values that the network reads.
+/// The network's inputs.
 struct UNetInputs {
   Expr latents;    ///< f32 [B,in_channels,h,w] (NCHW)
   Expr timesteps;  ///< f32 [T], fractional or whole
-  Expr step;       ///< i32 scalar: which timestep; unset: T = B', each image has its own
+  Expr step;       ///< i32 scalar: index into timesteps; unset: T = B', one timestep per image
   Expr context;    ///< [B',S,context_dim], hidden states of the text; B' = B or 2B
 };
 /// Inputs "latents" (rate step), "timesteps" (schedule), "step" (step), "context" in p.act (prompt).
 UNetInputs unet_inputs(Graph& g, const UNetConfig& c, const UNetShape& s, nn::Precision p);
 
-/// The network's output, f32 [B',out_channels,h,w] (NCHW), not rounded. Where the context has twice the latents' batch,
-/// the latents are used twice. Error(Usage) for inputs that do not fit.
+/// The network's output, f32 [B',out_channels,h,w] (NCHW), not rounded. If the context has twice the latents' batch,
+/// the latents are used twice. Error(Usage) for inputs that do not match.
 Expr unet(const UNetConfig& c, const UNetInputs& in, nn::Precision p);
 /// The network over unet_inputs.
 Expr unet(Graph& g, const UNetConfig& c, const UNetShape& s, nn::Precision p);

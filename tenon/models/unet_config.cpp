@@ -1,4 +1,4 @@
-// Configurations of the UNet: from a config.json, and from weights.
+// Configurations of the UNet, from a config.json or from weights.
 #include "tenon/core/error.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/unet.h"
@@ -7,7 +7,7 @@
 namespace tenon {
 namespace {
 
-// What UNet2DConditionModel can be told to be and this one cannot.
+// Options of UNet2DConditionModel that are not implemented.
 void expect_plain(ConfigReader& r) {
   r.expect("act_fn", {"silu", "swish"});
   r.expect("mid_block_type", {"UNetMidBlock2DCrossAttn"});
@@ -29,7 +29,7 @@ void expect_plain(ConfigReader& r) {
         "projection_class_embeddings_input_dim", "time_embedding_act_fn", "timestep_post_act", "time_cond_proj_dim",
         "cross_attention_norm", "reverse_transformer_layers_per_block"})
     r.expect(key, {nullptr});
-  // upcast_attention asks for f32 attention scores, which are f32 here anyway.
+  // upcast_attention asks for f32 attention scores; they are always f32 here.
   r.ignore({"sample_size", "dropout", "upcast_attention", "addition_embed_type_num_heads", "addition_time_embed_dim"});
 }
 
@@ -48,7 +48,7 @@ std::vector<bool> attention_flags(ConfigReader& r, std::string_view key, const s
 void read_levels(ConfigReader& r, UNetConfig& c) {
   const std::vector<int64_t> channels = r.integers("block_out_channels", {320, 640, 1280, 1280}, 0, 1, 1 << 16);
   if (channels.size() > 16) r.refuse("block_out_channels", "at most 16 levels");
-  // Named for the size of a head, attention_head_dim is the number of heads in every published 1.x configuration.
+  // Despite its name, attention_head_dim is the number of heads in every published 1.x configuration.
   const bool named = r.has("num_attention_heads");
   const char* heads_key = named ? "num_attention_heads" : "attention_head_dim";
   const std::vector<int64_t> heads = r.integers(heads_key, {8}, channels.size(), 1, 4096);

@@ -12,7 +12,7 @@ constexpr double kEps = 1e-6;
 
 nn::GroupNorm norm_of(const VaeConfig& c) { return {c.norm_groups, kEps}; }
 
-// Attention of one head over all pixels, around which x is carried.
+// Single-head attention over all pixels, with a residual connection.
 Expr attention_block(const nn::Scope& s, const VaeConfig& c, const Expr& x) {
   const int64_t channels = x.shape()[-1];
   const Expr y = nn::tokens_of_image(nn::group_norm(s / "group_norm", x, norm_of(c)));
@@ -37,7 +37,7 @@ Expr leave(const nn::Scope& s, const VaeConfig& c, const Expr& h, int64_t output
   return nn::conv3x3(s / "conv_out", silu(nn::group_norm(s / "conv_norm_out", h, norm_of(c))), outputs);
 }
 
-// The half of the weights that a graph reads.
+// The weights that a graph reads: the decoder's or the encoder's.
 template <class Build>
 WeightShapes weights_from(const Build& build) {
   Graph g;
@@ -84,7 +84,7 @@ Expr vae_encode(const VaeConfig& c, const Expr& image, nn::Precision p) {
   for (size_t i = 0; i < c.channels.size(); ++i) {
     const nn::Scope block = s / "down_blocks" / static_cast<int64_t>(i);
     h = residual_stack(block, c, h, c.channels[i], c.layers_per_block);
-    // Zeros on the right and below only, unlike the UNet.
+    // Pads with zeros only on the right and below, unlike the UNet.
     if (i + 1 < c.channels.size())
       h = cast(nn::conv2d(block / "downsamplers.0.conv", h, c.channels[i], 3, 2, {0, 0, 1, 1}), p.act);
   }

@@ -1,4 +1,4 @@
-// Configurations of the VAE: from a config.json, and from weights.
+// Configurations of the VAE, from a config.json or from weights.
 #include <algorithm>
 
 #include "tenon/core/error.h"

@@ -8,7 +8,7 @@
 namespace tenon {
 namespace {
 
-// Rows of a product's K are padded to a multiple of this many elements, so that each begins on a 16-byte boundary.
+// K of a product is padded to a multiple of this many elements, so that each row begins on a 16-byte boundary.
 constexpr int64_t kRowElements = 16;
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -44,7 +44,7 @@ Expr block(const nn::Scope& s, const VitConfig& c, const Expr& input) {
   return cast(branch("ls2", out) + x, s.act());
 }
 
-// What is added to every token before the first block, f32 [prefix + patches, width]: token, position, bias.
+// The constant part of every token before the first block, f32 [prefix + patches, width]: token, position, bias.
 Expr token_table(const nn::Scope& s, const VitConfig& c, const Expr& bias, int64_t height, int64_t width) {
   const int64_t cells = c.grid * c.grid, first = c.class_position ? 1 : 0;
   const Expr table = reshape(s.small("pos_embed", {1, first + cells, c.width}), {first + cells, c.width});
@@ -56,8 +56,8 @@ Expr token_table(const nn::Scope& s, const VitConfig& c, const Expr& bias, int64
   return concat(rows, 0);
 }
 
-// The patch embedding as one product over all tokens: those without a patch multiply zeros, and the table gives every
-// token the rest, so that nothing is left to concatenate.
+// The patch embedding as one product over all tokens: tokens without a patch multiply zeros, and adding the table
+// completes every token, so that nothing needs to be concatenated.
 Expr embed_patches(const nn::Scope& s, const VitConfig& c, const Expr& pixels) {
   const Shape& shape = pixels.shape();
   const int64_t p = c.patch, k = 3 * p * p, gh = shape[1] / p, gw = shape[2] / p, more = round_up(k, kRowElements) - k;
@@ -77,7 +77,7 @@ VitConfig sized(int64_t width, int64_t depth, bool gated, int64_t registers) {
   c.hidden = gated ? width * 8 / 3 : 4 * width;
   c.gated = gated;
   c.registers = registers;
-  c.class_position = registers == 0;  // timm's checkpoints with registers have it added already
+  c.class_position = registers == 0;  // timm's checkpoints with registers have already added it
   return c;
 }
 
@@ -130,7 +130,7 @@ WeightShapes vit_weights(const VitConfig& c) {
 
 namespace {
 
-// Keys' cubic convolution kernel of |x|.
+// Keys' cubic convolution kernel at |x|.
 Expr cubic(const Expr& x, double a) {
   Graph& g = x.graph();
   const Expr d = abs(x);
@@ -151,7 +151,7 @@ Expr resample_matrix(Graph& g, int64_t from, int64_t to, VitResample how) {
     const Expr weights = cubic((j + 0.5 - (i + 0.5) * scale) / std::max(scale, 1.0), kAntialiased);
     return weights / sum(weights);
   }
-  // Taps beyond either end fall on the last sample there.
+  // Taps beyond either end read the last sample there.
   const Expr at = (i + 0.5) * scale - 0.5;
   const auto tap = [&](double sample) { return cubic(at - sample, kPlain); };
   const double last = static_cast<double>(from - 1);

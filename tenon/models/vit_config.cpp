@@ -1,4 +1,4 @@
-// Which weights of a checkpoint are what: names of three layouts, and dimensions read off shapes.
+// Names of three checkpoint layouts, and dimensions inferred from shapes.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -58,7 +58,7 @@ std::string replaced(std::string_view name, const std::array<Rule, N>& rules) {
   return {};
 }
 
-// Takes "12." off the front of a name; empty if there is no number.
+// Removes and returns a leading number with its dot, such as "12."; empty if there is none.
 std::string_view number_of(std::string_view& name) {
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
   if (digits == 0 || digits == name.size() || name[digits] != '.') return {};
@@ -75,7 +75,7 @@ std::string_view without_prefix(std::string_view name) {
   return name;
 }
 
-// The whole root of a square of at least 1; 0 of anything else.
+// The integer square root of a square of at least 1; 0 for anything else.
 int64_t root_of(int64_t n) {
   if (n < 1) return 0;
   const auto r = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(n))));
@@ -92,7 +92,7 @@ VitSource source_of(const WeightShapes& stored) {
   return original ? VitSource::Original : VitSource::Timm;
 }
 
-// Side of the position table, and whether it begins with the class token's.
+// Reads the side of the position table, and whether it begins with the class token's position.
 void read_positions(VitConfig& c, const WeightNames& w, const std::string& where) {
   const int64_t rows = w.shape("pos_embed", 3)[1];
   c.class_position = root_of(rows) == 0;
@@ -111,7 +111,7 @@ void read_block(VitConfig& c, const WeightNames& w) {
   c.gated = c.split_gate || w.shape(first + "mlp.fc1.weight", 2)[0] == 2 * c.hidden;
 }
 
-// Heads leave no trace in shapes. Those of the published networks are 64 wide; no other width is guessed from.
+// Shapes do not show the number of heads. Heads of the published networks are 64 wide; no other width is assumed.
 void read_config(VitConfig& c, const nlohmann::json& config, const std::string& where) {
   constexpr int64_t kHeadWidth = 64;
   c.heads = c.width % kHeadWidth == 0 ? c.width / kHeadWidth : 0;

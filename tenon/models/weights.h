@@ -1,5 +1,5 @@
-// What a network expects of a checkpoint: names and shapes, taken from the network's own graph, so that the list cannot
-// differ from what is read.
+// What a network expects of a checkpoint: names and shapes, collected from the network's own graph so that the list
+// always matches what is read.
 #pragma once
 #include <map>
 #include <span>
@@ -14,12 +14,12 @@ namespace tenon {
 /// Tensor names and their shapes, in bytewise order of the names.
 using WeightShapes = std::map<std::string, Shape>;
 
-/// Name and shape of every weight that the expressions read.
+/// Name and shape of every weight that these expressions read.
 WeightShapes weights_of(std::span<const Expr> roots);
-/// Elements of all tensors together.
+/// Number of elements of all tensors together.
 int64_t parameter_count(const WeightShapes& weights);
 
-/// How a checkpoint differs from what is expected.
+/// Differences between a checkpoint and what a network expects.
 struct WeightReport {
   struct WrongShape {
     std::string name;
@@ -27,21 +27,21 @@ struct WeightReport {
   };
   std::vector<std::string> missing, unexpected;
   std::vector<WrongShape> wrong_shape;
-  /// Those unexpected ones whose name goes on behind a weight's ("to_q.weight_scale"): the weight is quantised, and is
-  /// another without them.
+  /// Unexpected tensors whose name extends a weight's name ("to_q.weight_scale"): that weight is quantised, and is
+  /// wrong without them.
   std::vector<std::string> scales;
-  /// All that the network needs is there; other unexpected names do no harm.
+  /// True if the network has all that it needs; other unexpected tensors are harmless.
   bool usable() const { return missing.empty() && wrong_shape.empty() && scales.empty(); }
-  /// In one line, the first `limit` differences of a kind by name; empty if there is none.
+  /// All in one line, naming the first `limit` differences of each kind; empty if there are none.
   std::string str(size_t limit = 3) const;
 };
 
-/// Compares names and shapes. Extents of 1 are not compared: a linear layer may be stored as a 1x1 convolution.
-/// Position ids, which some checkpoints store, are not unexpected.
+/// Compares names and shapes, ignoring extents of 1: a linear layer may be stored as a 1x1 convolution. Position ids,
+/// which some checkpoints store, are not reported as unexpected.
 WeightReport check_weights(const WeightShapes& expected, const WeightShapes& found);
-/// Throws Error(Model) at `where` (a file or component) that lists what is missing or of another shape.
+/// Throws Error(Model) at `where` (a file or component) that lists missing tensors and wrong shapes.
 void require_weights(const WeightReport& report, const std::string& where);
-/// Throws Error(Model) at `where` for a tensor of `expected`, all of which are there, that holds no floating point.
+/// Throws Error(Model) at `where` if a tensor of `expected` is not floating point. All of them must exist.
 void require_floats(const WeightShapes& expected, const std::map<std::string, TensorView>& tensors,
                     const std::string& where);
 

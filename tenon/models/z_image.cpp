@@ -13,18 +13,18 @@ namespace {
 
 constexpr int64_t kTimeWaves = 256, kTimeHidden = 1024;
 constexpr double kFinalEps = 1e-6;
-constexpr const char* kPatchKind = "2-1";  // pixels along a side of a patch, frames: part of two names
+constexpr const char* kPatchKind = "2-1";  // patch side in pixels and frames: part of two names
 
 int64_t filled(int64_t n) { return (n + kZImageSequence - 1) / kZImageSequence * kZImageSequence; }
 
 Expr count(Graph& g, int64_t n, const Shape& as) { return reshape(cast(iota(g, n), DType::F32), as); }
 
-// What a run of blocks works on: tokens, where they are, and how many of each sequence are keys (unset: all).
+// The input of a sequence of blocks: tokens, their positions, and the number of keys per sequence (unset: all).
 struct Stream {
   Expr x;  // [B',S,width]
   nn::Rotary positions;
   Expr keys;
-  int64_t wanted = 0;  // rows that are of use behind these blocks; 0: all
+  int64_t wanted = 0;  // rows needed after these blocks; 0: all
 };
 
 class ZImage {
@@ -54,7 +54,7 @@ class ZImage {
     for (int64_t i = 0; i < c_.refiners; ++i) text.x = block(root_ / "context_refiner" / i, text, false);
     Stream both{store(concat({image.x, text.x}, 1)), all, keys(image_)};
     for (int64_t i = 0; i < c_.layers; ++i) {
-      if (i + 1 == c_.layers) both.wanted = rows_ * columns_;  // the text and what fills up are done with
+      if (i + 1 == c_.layers) both.wanted = rows_ * columns_;  // text and padding rows are no longer needed
       both.x = block(root_ / "layers" / i, both, true);
     }
     return leave(both.x);
@@ -64,7 +64,7 @@ class ZImage {
   Expr store(const Expr& x) const { return cast(x, root_.act()); }
   nn::Scope block_of_patch(const char* name) const { return root_ / name / kPatchKind; }
 
-  // ---- what follows from the schedule ----
+  // ---- of rate schedule ----
 
   // The embedding of every time, [T, condition].
   Expr embed_time() const {
@@ -73,26 +73,26 @@ class ZImage {
     return nn::linear(s / 2, silu(nn::linear(s / 0, waves, kTimeHidden)), c_.condition());
   }
 
-  // What of [T, width] is meant: of the step's time, or of each sequence's own.
+  // The rows of [T, width] that apply: that of the step's time, or each sequence's own.
   Expr now(const Expr& x) const { return in_.step ? gather(x, in_.step) : reshape(x, {sequences_, 1, x.shape()[-1]}); }
 
-  // A block's modulation at this step: factors and gates [width] of attention, then of the feed-forward layers.
+  // A block's modulation at this step: factors and gates [width] for attention, then for the feed-forward layers.
   std::array<Expr, 4> modulation(const nn::Scope& s) const {
     const Expr all = nn::linear(s / "adaLN_modulation.0", time_, 4 * c_.width);
     const auto quarter = [&](int64_t i) { return slice(all, -1, i * c_.width, (i + 1) * c_.width); };
     return {now(quarter(0) + 1.0), now(tanh(quarter(1))), now(quarter(2) + 1.0), now(tanh(quarter(3)))};
   }
 
-  // ---- what follows from the prompt ----
+  // ---- of rate prompt ----
 
-  // Keys of each sequence if its text has `before` tokens in front; unset if those are all.
+  // Number of keys per sequence if `before` tokens precede its text; unset if all tokens are keys.
   Expr keys(int64_t before) const {
     if (in_.equal_texts) return {};
     return materialize(cast(reshape(text_rows_, {sequences_}) + static_cast<double>(before), DType::I32));
   }
 
-  // Frame, row and column of the image's tokens, then of the text's: the text counts frames from 1, the image is the
-  // frame behind it; what fills the image up is at the origin.
+  // Frame, row and column of the image's tokens, then of the text's: text tokens count frames from 1, the image is the
+  // frame after them, and the image's padding is at the origin.
   nn::Rotary positions() const {
     Graph& g = root_.graph();
     const int64_t tokens = rows_ * columns_;
@@ -120,7 +120,7 @@ class ZImage {
 
   // ---- the image ----
 
-  // Tokens of the latents, elements of one ordered by row, column, channel.
+  // Tokens of the latents; elements of a token are ordered by row, column, channel.
   Expr embed_image() const {
     constexpr int64_t p = kZImagePatch;
     const Expr& x = in_.latents;
@@ -191,9 +191,9 @@ class ZImage {
   const ZImageInputs& in_;
   nn::Scope root_;
   int64_t sequences_, rows_, columns_;  // of the image, in tokens
-  int64_t image_, text_;                // tokens of a sequence
+  int64_t image_, text_;                // tokens per sequence
   Expr time_;
-  Expr text_rows_, is_text_;  // rows of each text once it is filled up [B',1]; which of its rows are its own [B',S]
+  Expr text_rows_, is_text_;  // rows of each text after padding [B',1]; which rows belong to the text [B',S]
 };
 
 }  // namespace
@@ -227,7 +227,7 @@ Expr z_image(Graph& g, const ZImageConfig& c, const ZImageShape& s, nn::Precisio
 }
 
 WeightShapes z_image_weights(const ZImageConfig& c) {
-  Graph g;  // two latents a side: a token, so that others fill the sequence up
+  Graph g;  // two latents a side are one token, so that the sequence needs padding
   return weights_of(std::array{z_image(g, c, {.height = kZImagePatch, .width = kZImagePatch}, nn::kF32)});
 }
 

@@ -1,4 +1,4 @@
-// Configurations of Z-Image's transformer: from a config.json, and from weights.
+// Configurations of Z-Image's transformer, from a config.json or from weights.
 #include <algorithm>
 #include <numeric>
 
@@ -46,7 +46,7 @@ ZImageConfig detect_z_image(const WeightShapes& weights, const std::string& wher
   const WeightNames w(weights, where, "a Z-Image transformer");
   ZImageConfig c;
   constexpr const char *kEmbedder = "all_x_embedder.2-1.weight", *kHeadNorm = "layers.0.attention.norm_q.weight";
-  w.shape("layers.0.adaLN_modulation.0.weight", 2);  // Lumina 2's has another name
+  w.shape("layers.0.adaLN_modulation.0.weight", 2);  // has another name in Lumina 2
   const Shape embedder = w.shape(kEmbedder, 2);
   c.text_width = w.shape("cap_embedder.0.weight", 1)[0];
   c.width = embedder[0];

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::json;
 
-constexpr const char* kNetwork = "network";  // a language model is one component
+constexpr const char* kNetwork = "network";  // a language model is a single component
 
 struct AdapterConfig {
   int64_t rank = 0;
@@ -51,7 +51,7 @@ std::vector<float> numbers(const TensorView& tensor) {
   return out;
 }
 
-// The layers of an adapter's file by the weights that they add to, every factor checked.
+// Reads the layers of an adapter's file, by the weights that they add to, and checks every factor.
 std::map<std::string, LoraMatrix> read_adapter(const fs::path& folder, const WeightShapes& shapes) {
   const AdapterConfig config = read_adapter_config(folder / kAdapterConfig);
   const SafetensorsFile file = SafetensorsFile::open(folder / kAdapterWeights);

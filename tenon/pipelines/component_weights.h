@@ -1,4 +1,4 @@
-// The tensors of a checkpoint's component as weights of a network.
+// The tensors of a checkpoint's component as a network's weights.
 #pragma once
 #include <map>
 #include <memory>
@@ -9,12 +9,12 @@
 
 namespace tenon {
 
-/// Reads them where they lie; those in quantised blocks or with scales become f32 numbers one by one, which go when the
-/// store is done with them. Error(Model) names the component for a tensor that is not there or of a type that cannot be
-/// read. The component must outlive it.
+/// Reads tensors in place. Those in quantised blocks or with scales are converted to f32 one at a time and freed when
+/// the store is done with them. Error(Model) names the component for a tensor that is missing or has an unreadable
+/// type. The component must outlive the result.
 std::unique_ptr<WeightSource> component_weights(const Component& component);
 
-/// The same of a GGUF file's tensors alone, which must outlive it; Error(Model) names `where`.
+/// The same for the tensors of a GGUF file, which must outlive the result; Error(Model) names `where`.
 std::unique_ptr<WeightSource> gguf_weights(const std::map<std::string, GgufSlice>& tensors, const std::string& where);
 
 }  // namespace tenon

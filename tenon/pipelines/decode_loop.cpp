@@ -11,11 +11,11 @@
 namespace tenon {
 namespace {
 
-// Runs that the host puts on the stream at once, and reads the tokens of together. Two such lots are under way.
+// A lot is kLot runs, enqueued and read together. kLots lots are under way.
 constexpr int64_t kLot = 8, kLots = 2;
 constexpr int32_t kNobodys = 0, kNoPage = -1;
 
-// Writes one row's states and no other's, in turn with the runs: what these have made of the others stays.
+// Writes the states of one row only, in order with the runs: what these did to other rows stays.
 Plan plan_join(const DecodeStepShape& shape, int64_t vocabulary, const Target& target) {
   Graph g;
   std::vector<Result> results;
@@ -76,7 +76,7 @@ DecodeLoop::DecodeLoop(const DecodeStepShape& shape, int64_t vocabulary, PlanSte
 DecodeLoop::~DecodeLoop() {
   try {
     stream_->synchronize();
-  } catch (...) {  // a device that failed has said so already
+  } catch (...) {  // a failed device has already reported its error
   }
 }
 
@@ -177,7 +177,7 @@ bool DecodeLoop::going() const {
   return std::ranges::any_of(rows_, [](const Row& r) { return r.going; });
 }
 
-// Puts a lot on the stream; false where every row that goes on has runs for all that it may write.
+// Enqueues a lot; false if every row that continues already has runs for all its tokens.
 bool DecodeLoop::begin_lot() {
   int64_t most = 0;
   bool fresh = !backend_->records(), penalises = shape_.penalises;
@@ -195,7 +195,7 @@ bool DecodeLoop::begin_lot() {
     for (const Phase& p : step.executable.plan().phases)
       if (p.rate != Rate::Step) step.executable.run(p.rate);
   step.ran = true;
-  // The first token is waited for; what returns when it is done is better asked for one by one.
+  // A row's first token is wanted at once; a backend that runs synchronously is better asked for single runs.
   const int64_t n = fresh ? 1 : std::min(kLot, most);
   step.executable.enqueue(Rate::Step, static_cast<int>(n));
   Lot lot;
@@ -277,10 +277,10 @@ void DecodeLoop::run(std::span<const DecodeRow> rows, const OnDecoded& each) {
       check_drawn(t, rows_[r].read);
       return each(r, t);
     });
-  end_all();  // waits for what was written behind the rows' ends
+  end_all();  // waits for runs that still write after the rows' ends
 }
 
-// Where in the caches a token is, and in the text. A row that still has the text of a lot has the pages of then.
+// Index of a token in the caches and in `text`. If a row still has the text of a lot, it still has its pages too.
 int64_t DecodeLoop::place_of(size_t row, int64_t position) const {
   const auto r = static_cast<int64_t>(row);
   if (!shape_.page) return r * shape_.capacity + position;
@@ -288,7 +288,7 @@ int64_t DecodeLoop::place_of(size_t row, int64_t position) const {
   return pages_[static_cast<size_t>(r * of_row + position / shape_.page)] * shape_.page + position % shape_.page;
 }
 
-// What the runs of a lot have written, with all that lies between one row and the next.
+// Copies what a lot's runs have written, along with everything between the rows.
 DecodeLoop::Written DecodeLoop::written(const Lot& lot) const {
   Written out;
   out.first = std::numeric_limits<int64_t>::max();

@@ -13,7 +13,7 @@
 namespace tenon {
 namespace {
 
-// Runs the step again, looking at every launch, to say where the first non-finite value came from.
+// Repeats the step, checking every launch, to report where the first non-finite value came from.
 [[noreturn]] void name_launch(Executable& network, int step) {
   const std::string where = "step " + std::to_string(step + 1);
   try {
@@ -36,7 +36,7 @@ void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const 
   };
   Executable& e = network.executable;
   for (int i = 0; i < sampler.calls(); ++i) {
-    check_stop("generate");  // a device may repeat a whole step as one launch
+    check_stop("generate");  // a device may run a whole step as one launch
     const auto begin = Clock::now();
     std::vector<float> x = latents;
     sampler.scale_model_input(x, i);
@@ -79,7 +79,7 @@ std::vector<float> noised_latents(const VaeConfig& vae, std::span<const float> m
   const size_t per_image = moments.size() / 2;
   std::vector<float> latents(per_image * noise.size()), draw(per_image);
   for (size_t b = 0; b < noise.size(); ++b) {
-    noise[b](draw);  // the distribution's noise comes first in the stream
+    noise[b](draw);  // the stream's first numbers are the noise of the distribution
     const std::span<float> z = std::span(latents).subspan(b * per_image, per_image);
     for (size_t i = 0; i < per_image; ++i)
       z[i] = static_cast<float>(vae.latent_of(moments[i] + std::exp(0.5f * moments[per_image + i]) * draw[i]));
@@ -99,7 +99,7 @@ std::vector<Image> images_of(std::span<const float> pixels, int64_t count, int64
     TENON_CHECK(Numeric, bad == from.end(), "vae decode")
         << "pixel value " << bad - from.begin() << " of image " << b << " is " << *bad;
     for (size_t i = 0; i < per_image; ++i) {
-      // Behind this sum a float has no fraction: rounded to nearest even, by an instruction and not by a call.
+      // A float of this sum has no fraction bits: the addition rounds to nearest even, without a call.
       constexpr float kWhole = 12582912;  // 1.5 * 2^23
       const float v = std::min(std::max(from[i], 0.0f), 1.0f) * 255.0f;
       image.pixels[i] = static_cast<uint8_t>(static_cast<int>(v + kWhole - kWhole));
@@ -116,7 +116,7 @@ void check_size_fits(int64_t width, int64_t height, int64_t unit, int64_t availa
   spdlog::debug("memory: {} MiB needed, {} MiB available, planned in {:.3f} s", bytes >> 20, available >> 20,
                 seconds_since(begin));
   if (bytes <= available) return;
-  // Halving the range of the shorter side finds the largest size of the same shape that fits.
+  // Binary search over the shorter side for the largest size of that aspect ratio that fits.
   int64_t fits = 0, too_large = std::min(width, height) / unit;
   const auto scaled = [&](int64_t side, int64_t units) {
     const double scale = static_cast<double>(units * unit) / static_cast<double>(std::min(width, height));

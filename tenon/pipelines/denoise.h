@@ -1,5 +1,5 @@
-// What families that draw have in common: the loop from noise to latents, whatever network and sampler, and what comes
-// before and behind it.
+// Shared by families that draw: the loop from noise to latents, for any network and sampler, and the work before and
+// after it.
 #pragma once
 #include <functional>
 #include <span>
@@ -12,40 +12,40 @@
 
 namespace tenon {
 
-/// What the loop runs: a network of inputs "latents" and "step", ready but for its phase of rate step.
+/// The network that the loop runs. It has inputs "latents" and "step", and is ready except for its phase of rate step.
 struct DenoisingNetwork {
   Executable& executable;
-  std::string result;  ///< of the network
-  /// What the sampler takes, as long as the latents, out of the network's result of one of its calls.
+  std::string result;  ///< name of the network's result
+  /// Turns the network's result of one call into the sampler's input, as long as the latents.
   std::function<std::vector<float>(std::vector<float> result, int call)> guided;
 };
 
-/// Runs every call of the sampler over `latents`, which hold one image for each source of noise. Fills in the steps'
-/// times. Asks check_stop(). Error(Numeric) names the launch where a value stopped being finite.
+/// Runs every call of the sampler on `latents`, which hold one image per source of noise. Records the steps' times.
+/// Asks check_stop(). Error(Numeric) names the launch in which a value stopped being finite.
 void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const NoiseSource> noise,
              std::vector<float>& latents, Timings& timings, const OnStep& on_step);
 
-/// Makes `init` of the request's picture: brought to the request's size, a side that is not given being the picture's,
-/// rounded down to a multiple of `unit` (as diffusers does). Error(Usage) for sizes that are none, and for a picture
-/// together with latents.
+/// Makes `init` from the request's picture, fitted to the request's size; a side that is not given is the picture's,
+/// rounded down to a multiple of `unit` (as diffusers does). Error(Usage) for invalid sizes, and for a picture together
+/// with latents.
 void take_picture(ImageRequest& r, int64_t unit);
-/// Error(Usage) unless a request with `init`, complete but for that, can start from it.
+/// Error(Usage) unless the otherwise complete request can start from its `init`.
 void check_init(const ImageRequest& r);
-/// Latents that image to image begins with, one image for each source of noise: drawn from the distribution that the
-/// encoder's `moments` of one picture describe, then mixed with noise as the sampler's first call expects.
+/// Initial latents of image to image, one image per source of noise: sampled from the distribution that the encoder's
+/// `moments` of one picture describe, then mixed with noise as the sampler's first call expects.
 std::vector<float> noised_latents(const VaeConfig& vae, std::span<const float> moments, const Sampler& sampler,
                                   std::span<const NoiseSource> noise);
 
-/// Pictures of pixels f32 [count, height, width, 3] in [0, 1]; Error(Numeric) for one that is not finite.
+/// Pictures from pixels f32 [count, height, width, 3] in [0, 1]; Error(Numeric) if one is not finite.
 std::vector<Image> images_of(std::span<const float> pixels, int64_t count, int64_t height, int64_t width);
 
-/// Error(Memory) unless `needed` bytes of a picture of width x height are available; it names the largest size of the
-/// same shape, in multiples of `unit`, that fits, or says what is too much `otherwise`.
+/// Error(Memory) unless the `needed` bytes of a picture of width x height are available. The message names the largest
+/// size of that aspect ratio, in multiples of `unit`, that fits, or `otherwise` says what is too large.
 void check_size_fits(int64_t width, int64_t height, int64_t unit, int64_t available,
                      const std::function<int64_t(int64_t width, int64_t height)>& needed, const std::string& otherwise);
 
-/// Throws Error(Usage) unless height and width are positive multiples of `unit` and not absurd; names the nearest valid
-/// size.
+/// Throws Error(Usage), naming the nearest valid size, unless height and width are positive multiples of `unit` and not
+/// absurd.
 void check_sides(int64_t height, int64_t width, int64_t unit);
 
 }  // namespace tenon

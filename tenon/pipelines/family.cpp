@@ -13,7 +13,7 @@ namespace tenon {
 namespace {
 
 std::deque<ModelFamily>& registry() {
-  static std::deque<ModelFamily> all;  // who holds one keeps it
+  static std::deque<ModelFamily> all;  // a deque, so that pointers to elements stay valid
   return all;
 }
 
@@ -27,7 +27,7 @@ const ModelFamily& family_of_preset(const std::string& name) {
   refuse_preset(name, known);
 }
 
-// Null for a path that none reads.
+// Null for a path that no family reads.
 const ModelFamily* family_that_knows(const std::string& spec) {
   if (spec.starts_with(kRandomModel)) return &family_of_preset(spec.substr(kRandomModel.size()));
   const std::filesystem::path path = spec.empty() ? default_model_folder() : find_model(spec);

@@ -1,6 +1,6 @@
-// Families of models by what they can do. A family (Stable Diffusion, image encoders, ..) is a folder of families/ that
-// registers itself; whoever needs a model asks for an ability (ImageGenerator, ImageEmbedder, ModelParts, ..) and names
-// no family.
+// Model families by ability. A family (Stable Diffusion, image encoders, ..) is a folder of families/ that registers
+// itself; code that needs a model asks for an ability (ImageGenerator, ImageEmbedder, ModelParts, ..) and names no
+// family.
 #pragma once
 #include <any>
 #include <filesystem>
@@ -15,19 +15,19 @@ namespace tenon {
 
 struct ModelReport;
 
-/// What messages and scripts call an ability.
+/// How messages and scripts name an ability.
 struct AbilityName {
-  std::string_view verb;           ///< that asks for it: "generate"
-  std::string_view words;          ///< of a model that can: "draw pictures"
-  std::string_view embedded = {};  ///< the embedded model that is meant where none is named; empty: there is none
+  std::string_view verb;           ///< verb of the command line that needs it: "generate"
+  std::string_view words;          ///< what such a model can do: "draw pictures"
+  std::string_view embedded = {};  ///< embedded model to use if none is named; empty: there is none
 };
 
-/// Opens the model that `spec` names as an interface with a constant kAbility (its AbilityName) and a type Options.
+/// Opens the model named by `spec` as Interface, which has a constant kAbility (its AbilityName) and a type Options.
 template <class Interface>
 using Opener =
     std::function<std::unique_ptr<Interface>(const std::string& spec, const typename Interface::Options& options)>;
 
-/// Something that the models of a family can do.
+/// One ability of a family's models.
 struct Ability {
   AbilityName name;
   std::any open;  ///< an Opener
@@ -37,19 +37,19 @@ Ability ability(Opener<Interface> open) {
   return {Interface::kAbility, std::move(open)};
 }
 
-/// Names for random:NAME and a line about each.
+/// Names for random:NAME, each with a one-line summary.
 using Presets = std::vector<std::pair<std::string, std::string>>;
 
 /// One kind of model.
 struct ModelFamily {
   std::string name;
   std::function<Presets()> presets = [] { return Presets(); };
-  /// True for a path that holds a model of this family. Empty: its models are presets only.
+  /// Whether a path holds a model of this family. Empty: its models are presets only.
   std::function<bool(const std::filesystem::path&)> reads = {};
-  /// What is at a path that it reads. Throws Error(Model) for what cannot be looked at.
+  /// Describes what is at a path that it reads. Throws Error(Model) if that cannot be examined.
   std::function<ModelReport(const std::filesystem::path&)> inspect = {};
   std::vector<Ability> abilities = {};
-  /// Takes the paths that no family knows as its own, to say what a model is expected to look like. One family does.
+  /// Handles paths that no family recognises, to say what a model is expected to look like. Only one family does.
   bool last_resort = false;
 };
 
@@ -57,26 +57,27 @@ struct ModelFamily {
 struct RegisterFamily {
   explicit RegisterFamily(ModelFamily family);
 };
-/// All families by name.
+/// All families, ordered by name.
 std::vector<const ModelFamily*> model_families();
-/// Those that have the ability.
+/// Families that have the ability.
 std::vector<const ModelFamily*> families_that(const AbilityName& ability);
 
-/// The family that knows `spec`: a path, tried as it is and below TENON_MODEL_DIR, "random:NAME" with a preset, or ""
+/// The family that recognises `spec`: a path, tried as is and below TENON_MODEL_DIR, "random:NAME" with a preset, or ""
 /// (the embedded model that draws). Error(Usage) lists the presets for an unknown random:NAME; Error(Model) for a path
-/// that is not there.
+/// that does not exist.
 const ModelFamily& family_of(const std::string& spec);
 
-/// The family that is asked for an ability of `spec`: the one that knows it, whatever it can do; for a path that none
-/// knows, one that has the ability, whose errors say what it expects there. Errors as family_of.
+/// The family to ask for an ability of `spec`: the one that recognises it, whether or not it has the ability; for a
+/// path that none recognises, one that has the ability, so that its errors say what it expects there. Errors as
+/// family_of.
 const ModelFamily& family_asked(const std::string& spec, const AbilityName& wanted);
 
-/// Throws that models of `family`, which `spec` is one of, cannot do what is wanted: what they can, and who can that.
-/// Error(Usage) for a preset, Error(Model) for a path.
+/// Throws that models of `family`, such as `spec`, do not have the wanted ability; says what they can do and which
+/// families have it. Error(Usage) for a preset, Error(Model) for a path.
 [[noreturn]] void refuse_ability(const ModelFamily& family, const std::string& spec, const AbilityName& wanted);
 
-/// The model that `given` names, or if it is empty the ability's embedded model, as an ImageGenerator, ImageEmbedder,
-/// .. by its family. Errors as family_of and refuse_ability, and what opening it throws.
+/// Opens the model that `given` names, or the ability's embedded model if it is empty, as an Interface (ImageGenerator,
+/// ImageEmbedder, ..). Errors as family_of and refuse_ability, and those of opening it.
 template <class Interface>
 std::unique_ptr<Interface> open_as(const std::string& given, const typename Interface::Options& options = {}) {
   const std::string spec = given.empty() ? std::string(Interface::kAbility.embedded) : given;

@@ -11,9 +11,9 @@
 namespace tenon {
 namespace {
 
-constexpr size_t kWordsShown = 8, kWordLength = 30;  // of what a model does not know
+constexpr size_t kWordsShown = 8, kWordLength = 30;  // limits on unknown words in messages
 
-// The beginning of a word, whole characters of UTF-8.
+// The beginning of a word, in whole UTF-8 characters.
 std::string shortened(const std::string& word) {
   if (word.size() <= kWordLength) return word;
   size_t end = kWordLength;

@@ -1,4 +1,4 @@
-// What a folder says of its own use: sizes and steps that fit its model, and how far its training reached.
+// A model folder's own defaults: sizes and steps that suit it, and the limits of its training.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -10,10 +10,10 @@
 
 namespace tenon {
 
-/// Most steps that a schedule is asked for.
+/// Most steps of a schedule.
 inline constexpr int kMaxSteps = 1000;
 
-/// What requests of a model get that do not say otherwise.
+/// Defaults for requests to a model.
 struct GenerationDefaults {
   int64_t width = 512, height = 512;
   int steps = 20;
@@ -21,13 +21,13 @@ struct GenerationDefaults {
   std::string sampler;  ///< empty: the scheduler_config's own
 };
 
-/// Takes over what key "_tenon_defaults" of a model_index.json says; nothing without it. `file` is for messages; sizes
-/// must be multiples of `unit`, the sampler one that runs with `scheduler`. Error(Model) names the value at fault.
+/// Reads the key "_tenon_defaults" of a model_index.json, if there is one, into `defaults`. `file` is for messages;
+/// sizes must be multiples of `unit`, and the sampler must work with `scheduler`. Error(Model) names the invalid value.
 void read_own_defaults(GenerationDefaults& defaults, const nlohmann::json& model_index, const std::string& file,
                        int64_t unit, const Settings& scheduler);
 
-/// ImageGenerator::warnings of a model that was trained on the words of `known` and on pictures of one size only;
-/// nothing if `known` is empty.
+/// ImageGenerator::warnings for a model that was trained only on the words in `known` and on pictures of one size; none
+/// if `known` is empty.
 std::vector<std::string> beyond_training(const std::string& model, const KnownWords& known,
                                          const GenerationDefaults& defaults, const ImageRequest& request,
                                          const std::string& word_list);

@@ -1,4 +1,4 @@
-// Models that embed: one vector a picture and one a patch, whatever the family.
+// Models that embed pictures, of any family: one vector per picture and one per patch.
 #pragma once
 #include <array>
 #include <memory>
@@ -14,10 +14,10 @@
 
 namespace tenon {
 
-/// From a picture to pixels: the short side is scaled (bicubic), the middle cut out, channels normalised.
+/// From picture to network input: resize the short side (bicubic), crop the centre, normalise channels.
 struct ImagePreprocessing {
-  std::string kind = "timm";  ///< "timm" or "hf": also how an odd margin is split when the middle is cut out
-  int64_t short_side = 518;   ///< pixels, before cutting
+  std::string kind = "timm";  ///< "timm" or "hf": also decides how the centre crop splits an odd margin
+  int64_t short_side = 518;   ///< pixels, before cropping
   int64_t crop = 518;         ///< pixels along a side
   std::array<double, 3> mean = {0.485, 0.456, 0.406}, deviation = {0.229, 0.224, 0.225};  ///< of values in [0,1]
 };
@@ -28,14 +28,14 @@ struct EmbeddingOptions {
   std::optional<NetworkType> type;  ///< empty: the device's default
   bool fusion = true, fold_scales = true;
   bool batch_invariant = false;  ///< BackendOptions::batch_invariant
-  std::string preprocessing;     ///< "timm", "hf" or "": the checkpoint's kind
-  int64_t side = 0;              ///< pixels of the square that the network sees; 0: the preprocessing's
-  int64_t batch = 8;             ///< pictures computed together, at most
+  std::string preprocessing;     ///< "timm", "hf", or "" for the checkpoint's kind
+  int64_t side = 0;              ///< side in pixels of the square that the network sees; 0: the preprocessing's
+  int64_t batch = 8;             ///< most pictures computed together
 };
 
-/// What a network says of a picture.
+/// A network's features of a picture.
 struct Embedding {
-  std::vector<float> feature;  ///< [width]: the class token behind the final norm
+  std::vector<float> feature;  ///< [width]: the class token after the final norm
   int64_t rows = 0, columns = 0;
   std::vector<float> patches;  ///< [rows, columns, width], from the top left
 };
@@ -48,21 +48,22 @@ class ImageEmbedder {
 
   virtual ~ImageEmbedder() = default;
   virtual const std::string& name() const = 0;
-  /// Embeddings in the order of the pictures. A picture's are the same, to the bit, whatever stands beside it.
-  /// Error(Usage) for a picture without three channels, or so long that scaling it would pass kMaxImageSide.
+  /// Embeddings in the order of the pictures. A picture's embedding is bit-identical whatever else is in the batch.
+  /// Error(Usage) for a picture without three channels, or so elongated that scaling it would exceed kMaxImageSide.
   /// Error(Numeric) if the network's arithmetic overflows.
   virtual std::vector<Embedding> operator()(std::span<const Image> images) = 0;
-  /// The same model made ready for other options, from what it has read already.
+  /// The same model prepared for other options, reusing the weights already read.
   virtual std::unique_ptr<ImageEmbedder> with(const EmbeddingOptions& options) const = 0;
   virtual const ImagePreprocessing& preprocessing() const = 0;
-  /// Pixels along a side of a patch.
+  /// Pixels per patch along a side.
   virtual int64_t patch_side() const = 0;
   virtual const Backend& backend() const = 0;
   virtual NetworkType type() const = 0;
 };
 
-/// Pictures of the first three principal components of all patches together, red, green and blue; each component is
-/// stretched to 0..255 over all patches. `scale` pixels a patch, along a side. All embeddings are of one width.
+/// Pictures of the first three principal components, computed over all patches of all embeddings, as red, green and
+/// blue; each component is stretched to 0..255 over all patches. `scale`: pixels per patch along a side. All embeddings
+/// must have the same width.
 std::vector<Image> principal_components(std::span<const Embedding> embeddings, int64_t scale);
 
 }  // namespace tenon

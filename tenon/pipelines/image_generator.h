@@ -1,4 +1,4 @@
-// Models that draw: what is asked of them and what they give, whatever the family.
+// Models that draw, of any family: requests and results.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -25,8 +25,8 @@ struct InitImage {
   InitImage(const Image& image);  // NOLINT: a picture is what callers have
   int64_t width = 0, height = 0;
   std::vector<float> values;
-  std::string sha256;  ///< of the 8-bit pixels that it was made from; empty for values from elsewhere
-  /// Of the picture that it was scaled from; empty if it was not scaled.
+  std::string sha256;  ///< of the 8-bit pixels that it was made from; empty for values from another source
+  /// Size of the picture that it was scaled from; empty if it was not scaled.
   std::optional<std::pair<int64_t, int64_t>> scaled_from;
 };
 
@@ -34,45 +34,45 @@ struct InitImage {
 struct LoraUse {
   std::filesystem::path file;
   double weight = 1;
-  bool partial = false;     ///< tensors that have no place in the model are left out, not refused
-  std::string sha256 = {};  ///< of the file; filled in by whoever draws
+  bool partial = false;     ///< leave out tensors that have no place in the model, rather than refuse the file
+  std::string sha256 = {};  ///< of the file; filled in by the generator
 };
 
-/// What is asked for. Sizes in pixels; a size or a number of steps of 0, a negative guidance and an empty sampler mean
-/// the model's own default.
+/// A request. Sizes are in pixels; 0 for a size or the number of steps, a negative guidance and an empty sampler mean
+/// the model's default.
 struct ImageRequest {
   std::string prompt, negative;
-  std::vector<LoraUse> loras;        ///< complete() adds those that the prompt names, and takes their names out of it
-  std::vector<std::string> prompts;  ///< of each image, where they differ: then `prompt` means nothing
+  std::vector<LoraUse> loras;        ///< complete() adds those that the prompt names, and removes their names from it
+  std::vector<std::string> prompts;  ///< one per image if they differ; `prompt` is then ignored
   int64_t width = 0, height = 0;
   int steps = 0;
   double cfg_scale = -1;         ///< 1 or less: one conditional pass, no guidance
-  double cfg_normalization = 0;  ///< Z-Image's, as cfg_truncation: see ZImageGuidance
+  double cfg_normalization = 0;  ///< for Z-Image, as is cfg_truncation: see ZImageGuidance
   double cfg_truncation = 1;
   std::string sampler;
   SamplerOptions sampler_options;
   uint64_t seed = 0;
   int64_t batch = 1;           ///< image i uses seed + i
-  int64_t clip_skip = 0;       ///< layers of the text encoder left out for the prompt (not for the negative one)
-  bool decode = true;          ///< false: the latents are all that is wanted
+  int64_t clip_skip = 0;       ///< layers of the text encoder to skip for the prompt (not for the negative one)
+  bool decode = true;          ///< false: only the latents are wanted
   std::vector<float> latents;  ///< initial noise of unit variance [batch, channels, H/8, W/8]; empty: from the seed
-  /// Image to image: a picture of any size, of which complete() makes `init`. Without a width and height the request
-  /// takes the picture's, down to what the model can.
+  /// Image to image: a picture of any size, from which complete() makes `init`. A request without width and height
+  /// takes the picture's, rounded down to what the model supports.
   std::optional<Image> picture;
-  ResizeMode resize_mode = ResizeMode::Stretch;  ///< of a picture of another size
-  std::optional<InitImage> init;                 ///< image to image; of the asked size
+  ResizeMode resize_mode = ResizeMode::Stretch;  ///< for a picture of another size
+  std::optional<InitImage> init;                 ///< image to image; must have the requested size
   double strength = 0.75;                        ///< of image to image, in (0, 1]
 
   const std::string& prompt_of(size_t image) const { return prompts.empty() ? prompt : prompts.at(image); }
-  /// What is to be drawn: a prompt for each image where they differ, else one for all.
+  /// A prompt for each image if they differ, else one for all.
   std::vector<std::string> all_prompts() const { return prompts.empty() ? std::vector{prompt} : prompts; }
 };
 
 struct Progress {
   int step = 0, steps = 0;   ///< steps done
-  double seconds = 0;        ///< of the last one
-  double timestep = 0;       ///< at which the model was called
-  std::span<float> latents;  ///< after the step, [batch, channels, H/8, W/8]; the next step takes what is left here
+  double seconds = 0;        ///< duration of the last step
+  double timestep = 0;       ///< at which the model was last called
+  std::span<float> latents;  ///< after the step, [batch, channels, H/8, W/8]; the next step uses them, changed or not
 };
 /// Called after every step.
 using OnStep = std::function<void(const Progress&)>;
@@ -83,7 +83,7 @@ struct Timings {
 };
 
 struct ImageResult {
-  std::vector<Image> images;  ///< none if the request does not want them decoded
+  std::vector<Image> images;  ///< empty if the request does not want them decoded
   std::vector<uint64_t> seeds;
   ImageRequest request;  ///< with every default filled in, the sampler by its main name
   NetworkType type = DType::F32;
@@ -96,12 +96,12 @@ struct ImageResult {
 
 /// How LoRAs are applied.
 enum class LoraApply : uint8_t {
-  Merge,  ///< added to the weights: nothing more to compute; changing one makes the weights that it touches again
-  Side    ///< beside linear layers as products of their own: changing one copies its two small matrices
+  Merge,  ///< added to the weights: no extra computation; a change recomputes the weights that it touches
+  Side    ///< side branches of linear layers: a change only copies two small matrices
 };
 
-/// Where parts of a model are, each a file or a component's folder, of families whose models come in parts. Empty:
-/// where the model has them.
+/// Locations of a model's parts, each a file or a component's folder, for families whose models come in parts. Empty:
+/// the part in the model itself.
 struct PartPaths {
   std::string diffusion_model = {}, text_encoder = {}, vae = {};
   bool any() const { return !diffusion_model.empty() || !text_encoder.empty() || !vae.empty(); }
@@ -113,20 +113,20 @@ struct PipelineOptions {
   std::optional<NetworkType> type;  ///< unset: bf16 where the device has it
   bool fusion = true;
   bool batch_invariant = false;            ///< BackendOptions::batch_invariant; at most kMostInvariantImages then
-  std::filesystem::path lora_folder = {};  ///< of LoRAs that prompts name; empty: the working directory
+  std::filesystem::path lora_folder = {};  ///< folder of LoRAs that prompts name; empty: the working directory
   LoraApply lora_apply = LoraApply::Merge;
-  int64_t lora_rank = 32;      ///< of LoraApply::Side: ranks of all LoRAs of a request together, at a layer
-  bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
-  int keep_sizes = 4;          ///< then: sizes that each is kept ready for, those used last, over one set of weights
-  /// Bytes of the device's memory that networks may take: weights that do not fit wait in the host's, and are copied
-  /// while others are at work. kOffloadAutomatically, or unset: all weights are on the device.
+  int64_t lora_rank = 32;      ///< for LoraApply::Side: largest total rank per layer of a request's LoRAs
+  bool keep_networks = false;  ///< keep all networks ready between calls, rather than one at a time
+  int keep_sizes = 4;          ///< with keep_networks: last used sizes kept ready per network, over the same weights
+  /// Bytes of device memory that networks may take: weights that do not fit stay in the host's memory and are copied
+  /// while others are in use. Or kOffloadAutomatically. Unset: all weights are on the device.
   std::optional<int64_t> offload = {};
   PartPaths parts = {};
 };
 
-/// Most images of a batch, and of one that is to be batch invariant: launches of larger ones have other forms.
+/// Most images of a batch, and of a batch-invariant one: larger ones use launches of other forms.
 inline constexpr int64_t kMostImages = 1024, kMostInvariantImages = 8;
-/// Error(Usage) for a batch of fewer or more.
+/// Error(Usage) for a number of images outside these limits.
 void check_batch(int64_t images, bool batch_invariant);
 
 /// A model ready to draw. Not thread-safe. Asks check_stop().
@@ -137,31 +137,30 @@ class ImageGenerator {
 
   virtual ~ImageGenerator() = default;
   virtual const std::string& name() const = 0;
-  /// The files that its weights are from; none for random weights.
+  /// The files of its weights; none for random weights.
   virtual std::vector<std::filesystem::path> files() const = 0;
-  /// All the words that it was trained on, of a model that was trained on few; empty otherwise.
+  /// All words that it was trained on, if it was trained on few; otherwise empty.
   virtual KnownWords known_words() const { return {}; }
-  /// What cfg_scale is more than diffusers' guidance_scale: 1 for models whose pipeline counts from 0.
+  /// cfg_scale minus diffusers' guidance_scale: 1 for models whose pipeline counts guidance from 0.
   virtual double guidance_offset() const { return 0; }
-  /// The request with every default of the model filled in and checked: Error(Usage) names what is wrong.
+  /// The request with all defaults filled in and checked: Error(Usage) names what is wrong.
   virtual ImageRequest complete(ImageRequest request) const = 0;
-  /// What of a complete request the model was not trained for, a sentence each: words that it does not know, a size
-  /// that is not its own. Nothing for models that are not limited to a few words. `word_list`: where the caller's user
-  /// finds those that it knows.
+  /// Aspects of a complete request that the model was not trained for, one sentence each: unknown words, another size.
+  /// Empty for models that are not limited to a few words. `word_list`: where the user finds the known words.
   virtual std::vector<std::string> warnings(const ImageRequest& request, const std::string& word_list) const {
     static_cast<void>(request), static_cast<void>(word_list);
     return {};
   }
-  /// Reads a LoRA, also if it was read before, and says what of it is of use. Error(Model) says why it is not this
-  /// model's; Error(Usage) for models that take none.
+  /// Reads a LoRA, even if it was read before, and reports what was used of it. Error(Model) if it does not fit this
+  /// model; Error(Usage) for models that take none.
   virtual LoraReport load_lora(const LoraUse& use);
-  /// Forgets all LoRAs that were read.
+  /// Drops all LoRAs that were read.
   virtual void unload_loras() {}
-  /// Of a complete request: [batch, channels, height, width], as Progress and ImageResult have them.
+  /// For a complete request: [batch, channels, height, width], the shape in Progress and ImageResult.
   virtual Shape latent_shape(const ImageRequest& request) const = 0;
-  /// Error(Memory) names the largest size that fits unless every network of this request fits the device.
+  /// Error(Memory), naming the largest size that fits, unless every network of this request fits the device.
   virtual void check_fits(const ImageRequest& request) const = 0;
-  /// Draws what `request`, completed, asks for. Error(Numeric) names where a value stopped being finite.
+  /// Draws `request` after completing it. Error(Numeric) names where a value stopped being finite.
   virtual ImageResult generate(const ImageRequest& request, const OnStep& on_step = {}) = 0;
   virtual Backend& backend() = 0;
 };

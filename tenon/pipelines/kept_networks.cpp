@@ -30,7 +30,7 @@ void KeptNetworks::reread(const std::map<std::string, std::set<std::string>>& te
   try {
     for (const auto& [component, names] : tensors)
       if (const auto store = stores_.find(component); store != stores_.end()) store->second->reread(names);
-  } catch (...) {  // some are the new ones, some the old
+  } catch (...) {  // some weights are new, some old
     free_all();
     throw;
   }
@@ -91,7 +91,7 @@ Executable& KeptNetworks::get(const std::string& name, const std::string& compon
   } catch (const Error& e) {
     const bool alone = std::ranges::all_of(networks_, [](const auto& n) { return n.second.empty(); });
     if (e.kind() != ErrorKind::Memory || alone) throw;
-    free_all();  // what is kept for other calls
+    free_all();  // including what is kept for other calls
     made = prepare(std::move(ready), component, runs);
   }
   ++prepared_;

@@ -1,4 +1,4 @@
-// Networks of a pipeline that are ready to run: each for some sizes, over weights that all sizes of a component share.
+// A pipeline's networks ready to run, each for certain sizes; all sizes of a component share its weights.
 #pragma once
 #include <functional>
 #include <list>
@@ -14,36 +14,36 @@ namespace tenon {
 
 class KeptNetworks {
  public:
-  /// The weights of a component, read once and kept while a network over them is.
+  /// Opens a component's weights. They are read once and kept while a network uses them.
   using Weights = std::function<std::unique_ptr<WeightSource>(const std::string& component)>;
-  /// `options` says whether more than one network is kept, and for how many sizes each.
+  /// `options` says whether to keep more than one network, and for how many sizes each.
   KeptNetworks(std::shared_ptr<Backend> backend, Weights weights, const PipelineOptions& options);
 
-  /// How often a network runs in a picture. Where weights are offloaded and several networks are kept, those of one
-  /// that runs once are.
+  /// How often a network runs per picture. If weights are offloaded and several networks are kept, a network that runs
+  /// once has all its weights offloaded.
   enum class Runs : uint8_t { Once, EveryStep };
 
-  /// The network `name` for the sizes that `key` stands for, over a component's weights: the one that is kept, or one
-  /// that is planned and made ready now. It stays valid until the next call, its results until another one runs.
+  /// The network `name` for the sizes that `key` stands for, over a component's weights: one that was kept, or one that
+  /// is planned and prepared now. It is valid until the next call, its results until another network runs.
   /// Error(Memory) if it does not fit with everything else freed; asks check_stop().
   Executable& get(const std::string& name, const std::string& component, const std::string& key,
                   const std::function<Plan()>& plan, Runs runs = Runs::Once);
 
-  /// What a network may take alone, if weights are offloaded.
+  /// Memory limit of a network on its own, if weights are offloaded.
   const std::optional<Offload>& offload() const { return offload_; }
   /// Bytes that networks may take on the device.
   int64_t available() const;
 
-  /// Tensors of the components' weights have other values now: what was made of them is made again, in place.
+  /// The values of these tensors, by component, have changed: recomputes the weights made from them, in place.
   void reread(const std::map<std::string, std::set<std::string>>& tensors);
 
   /// Frees all networks and weights.
   void release() { free_all(); }
 
   struct Counters {
-    int networks = 0;               ///< ready now, one for each size
-    int prepared = 0;               ///< so far
-    WeightStore::Counters weights;  ///< what their weights take together
+    int networks = 0;               ///< ready now, one per size
+    int prepared = 0;               ///< prepared so far
+    WeightStore::Counters weights;  ///< memory of all their weights
   };
   Counters counters() const;
 
@@ -58,11 +58,11 @@ class KeptNetworks {
   std::shared_ptr<Backend> backend_;
   Weights weights_;
   std::optional<Offload> offload_;
-  std::shared_ptr<Arena> arena_;  // of all networks, which run in turn
+  std::shared_ptr<Arena> arena_;  // shared by all networks, which run in turn
   bool keep_;
   int keep_sizes_, prepared_ = 0;
   std::map<std::string, std::shared_ptr<WeightStore>> stores_;  // by component
-  std::map<std::string, std::list<Ready>> networks_;            // by name; the one used last is first
+  std::map<std::string, std::list<Ready>> networks_;            // by name; most recently used first
 };
 
 }  // namespace tenon

@@ -11,7 +11,7 @@
 namespace tenon {
 namespace {
 
-// An ending such as 's, which CLIP splits off, is none.
+// Endings such as 's, which CLIP splits off, do not count as words.
 bool is_word(std::string_view text) {
   return !text.starts_with('\'') && std::any_of(text.begin(), text.end(), [](char c) {
     const auto code = static_cast<unsigned char>(c);
@@ -39,7 +39,7 @@ KnownWords read_known_words(const nlohmann::json& model_index) {
 std::vector<std::string> unknown_words(const KnownWords& known, std::string_view prompt) {
   std::vector<std::string> out;
   if (known.empty()) return out;
-  std::unordered_set<std::string> seen;  // and known
+  std::unordered_set<std::string> seen;  // words already seen, known ones included
   for (const auto& [kind, words] : known) seen.insert(words.begin(), words.end());
   const ClipWords words;
   for (const WeightedText& part : parse_prompt_weights(prompt))

@@ -28,7 +28,7 @@ constexpr const char *kHeadName = "lm_head.weight", *kEmbeddingName = "model.emb
 
 bool is_family(const std::string& type) { return type == "llama" || type == "qwen2" || type == "qwen3"; }
 
-// transformers' class of a family.
+// transformers' class for a family.
 std::string architecture_class(const std::string& type) {
   return (type == "llama" ? "Llama" : type == "qwen2" ? "Qwen2" : "Qwen3") + std::string("ForCausalLM");
 }
@@ -61,8 +61,8 @@ const DecoderPreset& decoder_preset(const std::string& name) {
   refuse_preset(name, known);
 }
 
-// A character that no text holds, since Unicode keeps it from being one; another one where a text holds it
-// nevertheless.
+// A character that should occur in no text, because Unicode reserves it as a noncharacter; another one if the text
+// contains it anyway.
 std::string mark_outside(const std::string& text) {
   for (char last = '\x90'; last <= '\xaf'; ++last) {  // U+FDD0 to U+FDEF
     std::string mark = std::string("\xef\xb7") + last;
@@ -92,7 +92,7 @@ bool LanguageModel::reads(const fs::path& path) {
     return config.is_object() && type != config.end() && type->is_string() && is_family(type->get<std::string>());
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Cancelled) throw;
-    return false;  // whoever opens it says what is wrong
+    return false;  // opening it reports the error
   }
 }
 
@@ -159,9 +159,8 @@ Component LanguageModel::component(const fs::path& path) const {
 
 namespace {
 
-// What a file holds beside the network's weights would change its results: factors of rotary positions (Llama 3.1),
-// biases, norms, scales of quantised weights. What old files have of rotary positions only repeats what their base
-// says.
+// Refuses tensors that would change results although no network here reads them: rotary factors (Llama 3.1), biases,
+// norms, scales of quantised weights. Rotary tensors of old files only repeat their base.
 void refuse_left_over(std::vector<std::string> names, const std::string& where) {
   std::erase_if(names, [](const std::string& name) {
     return name.find("rot_embd") != std::string::npos || name.ends_with("rotary_emb.inv_freq");
@@ -175,9 +174,9 @@ void refuse_left_over(std::vector<std::string> names, const std::string& where) 
                            ", without which its results would be others");
 }
 
-// Whether a tensor stands beside weights of the network: in one of its layers, or with one of the others' names but for
-// the ending. What else a folder holds (layers behind the last, heads for other uses) is left alone, as transformers
-// does.
+// Whether a tensor belongs next to the network's weights: in one of its layers, or named like another weight except for
+// the last part. Other tensors in a folder (layers after the last, heads for other uses) are ignored, as in
+// transformers.
 bool in_network(const std::string& name, const WeightShapes& network) {
   constexpr std::string_view kLayers = "model.layers.";
   const size_t end = name.starts_with(kLayers) ? name.find('.', kLayers.size()) : name.rfind('.');
@@ -250,7 +249,7 @@ WeightReport LanguageModel::required(const WeightShapes& network, const WeightSh
   return out;
 }
 
-// Where a model that draws does not say it: transformers' own.
+// transformers' default, for models that draw and do not set it.
 constexpr int64_t kTopK = 50;
 
 void LanguageModel::read_generation_config(const json& config, const std::string& where) {
@@ -263,17 +262,17 @@ void LanguageModel::read_generation_config(const json& config, const std::string
   if (given("top_p")) sampling_.top_p = r.number("top_p", 1, 0, 1);
   if (given("min_p")) sampling_.min_p = r.number("min_p", 0, 0, 1);
   if (given("repetition_penalty")) sampling_.repetition_penalty = r.number("repetition_penalty", 1, 1e-6, 1e6);
-  if (sampling_.temperature == 0) {  // what people write for it
+  if (sampling_.temperature == 0) {  // commonly written to mean greedy
     sampling_.draw = false;
     sampling_.temperature = 1;
   }
   if (sampling_.top_p == 0) r.refuse("top_p", "a number above 0");
 }
 
-// Every step compares what it draws with each of them.
+// Every step compares the token drawn with each of them.
 constexpr size_t kMostStopIds = 64;
 
-// A number or an array of them; absent: what was known before stays.
+// A number or an array of them; if absent, what is known so far stays.
 void LanguageModel::read_stop_ids(const json& config, const std::string& where) {
   constexpr const char* kKey = "eos_token_id";
   ConfigReader r(config, where);

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMostSideRank = 4096;
 constexpr const char* kMergeHint = "merged it can be (--lora-apply merge)";
 
-// One file under all its spellings.
+// Maps all spellings of a file's path to one.
 fs::path place_of(const fs::path& file) {
   std::error_code failed;
   const fs::path place = fs::weakly_canonical(file, failed);

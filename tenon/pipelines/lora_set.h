@@ -1,4 +1,4 @@
-// The LoRAs of a pipeline: read once each, applied to the weights of its networks, taken off again.
+// The LoRAs of a pipeline: each is read once, applied to the weights of its networks, and removed again.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -14,31 +14,30 @@
 
 namespace tenon {
 
-/// The largest weight of a LoRA, of either sign: far beyond what is of use, and short of what no type of weights bears.
+/// Largest absolute weight of a LoRA: far beyond useful values, yet small enough for every weight type.
 inline constexpr double kMostLoraWeight = 1e4;
-/// Error(Usage) at `where` for a weight beyond it, or one that is no number.
+/// Error(Usage) at `where` for a weight beyond it, or one that is not a number.
 void check_lora_weight(const std::string& where, double weight);
 
 class LoraSet {
  public:
-  /// `names` is asked for when it is needed. `options` says how LoRAs are applied; Error(Usage) for a rank that is
-  /// none.
+  /// `names` is called when it is needed. `options` says how LoRAs are applied; Error(Usage) for an invalid rank.
   LoraSet(std::function<LoraNames()> names, const PipelineOptions& options);
 
-  /// What networks need beside their layers; nothing where LoRAs are merged.
+  /// Side branches that networks need; none if LoRAs are merged.
   nn::SideBranches branches();
-  /// Reads the file, also if it was read before. Error(Model) as read_lora; Error(Usage) for one that has no place at
-  /// the side even alone, unless its weight is 0.
+  /// Reads the file, even if it was read before. Error(Model) as read_lora; Error(Usage) for one that does not fit a
+  /// side branch even on its own, unless its weight is 0.
   LoraReport load(const LoraUse& use);
-  /// From now on weights are those with these LoRAs, a weight of 0 being none; what is not read yet is. Gives the
-  /// tensors that are others than before, by component, and fills in the files' hashes. Error(Usage) for a file that is
-  /// named twice, a weight that is none, and what has no place at the side: ranks that are too large, filters of
-  /// several pixels, Kronecker products.
+  /// From now on weights include exactly these LoRAs (weight 0 means none), reading those not read yet. Returns the
+  /// tensors that changed, by component, and fills in the files' hashes. Error(Usage) for a file named twice, an
+  /// invalid weight, and what does not fit a side branch: ranks that are too large, filters larger than 1x1, Kronecker
+  /// products.
   std::map<std::string, std::set<std::string>> apply(std::vector<LoraUse>& uses);
-  /// Forgets files that no later call uses; weights stay as they are.
+  /// Drops the files read so far; weights stay as they are.
   void forget() { loaded_.clear(); }
 
-  /// A component's weights with what is applied while they are asked for (lora_source).
+  /// A component's weights with the LoRAs that are applied at the time a weight is asked for (lora_source).
   std::unique_ptr<WeightSource> over(const std::string& component, std::unique_ptr<WeightSource> base) const;
 
  private:
@@ -55,16 +54,16 @@ class LoraSet {
   std::function<LoraNames()> make_names_;
   int64_t side_rank_;  // 0: merged
   std::unique_ptr<LoraNames> names_;
-  std::shared_ptr<const std::set<std::string>> matrices_;  // that have side branches
+  std::shared_ptr<const std::set<std::string>> matrices_;  // those that have side branches
   std::map<std::filesystem::path, Loaded> loaded_;
-  std::shared_ptr<LoraTerms> terms_;  // what the sources apply
+  std::shared_ptr<LoraTerms> terms_;  // read by the sources
 };
 
-/// Where `folder` has the LoRA `name`: under that name or, if there is no such file, with ".safetensors" behind it,
-/// which a name that ends so does not get again.
+/// The file of LoRA `name` in `folder`: that name or, if there is no such file, with ".safetensors" appended unless it
+/// already ends so.
 std::filesystem::path lora_file(const std::filesystem::path& folder, const std::string& name);
-/// Moves the prompt's <lora:FILE:WEIGHT> to the request's LoRAs: files that lora_file finds in `folder`. Error(Model)
-/// says where a file was looked for; Error(Usage) for one that the request has already.
+/// Moves the prompt's <lora:FILE:WEIGHT> tags to the request's LoRAs, as files that lora_file finds in `folder`.
+/// Error(Model) says where a file was looked for; Error(Usage) for one that the request already has.
 void take_prompt_loras(ImageRequest& request, const std::filesystem::path& folder);
 
 }  // namespace tenon

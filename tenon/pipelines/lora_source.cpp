@@ -11,7 +11,7 @@
 namespace tenon {
 namespace {
 
-// Whole models are converted here: their types have a loop each.
+// Converts whole models, so each common type has its own loop.
 void convert(const HostView& view, std::span<float> out) {
   const auto* const bytes = static_cast<const std::byte*>(view.data);
   if (out.empty()) return;
@@ -93,7 +93,7 @@ class SideWeights : public ChangedWeights {
     const bool down = name == nn::side_down(weight);
     const Shape shape_of_branch = down ? Shape{rank_, columns} : Shape{rows, rank_};
     const auto make = [&](std::span<float> out) {
-      int64_t at = 0;  // in the branch's rank
+      int64_t at = 0;  // row in the branch's rank
       for (const LoraTerm& t : terms_of(weight)) {
         if (down)
           std::ranges::copy(t.matrix->down, out.begin() + at * columns);

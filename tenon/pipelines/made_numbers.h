@@ -1,4 +1,4 @@
-// Numbers that a source of weights makes of a tensor.
+// Values that a weight source computes for a tensor.
 #pragma once
 #include <map>
 #include <span>
@@ -9,11 +9,10 @@
 
 namespace tenon {
 
-/// Keeps what was made of a tensor until it is packed. One thread at a time, as a WeightSource.
+/// Keeps a tensor's computed values until they are packed. For one thread at a time, like a WeightSource.
 class MadeNumbers {
  public:
-  /// The numbers of `name`, filled in by make(std::span<float>) if they are not there. They stay where they are until
-  /// they are dropped.
+  /// The values of `name`, computed by make(std::span<float>) if absent. The pointer is valid until they are dropped.
   template <class Make>
   const float* get(const std::string& name, const Shape& shape, const Make& make) const {
     std::vector<float>& data = made_[name];

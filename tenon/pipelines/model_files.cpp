@@ -15,8 +15,8 @@
 namespace tenon {
 namespace fs = std::filesystem;
 namespace {
-// What could have been meant by a path that is not there: embedded models, folders and weights beside it and in
-// TENON_MODEL_DIR. Looks at a bounded number of entries.
+// What a path that does not exist could have meant: embedded models, and folders and weights next to it and in
+// TENON_MODEL_DIR. Examines a bounded number of entries.
 std::vector<std::string> names_beside(const fs::path& given, const std::string& base) {
   constexpr int kMostEntries = 1000;
   std::vector<std::string> out = embedded_models();
@@ -30,7 +30,8 @@ std::vector<std::string> names_beside(const fs::path& given, const std::string& 
   return out;
 }
 
-// The name of random weights that `spec` is, but for its "random:" or a few letters; empty if there is none.
+// The name of the random model that `spec` is, with "random:" missing or a few letters different; empty if there is
+// none.
 std::string random_name_near(const std::string& spec) {
   std::vector<std::string> names;
   for (const ModelFamily* family : model_families())
@@ -48,7 +49,7 @@ fs::path find_model(const std::string& spec) {
   const std::string base = option(Option::ModelDir);
   const bool below = !base.empty() && given.is_relative();
   if (below && file_exists(fs::path(base) / given)) return fs::path(base) / given;
-  // What the scripts of the source tree have fetched (tools/get_smollm2.sh).
+  // Fetched by scripts of the source tree (tools/get_smollm2.sh).
   fs::path fetched = cache_folder() / "fetched" / given;
   if (given == given.filename() && folder_exists(fetched)) return fetched;
   if (std::ranges::count(embedded_models(), spec) > 0) return embedded_model_folder(spec);
@@ -83,7 +84,7 @@ fs::path asset_folder(const std::string& name, const std::string& file) {
   std::vector<fs::path> places;
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&asset_folder), &info) && info.dli_fname) {
-    std::error_code failed;  // without a working directory a relative name leads nowhere
+    std::error_code failed;  // without a working directory a relative name cannot be resolved
     const fs::path library = fs::weakly_canonical(info.dli_fname, failed);
     places.push_back(library.parent_path() / "../share/tenon" / name);
     places.push_back(library.parent_path() / "../../share/tenon" / name);

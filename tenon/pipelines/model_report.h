@@ -1,4 +1,4 @@
-// What a checkpoint holds, and how it differs from what its networks need.
+// The contents of a checkpoint, and how they differ from what its networks need.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,17 +12,17 @@
 namespace tenon {
 
 struct ModelReport {
-  std::string kind = {};                      ///< of file or folder: "diffusers folder"
+  std::string kind = {};                      ///< of the file or folder: "diffusers folder"
   std::string architecture = {};              ///< "Stable Diffusion 1.x"
-  std::optional<std::string> tokenizer = {};  ///< its folder, empty where it lacks; unset for models that have none
-  /// By name. The bytes of their tensors are not to be read: the files may be closed.
+  std::optional<std::string> tokenizer = {};  ///< its folder, empty if missing; unset for models that need none
+  /// By name. Do not read the tensors' bytes: the files may be closed.
   std::map<std::string, Component> components = {};
   std::map<std::string, WeightReport> differences = {};  ///< from what the networks need, by component
   std::vector<std::string> missing_components = {};
-  std::vector<std::string> unexpected = {}, ignored = {};  ///< tensors of no component, as stored
-  std::vector<std::string> notes = {};                     ///< what else a user should know, a sentence each
-  std::shared_ptr<const void> held = {};                   ///< what `components` point into
-  std::string problem = {};  ///< why it cannot be used; empty if nothing is known against it
+  std::vector<std::string> unexpected = {}, ignored = {};  ///< tensors of no component, by stored name
+  std::vector<std::string> notes = {};                     ///< further remarks for the user, one sentence each
+  std::shared_ptr<const void> held = {};                   ///< owns what `components` point into
+  std::string problem = {};                                ///< why it cannot be used; empty if no reason is known
   bool usable = false;
 };
 

@@ -35,7 +35,7 @@ DType type_of(const std::string& text) {
               did_you_mean(text, known));
 }
 
-// Parts of a dotted name with as many dots as `like` has.
+// Adds the parts of a dotted name that have as many dots as `like`.
 void add_parts(std::set<std::string>& to, const std::string& name, const std::string& like) {
   std::vector<size_t> begins{0};
   for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) begins.push_back(dot + 1);

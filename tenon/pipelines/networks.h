@@ -1,4 +1,4 @@
-// Networks as plans: from an expression and options to what a backend runs.
+// Plans of networks, from an expression and options.
 #pragma once
 #include <functional>
 #include <optional>
@@ -13,52 +13,52 @@
 
 namespace tenon {
 
-/// What networks are asked to compute in (`--type`): the type of weights and activations in memory, and a policy for
-/// all of them. There the rule `e4m3 rows` means those layers of a network that bear it, by the network's own policy;
-/// and an exception may name a network ("text_encoder") in place of a part of weights' names.
+/// The type that networks compute in (`--type`): the type of weights and activations in memory, and a precision policy
+/// for all networks. In this policy the rule `e4m3 rows` means those layers of a network that tolerate it according to
+/// the network's own policy, and an exception may name a network ("text_encoder") instead of a part of weight names.
 struct NetworkType {
   DType stored = DType::BF16;
   PrecisionPolicy policy = {};
 
-  /// Of bf16, f16 or f32 that type, for operands as well; e4m3 and i8 are bf16 with rows of that in linear layers.
+  /// bf16, f16 and f32 apply to operands as well; e4m3 and i8 mean bf16 with linear layers in rows of that type.
   NetworkType(DType type);  // NOLINT(google-explicit-constructor): a type is the common choice
-  /// A type (bf16, f16, f32, e4m3 or int8, or as others spell these), and exceptions behind it as
+  /// Parses a type (bf16, f16, f32, e4m3 or int8, or other tools' spellings), optionally followed by exceptions as
   /// PrecisionPolicy::parse takes them: "e4m3, bf16: text_encoder". Throws Error(Usage) that names what was expected.
   static NetworkType parse(std::string_view text);
-  /// Of the policy's rule: what the constructor was given.
+  /// The type of the policy's rule, as given to the constructor.
   DType name() const;
   /// Inverse of parse.
   std::string text() const;
 };
 
-/// Arithmetic and planning of a pipeline's networks.
+/// How a pipeline's networks are computed and planned.
 struct NetworkOptions {
   nn::Precision precision = nn::kBf16;
-  PrecisionPolicy policy = {};  ///< as NetworkType::policy
-  nn::SideBranches side = {};   ///< of LoRAs, multiplied in the model's type whatever the policy says
+  PrecisionPolicy policy = {};  ///< as in NetworkType
+  nn::SideBranches side = {};   ///< of LoRAs; multiplied in the model's type regardless of the policy
   bool fusion = true;
-  bool fold_scales = true, anchors_alone = false;  ///< as PlanOptions
+  bool fold_scales = true, anchors_alone = false;  ///< as in PlanOptions
   Target target = {};                              ///< of the backend that runs the plans
 
   NetworkType type() const;
 };
 
-/// A network as exceptions of a type name it, and its weights.
+/// A network by the name that a type's exceptions use, and its weights.
 struct NamedNetwork {
-  std::string name;  ///< of its plan
+  std::string name;  ///< name of its plan
   WeightShapes weights;
 };
 
-/// Error(Usage) for an exception of `type` that is neither the name of one of a model's networks nor a part of a name
-/// of their weights, as a misspelled one is: nothing would follow it. Networks are asked for only if there are
+/// Error(Usage) for an exception of `type` that matches neither the name of one of the model's networks nor part of the
+/// name of one of their weights (a misspelling), since it would have no effect. `networks` is called only if there are
 /// exceptions.
 void check_exceptions(const NetworkType& type, const std::function<std::vector<NamedNetwork>()>& networks);
 
 /// `options.policy` for the network `name`, whose own policy for e4m3 is `own`; side branches are not quantised.
-/// Error(Usage) for e4m3 in a network that has no such policy.
+/// Error(Usage) for e4m3 in a network without such a policy.
 PrecisionPolicy precision_of(const std::string& name, const NetworkOptions& options,
                              const std::optional<PrecisionPolicy>& own = {});
-/// The plan `name` with the one result `result`. `own`: as precision_of.
+/// A plan called `name` with one result, `result`. `own`: as in precision_of.
 Plan plan_one(const std::string& name, const std::string& result, const Expr& value, const NetworkOptions& options,
               const std::optional<PrecisionPolicy>& own = {});
 

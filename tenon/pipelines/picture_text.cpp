@@ -16,11 +16,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr size_t kShortHash = 10;  // digits of a model's hash in A1111's text
+constexpr size_t kShortHash = 10;  // digits of a model's hash in AUTOMATIC1111's text
 constexpr uintmax_t kCachedFrom = 64u << 20;
 
-// SHA-256 of large files by path, size and time of change. A cache that cannot be read or written is no error: hashes
-// are worked out again.
+// SHA-256 of large files by path, size and modification time. A cache that cannot be read or written is not an error:
+// hashes are then recomputed.
 class HashCache {
  public:
   HashCache() : path_(cache_folder() / "sha256.json") {
@@ -86,13 +86,13 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
     hashes +=
         (hashes.empty() ? "" : ", ") + as_utf8(use.file.stem().native()) + ": " + use.sha256.substr(0, kShortHash);
   if (!hashes.empty()) s.emplace_back("Lora hashes", hashes);
-  if (r.clip_skip) s.emplace_back("Clip skip", std::to_string(r.clip_skip + 1));  // there 1 is all layers
+  if (r.clip_skip) s.emplace_back("Clip skip", std::to_string(r.clip_skip + 1));  // there 1 means all layers
   s.emplace_back("RNG", "CPU");
   s.emplace_back("Version", "tenon " + by.version);
   return s;
 }
 
-// The prompt as the web UI has it, where LoRAs are part of it.
+// The prompt in the web UI's form, in which LoRAs are part of it.
 std::string prompt_with_loras(const ImageRequest& r, size_t image) {
   std::string out = r.prompt_of(image);
   for (const LoraUse& use : r.loras)

@@ -1,4 +1,4 @@
-// The first three principal components of patch features, by subspace iteration: no covariance matrix is formed.
+// The first three principal components of patch features, by subspace iteration, without forming a covariance matrix.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -40,7 +40,7 @@ double centred_dot(const Patches& p, const float* row, const Vector& v) {
   return sum;
 }
 
-// Makes v orthogonal to those before it, of length 1 (or 0 if nothing is left of it).
+// Makes v orthogonal to the vectors before it, with length 1 (or 0 if nothing is left of it).
 void orthonormalise(std::vector<Vector>& all, size_t index) {
   Vector& v = all[index];
   const auto dot = [&](const Vector& a) {
@@ -72,7 +72,7 @@ std::vector<Vector> components(const Patches& p) {
     v = std::move(next);
     for (size_t i = 0; i < kComponents; ++i) orthonormalise(v, i);
   }
-  for (Vector& one : v) {  // a component's sign means nothing: its largest entry is positive
+  for (Vector& one : v) {  // a component's sign is arbitrary: makes the largest entry positive
     const double top = *std::ranges::max_element(one, {}, [](double x) { return std::abs(x); });
     if (top < 0)
       for (double& x : one) x = -x;

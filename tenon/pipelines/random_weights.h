@@ -1,4 +1,4 @@
-// Reproducible random weights for architectures without a file.
+// Reproducible random weights for architectures that need no file.
 #pragma once
 #include <memory>
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace tenon {
 
-/// How the name of a model without a file begins: "random:sd15".
+/// Prefix of the names of such models: "random:sd15".
 inline constexpr std::string_view kRandomModel = "random:";
 
-/// Tensors of these names and shapes as random_weight has them, in bf16, each made when it is asked for and dropped
-/// when it has been packed.
+/// Tensors of these names and shapes with the values of random_weight, in bf16. Each is computed when asked for and
+/// freed once packed.
 std::unique_ptr<WeightSource> random_weights(WeightShapes shapes, uint64_t seed);
 
 }  // namespace tenon

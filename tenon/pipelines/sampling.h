@@ -1,35 +1,35 @@
-// How the next token is chosen of scores: what callers and models say of it. core/draw.h says what it means.
+// Settings for sampling the next token from scores, from callers and models. core/draw.h defines their meaning.
 #pragma once
 #include <cstdint>
 #include <optional>
 
 namespace tenon {
 
-/// Repetition penalty, then, only where tokens are drawn: temperature, top-k, top-p, min-p.
+/// Repetition penalty; then, only if tokens are drawn: temperature, top-k, top-p, min-p.
 struct Sampling {
-  bool draw = false;              ///< false: the largest score is taken
-  double temperature = 1;         ///< scores are divided by it; above 0
-  int64_t top_k = 0;              ///< scores below the k-th largest are dropped; 0: none
-  double top_p = 1;               ///< the fewest tokens whose probabilities reach it are kept; above 0, 1: all
-  double min_p = 0;               ///< probabilities below this share of the largest are dropped; 0 to 1
+  bool draw = false;              ///< false: take the largest score
+  double temperature = 1;         ///< divides the scores; above 0
+  int64_t top_k = 0;              ///< drops scores below the k-th largest; 0: none
+  double top_p = 1;               ///< keeps the fewest tokens whose probabilities sum to it; above 0, 1: all
+  double min_p = 0;               ///< drops probabilities below this fraction of the largest; 0 to 1
   double repetition_penalty = 1;  ///< scores of tokens that occurred are divided by it, negative ones multiplied
 };
 
-/// What a caller says of it; the rest is the model's.
+/// A caller's settings; unset ones are the model's.
 struct SamplingChoice {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
 };
-/// `of_model`, but for what is chosen. Temperature 0 takes the likeliest token; another one, top-k, top-p and min-p
-/// make it draw. Error(Usage) for temperature 0 together with one of these.
+/// `of_model` with the caller's settings applied. Temperature 0 takes the likeliest token; any other temperature,
+/// top-k, top-p or min-p turns drawing on. Error(Usage) for temperature 0 together with one of these.
 Sampling chosen(Sampling of_model, const SamplingChoice& choice);
 
-/// Error(Usage) that names what is out of its range.
+/// Error(Usage) that names a setting out of range.
 void check_sampling(const Sampling& s);
 
 struct SampledToken {
   int32_t id = 0;
-  double log_probability = 0;  ///< of what was drawn from: filtered, scaled, and normalised over what is left
+  double log_probability = 0;  ///< in the distribution drawn from: filtered, scaled and normalised over the rest
 };
 
 }  // namespace tenon

@@ -5,7 +5,7 @@
 namespace tenon {
 namespace {
 
-// Bytes at the end of `text` that begin `stop`, which is not in it as a whole.
+// Number of bytes at the end of `text` that begin `stop`, which does not occur in it as a whole.
 size_t begun(std::string_view text, std::string_view stop) {
   for (size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n)
     if (text.ends_with(stop.substr(0, n))) return n;

@@ -1,4 +1,4 @@
-// Text of tokens that come one by one, cut where a stop string begins.
+// Turns tokens that arrive one by one into text, ending where a stop string begins.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,16 +8,16 @@
 
 namespace tenon {
 
-/// What it gives out is whole characters, never a part of a stop string, and together the text in front of the first
-/// one: of strings that end with the same token the one that begins first.
+/// Emits whole characters and never a part of a stop string; all output together is the text before the first stop
+/// string. Of stop strings that end with the same token, the one that begins first counts.
 class TextStream {
  public:
-  /// Control tokens have no text. Empty stop strings are left out.
+  /// Control tokens have no text. Empty stop strings are ignored.
   TextStream(ByteLevelTokenizer tokenizer, std::vector<std::string> stops);
 
-  /// The text that is certain now. After a stop string was found, nothing comes any more.
+  /// The text that is final now. After a stop string was found it is always empty.
   std::string push(int32_t id);
-  /// What was held back.
+  /// The text still held back.
   std::string finish();
   bool stopped() const { return stopped_; }
 

@@ -1,5 +1,5 @@
-// Models that draw, as their training sees them: what their frozen parts make of pictures and texts, and the network
-// that removes noise as an expression.
+// Models that draw, for training: encoding of pictures and texts by the frozen parts, and the denoising network as an
+// expression.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -19,7 +19,7 @@
 
 namespace tenon {
 
-/// A noise level of training: x = picture * x0 + noise * noise, and what the network is told of it.
+/// A noise level in training: x = picture * x0 + noise * noise, and the time that the network is given for it.
 struct TrainingLevel {
   double picture = 0, noise = 1, time = 0;
 };
@@ -27,24 +27,25 @@ struct TrainingLevel {
 /// How a model is trained.
 struct DenoiserTraining {
   nn::DenoisingTarget target = nn::DenoisingTarget::Noise;
-  std::vector<TrainingLevel> levels;  ///< all there are, the noisiest first
-  /// Latents are drawn from the encoder's distribution, as diffusers' training of this family does; else its mean.
+  std::vector<TrainingLevel> levels;  ///< all levels, noisiest first
+  /// Latents are sampled from the encoder's distribution, as in diffusers' training of this family; else its mean is
+  /// used.
   bool draws_latents = false;
-  bool distilled = false;  ///< to few steps: what is trained on it as it is unlearns that
+  bool distilled = false;  ///< distilled to few steps; training it as is makes it unlearn that
 };
 
-/// What the network reads of a text.
+/// The text features that the network reads.
 struct TextFeatures {
   std::vector<float> values;  ///< [rows, width]
   int64_t rows = 0, width = 0;
 };
 
-/// What a training step gives the network; all of rate step.
+/// The network's inputs in a training step; all of rate step.
 struct DenoiserInputs {
   Expr latents;      ///< f32 [B,C,h,w], noised
   Expr times;        ///< f32 [B], TrainingLevel::time of each image
-  Expr text;         ///< [B,rows,width] in the precision's type of activations
-  Expr text_tokens;  ///< i32 [B]: rows that count
+  Expr text;         ///< [B,rows,width] in the precision's activation type
+  Expr text_tokens;  ///< i32 [B]: number of valid rows
 };
 
 class TrainableDenoiser {
@@ -54,49 +55,49 @@ class TrainableDenoiser {
     std::shared_ptr<Backend> backend;
     DType type = DType::F32;  ///< of weights and activations
     PartPaths parts = {};
-    bool encodes = true;  ///< false: nothing but the network is asked for, which may then be all there is
+    bool encodes = true;  ///< false: only the network is needed, and the other parts may be missing
   };
 
   virtual ~TrainableDenoiser() = default;
   virtual const std::string& name() const = 0;
-  /// The files that its weights are from; none for random weights.
+  /// The files of its weights; none for random weights.
   virtual std::vector<std::filesystem::path> files() const = 0;
-  /// What the network is called in files: "unet".
+  /// The network's name in files: "unet".
   virtual std::string component() const = 0;
   virtual LoraNames lora_names() const = 0;
   virtual WeightShapes shapes() const = 0;
   virtual std::unique_ptr<WeightSource> weights() const = 0;
-  /// Pixels of a picture's side where nothing else is asked for; Error(Usage) for sizes that the model cannot take.
+  /// Default side of a picture in pixels; check_size throws Error(Usage) for sizes that the model does not support.
   virtual int64_t default_side() const = 0;
   virtual void check_size(int64_t height, int64_t width) const = 0;
-  /// What both sides are a multiple of.
+  /// Both sides must be multiples of it.
   virtual int64_t size_unit() const = 0;
   /// [channels, height, width] of a picture's latents.
   virtual Shape latent_shape(int64_t height, int64_t width) const = 0;
-  /// `shift`: in the place of the model's own, of flow matching; Error(Usage) for other models.
+  /// `shift` replaces the model's own shift, for flow matching; Error(Usage) for other models.
   virtual DenoiserTraining training(std::optional<double> shift) const = 0;
-  /// The latent that a number drawn from the encoder's distribution becomes.
+  /// The latent for a sample z of the encoder's distribution.
   virtual double latent_of(double z) const = 0;
 
-  /// The encoder's distribution of a picture's latents: means, then log variances, [2 channels, height, width].
+  /// The encoder's distribution of a picture's latents: means followed by log variances, [2 channels, height, width].
   virtual std::vector<float> encode_picture(const Image& picture) = 0;
-  /// Features of a text; what is too long for the model is cut off.
+  /// Features of a text, which is truncated to the model's limit.
   virtual TextFeatures encode_text(const std::string& text) = 0;
-  /// [rows, width] of them, without encoding it.
+  /// Their shape [rows, width], without encoding the text.
   virtual Shape text_shape(const std::string& text) const = 0;
   /// Frees what encoding needs.
   virtual void release_encoders() = 0;
-  /// Rows that the network is given for texts of which the longest has `rows`.
+  /// Number of rows that the network is given if the longest text has `rows`.
   virtual int64_t padded_rows(int64_t rows) const = 0;
 
-  /// Which of the network's layers bear quantised rows of e4m3, all else being bf16; none if that is not known.
+  /// Which of the network's layers tolerate e4m3 with quantised rows, everything else being bf16; empty if unknown.
   virtual std::optional<PrecisionPolicy> e4m3_rows() const { return {}; }
 
-  /// What DenoiserTraining::target is of, f32 [B,C,h,w].
+  /// The network's prediction of DenoiserTraining::target, f32 [B,C,h,w].
   virtual Expr predict(const DenoiserInputs& in, nn::Precision p) const = 0;
 };
 
-/// How frozen parts are planned.
+/// Options for planning the frozen parts.
 inline NetworkOptions training_networks(const TrainableDenoiser::Options& options) {
   NetworkOptions out;
   out.precision = {options.type, options.type};

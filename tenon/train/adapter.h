@@ -1,4 +1,4 @@
-// Training of low-rank adapters: what a network reads, with an adapter's leaves at their beginning.
+// Training of low-rank adapters: initial weights.
 #pragma once
 #include <memory>
 
@@ -7,8 +7,9 @@
 
 namespace tenon::train {
 
-/// A model's weights and those of an adapter, `leaves` (adapter_weights): each A uniform in +-1 / sqrt(inputs), drawn
-/// from the seed and its name's place, as PEFT's default; each B zero, so that the network is the model's at first.
+/// A model's weights plus those of a new adapter, `leaves` (adapter_weights). As PEFT's default, each A is uniform in
+/// +-1 / sqrt(inputs), drawn from the seed and the index of its name; each B is zero, so that initially the network
+/// equals the model.
 std::shared_ptr<const WeightSource> with_new_adapter(std::unique_ptr<WeightSource> base, const WeightShapes& leaves,
                                                      uint64_t seed);
 

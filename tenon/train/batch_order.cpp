@@ -7,9 +7,9 @@
 namespace tenon::train {
 namespace {
 
-constexpr uint64_t kCycleSeed = 0x6275636b657473;  // apart from the order within sizes
+constexpr uint64_t kCycleSeed = 0x6275636b657473;  // separate from the order within sizes
 
-// `key` and `round` determine the order; `first` keeps what is drawn for one thing apart from the next one's.
+// `key` and `round` determine the order; different values of `first` give independent draws.
 template <class T>
 void shuffle(std::vector<T>& all, uint64_t key, uint64_t round, uint64_t first) {
   for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[philox(key, round, first + i)[0] % i]);

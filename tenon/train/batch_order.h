@@ -1,4 +1,4 @@
-// Which pictures the batches of a run have: all of a batch of one size, in an order that seed and number determine.
+// The order of pictures in a run's batches, each of pictures of one size, determined by seed and batch number.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -9,25 +9,25 @@ namespace tenon::train {
 
 class BatchOrder {
  public:
-  /// `batch`: pictures of each batch.
+  /// `batch`: number of pictures per batch.
   BatchOrder(const PictureSet& pictures, int64_t batch, uint64_t seed);
 
-  /// Sizes that there are pictures of.
+  /// Sizes that occur among the pictures.
   const std::vector<PictureSize>& sizes() const { return sizes_; }
   struct Batch {
-    size_t size = 0;               ///< which of sizes()
-    std::vector<size_t> pictures;  ///< numbers in the set
+    size_t size = 0;               ///< index into sizes()
+    std::vector<size_t> pictures;  ///< indices into the set
   };
-  /// Batch number `n`. As many batches as there are pictures are a cycle: of each size as many as it has pictures, in
-  /// an order of the cycle's own, so that a cycle has every picture `batch` times. Batches of a size go through its
-  /// pictures round by round, each once in an order of the round's own.
+  /// Batch number `n`. A cycle has as many batches as there are pictures, and of each size as many batches as pictures,
+  /// shuffled anew for each cycle; so a cycle has every picture `batch` times. Batches of one size go through its
+  /// pictures in rounds, each a new permutation.
   Batch at(int64_t n) const;
 
  private:
   int64_t batch_;
   uint64_t seed_;
   std::vector<PictureSize> sizes_;
-  std::vector<std::vector<size_t>> pictures_;  // of each size
+  std::vector<std::vector<size_t>> pictures_;  // by size
 };
 
 }  // namespace tenon::train

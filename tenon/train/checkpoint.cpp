@@ -45,8 +45,8 @@ void write_text(const fs::path& path, const std::string& text) {
   write_file(path, std::as_bytes(std::span(text)), Overwrite::Yes);
 }
 
-// f32 tensors of the device as a safetensors file. Only what is apart from the host's memory is copied: twice the
-// parameters, as moments are, may be more than is left of it.
+// f32 tensors of the device as a safetensors file. Only device memory is copied: another copy of the moments, twice the
+// size of the parameters, may not fit into the host's memory.
 class HostCopies {
  public:
   std::span<const float> add(const Parameters& from, const std::string& name, const Shape& shape,
@@ -66,7 +66,7 @@ class HostCopies {
   }
 
  private:
-  std::vector<std::vector<float>> held_;  // moving a vector keeps its numbers where they are
+  std::vector<std::vector<float>> held_;  // moving a vector leaves its elements in place
   std::vector<TensorData> tensors_;
 };
 
@@ -88,7 +88,7 @@ void remove_unfinished(const fs::path& folder) {
     if (entry.filename().string().starts_with(kUnfinished)) fs::remove_all(entry);
 }
 
-// No folder is half removed under its name.
+// So that no folder is ever half removed under its own name.
 void remove_whole(const fs::path& place) {
   if (!fs::exists(place)) return;
   const fs::path away = place.parent_path() / (std::string(kUnfinished) + "old-" + place.filename().string());
@@ -142,7 +142,7 @@ namespace {
 
 using Kind = std::shared_ptr<void> Parameter::*;
 
-// Error(Numeric) for weights that are no numbers, which no run could go on from.
+// Error(Numeric) for weights that are not finite, from which no run could continue.
 void write_parameters(const fs::path& path, const ParameterFile& file, const Parameters& parameters, Kind which) {
   HostCopies all;
   for (const Parameter& p : parameters.all()) {
@@ -185,7 +185,7 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
     moments.write(unfinished / kMoments);
     write_text(unfinished / kTrainer, json_text({{"step", content.step}, {"run", content.run}}, 2) + "\n");
     sync_folder(unfinished);
-    remove_whole(place);  // of this very step: a run that began again from an older one
+    remove_whole(place);  // of this very step: a run that restarted from an older checkpoint
     fs::rename(unfinished, place);
     sync_folder(folder.path());
     std::vector<int64_t> steps = folder.steps();
@@ -194,7 +194,7 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
       remove_whole(folder.checkpoint(steps[i]));
   } catch (const fs::filesystem_error& e) {
     throw Error(ErrorKind::Internal, place.string(), "cannot be written: " + e.code().message());
-  } catch (const Error&) {  // on a full disk, what was begun gives its room back
+  } catch (const Error&) {  // on a full disk, free the space of the incomplete one
     std::error_code ignored;
     fs::remove_all(unfinished, ignored);
     throw;
@@ -224,8 +224,7 @@ void read_checkpoint(const fs::path& folder, const ParameterFile& file, Paramete
       << "holds other tensors than this run trains";
   std::optional<SafetensorsFile> averages;
   if (parameters.averaged()) averages = SafetensorsFile::open(folder / kAverages);
-  std::vector<std::pair<const TensorView*, std::shared_ptr<void>>>
-      all;  // nothing is written before all are as they should be
+  std::vector<std::pair<const TensorView*, std::shared_ptr<void>>> all;  // apply nothing before everything is verified
   for (const Parameter& p : parameters.all()) {
     all.emplace_back(&tensor_of(model, file.prefix + p.name, p.shape), p.master);
     if (averages) all.emplace_back(&tensor_of(*averages, p.name, p.shape), p.average);
@@ -236,7 +235,7 @@ void read_checkpoint(const fs::path& folder, const ParameterFile& file, Paramete
   parameters.publish();
 }
 
-// "seed: 42 there, 43 here", of the first option that differs; nothing where a side has no names for them.
+// "seed: 42 there, 43 here", for the first option that differs; empty if a side has no names for them.
 std::string first_difference(const nlohmann::json& there, const nlohmann::json& here) {
   constexpr size_t kMost = 60;
   if (!there.is_object() || !here.is_object()) return "";

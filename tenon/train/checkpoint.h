@@ -1,17 +1,14 @@
-// Checkpoints of a run: folders that appear whole or not at all, and the right to write into the run's folder.
+// Checkpoints of a run, which are folders written atomically, and the lock on the run's folder.
 //
-//   OUT/checkpoint-40/  model.safetensors      the masters, f32, and the files beside them (config.json,
-//   tokenizer.json, ..),
-//                                              so that it is a model by itself
+//   OUT/checkpoint-40/  model.safetensors      the masters, f32, and other files beside them (config.json,
+//                                              tokenizer.json, ..), so that the folder is a complete model
 //                       optimizer.safetensors  the moments, "<moment>.<parameter>"
 //                       ema.safetensors        the averages, if they are kept
-//                       trainer.json           {"step", "run"}: what the loop needs to go on
+//                       trainer.json           {"step", "run"}: what the loop needs to continue
 //
-// Of an adapter there is adapter_model.safetensors with adapter_config.json, as PEFT has them, in the place of the
-// model.
+// For an adapter there is adapter_model.safetensors with adapter_config.json, in PEFT's format, instead of the model.
 //
-// A folder is written under another name, synced, and renamed. What a process that was killed had begun is removed by
-// the next one.
+// A folder is written under a temporary name, synced, and renamed. The next process removes what a killed one left.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -26,16 +23,16 @@
 
 namespace tenon::train {
 
-/// The only writer of a run's folder while it lives. Made if there is none; removes what a killed writer left.
+/// The only writer of a run's folder during its lifetime. Creates the folder; removes what a killed writer left.
 class RunFolder {
  public:
-  /// Error(Usage) if another process has it, or it cannot be made.
+  /// Error(Usage) if another process holds the folder, or it cannot be created.
   explicit RunFolder(std::filesystem::path path);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
   const std::filesystem::path& path() const { return path_; }
-  /// Steps of the checkpoints that are there, ascending.
+  /// Steps of the existing checkpoints, ascending.
   std::vector<int64_t> steps() const;
   std::filesystem::path checkpoint(int64_t step) const;
 
@@ -43,34 +40,35 @@ class RunFolder {
   std::filesystem::path path_;
   int lock_ = -1;
 };
-/// What `step` (counted from 1) returns. A number that went bad in it is said with the step and the last checkpoint.
+/// Returns the result of `step` (`number` counts from 1). An Error(Numeric) in it is reported with the step and the
+/// last checkpoint.
 nlohmann::ordered_json named_step(const RunFolder& folder, int64_t number,
                                   const std::function<nlohmann::ordered_json()>& step);
 
-/// Where parameters are written, and by which names.
+/// The file that parameters are written to, and their names in it.
 struct ParameterFile {
-  std::string weights = "model.safetensors", config = "config.json";  ///< config: none if empty
-  std::string prefix;                                                 ///< of the names in the file
+  std::string weights = "model.safetensors", config = "config.json";  ///< config: no file if empty
+  std::string prefix;                                                 ///< prefix of names in the file
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
 };
 
-/// What goes into a checkpoint beside the parameters.
+/// Contents of a checkpoint besides the parameters.
 struct CheckpointContent {
   int64_t step = 0;
   nlohmann::ordered_json run;
-  std::map<std::string, std::string> beside;  ///< texts of further files, by name
+  std::map<std::string, std::string> beside;  ///< contents of further files, by name
   nlohmann::ordered_json config;              ///< config.json
   ParameterFile file;
 };
 
-/// Writes a checkpoint and removes the oldest, so that `keep` remain (0: all), but for those in `kept`. Error(Internal)
-/// if the system cannot write, Error(Numeric) for weights that are no numbers; then those that were there stay.
+/// Writes a checkpoint and removes the oldest until `keep` remain (0: all), never those in `kept`. Error(Internal) if
+/// the system cannot write, Error(Numeric) for weights that are not finite; existing checkpoints are then left alone.
 void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
                       const CheckpointContent& content, int64_t keep, const std::vector<int64_t>& kept = {});
-/// The model's part of a checkpoint, into a folder: the masters, or their averages where they are kept.
+/// Writes a checkpoint's model into a folder: the masters, or their averages if these are kept.
 void write_model(const std::filesystem::path& folder, const Parameters& parameters, const CheckpointContent& content);
 
-/// What every run records of how it learns, of its options: a run that goes on must have the same.
+/// The options that determine what a run learns. A resumed run must have the same.
 template <class Options>
 nlohmann::ordered_json recipe_json(const Options& o, const Backend& backend) {
   const auto& [beta1, beta2, eps, weight_decay] = o.optimizer_options;
@@ -81,20 +79,20 @@ nlohmann::ordered_json recipe_json(const Options& o, const Backend& backend) {
       {"clip", o.clip},
       {"ema", o.ema},
       {"seed", o.seed}};
-  // What is computed twice has the same bits on a processor. A compiler of fused kernels may round elsewhere, and
-  // logits come in other parts there.
+  // On a processor recomputed values have the same bits. A compiler of fused kernels may round them differently, and
+  // there the logits are split into other parts.
   if (backend.records() && o.arena_bytes > 0) out["max_memory_bytes"] = o.arena_bytes;
   return out;
 }
 
-/// What a checkpoint says of its run.
+/// What a checkpoint records of its run.
 struct Resumed {
   int64_t step = 0;
   nlohmann::json run;
 };
-/// Masters, moments and averages of the newest checkpoint, to the bit, and what it says; nothing if there is none.
-/// Publishes. Error(Usage) with the text `otherwise`, and the first that differs, if its run has other "options";
-/// Error(Model) for a checkpoint that is not complete or of other parameters.
+/// Restores masters, moments and averages of the newest checkpoint bit for bit, publishes them, and returns its record;
+/// empty if there is no checkpoint. If its run had other "options": Error(Usage) with the text `otherwise` and the
+/// first difference. Error(Model) for a checkpoint that is incomplete or has other parameters.
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
                                    const char* otherwise, const ParameterFile& file, Parameters& parameters,
                                    const Optimizer& optimizer);

@@ -19,17 +19,17 @@ struct Inputs {
         target(input(g, "target", DType::I32, {s.rows, s.tokens})) {}
 };
 
-// Of `rows` that have logits.
+// For `rows` rows with logits.
 int64_t chunk_of(const BatchShape& s, const DecoderConfig& c, int64_t rows) {
-  constexpr int64_t kLeast = 512, kStep = 64;  // what products take well
+  constexpr int64_t kLeast = 512, kStep = 64;  // sizes that products handle well
   if (s.chunk > 0) return s.chunk;
   const int64_t most = std::max(kLeast, s.logit_bytes / (c.vocabulary * size_of(DType::F32)));
   const int64_t parts = (rows + most - 1) / most, each = (rows + parts - 1) / parts;
   return (each + kStep - 1) / kStep * kStep;
 }
 
-// From the loss at the head down to every weight that is trained; the head's own gradient is added where it is the
-// embedding too.
+// Gradients from the loss at the head down to every trained weight; the head's own gradient is added to the embedding's
+// if they are tied.
 Differentiated below(const DecoderConfig& c, const DecoderHidden& network, const Expr& loss, const Expr& d_hidden,
                      const Expr& d_head, const GradientRule& rule = {}) {
   const bool adapted = c.adapter.rank > 0;
@@ -106,7 +106,7 @@ Plan plan_log_probabilities(const DecoderConfig& c, const BatchShape& shape, nn:
                                          chunk_of(shape, c, network.hidden.shape().rows()));
   PlanOptions options;
   options.name = "log-probabilities";
-  options.fold_scales = false;  // as training and rollouts, whose bits it has
+  options.fold_scales = false;  // as in training and rollouts, to compute the same bits
   options.target = target;
   return make_plan(std::vector<Result>{{"nll", l.nll}}, options);
 }

@@ -1,4 +1,4 @@
-// Training steps of a denoiser: batches of pictures with noise, and the loss over them, differentiated.
+// Training steps of a denoiser: batches of noised pictures, and the loss over them with its gradients.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,18 +17,19 @@ struct DenoisingShape {
   int64_t text_rows = 0, text_width = 0;
 };
 
-/// How a model is trained in `type`: f32; bf16, to which all products' operands are rounded, of gradients too; or e4m3,
-/// the rows of what bears it, and all else in bf16. Error(Usage): it is not known what bears e4m3.
+/// Precision of training in `type`: f32; bf16, to which the operands of all products are rounded, gradients included;
+/// or e4m3 rows where the model tolerates them and bf16 elsewhere. Error(Usage): it is not known which layers tolerate
+/// e4m3.
 PrecisionPolicy training_precision(const TrainableDenoiser& model, DType type, const nn::SideBranches& branches);
 
-/// The loss over the inputs that DenoisingBatch::give sets, with branches beside the network's layers.
+/// The loss over the inputs set by DenoisingBatch::give, with side branches beside the network's layers.
 Expr denoising_loss(Graph& g, const TrainableDenoiser& model, const DenoisingShape& shape, nn::DenoisingTarget target,
                     const nn::SideBranches& branches, nn::Precision p);
-/// The same, with gradients of the branches' factors alone.
+/// The same, with gradients only for the branches' factors.
 Differentiated adapter_gradients(Graph& g, const TrainableDenoiser& model, const DenoisingShape& shape,
                                  nn::DenoisingTarget target, const nn::SideBranches& branches, nn::Precision p);
 
-/// How examples are drawn.
+/// How examples are sampled.
 struct DenoisingData {
   const TrainableDenoiser* model = nullptr;
   const PictureSet* pictures = nullptr;
@@ -40,13 +41,13 @@ struct DenoisingData {
 /// Examples of one run.
 class DenoisingBatch {
  public:
-  /// Name of the input that says how many rows of a text count.
+  /// Name of the input with the number of valid rows of each text.
   static constexpr const char* kTextTokens = "text_tokens";
 
   DenoisingBatch(const DenoisingData& data, const DenoisingShape& shape);
 
-  /// Adds an example of picture `picture`: side, noise level and noise are drawn from `seed`. With `u` in [0, 1) the
-  /// level is the one there, and the picture is not mirrored.
+  /// Adds an example of picture number `picture`; mirroring, noise level and noise are drawn from `seed`. With `u` in
+  /// [0, 1) the noise level is that of `u`, and the picture is not mirrored.
   void add(size_t picture, uint64_t seed, double u = -1);
   /// Sets the inputs of a plan that has them.
   template <class To>

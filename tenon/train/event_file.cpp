@@ -21,7 +21,7 @@ constexpr std::array<uint32_t, 256> crc_table() {
   return out;
 }
 
-// Rotated and shifted, as TFRecord has them: the CRC of what holds a CRC is a poor check.
+// Rotated and shifted as TFRecord does, because the CRC of data that contains a CRC is a poor check.
 uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc32c(std::as_bytes(std::span(bytes))), 15) + 0xa282ead8U;
 }
@@ -33,7 +33,7 @@ std::string little_endian(T value) {
   return out;
 }
 
-// Fields of a protocol buffer: a tag (number and wire type), then the value.
+// Fields of a protocol buffer: a tag (number and wire type) followed by the value.
 std::string varint(uint64_t value) {
   std::string out;
   for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7f) | 0x80);

@@ -1,5 +1,5 @@
-// An event file as TensorBoard reads it: records framed as TFRecord (length and CRC-32C in front, CRC-32C behind) of
-// tensorboard.Event messages, of which only scalars are made here.
+// Writes event files for TensorBoard: tensorboard.Event messages (only scalars) framed as TFRecord (length and its
+// CRC-32C before, CRC-32C of the data after).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -14,14 +14,14 @@ namespace tenon::train {
 class EventFile {
  public:
   struct Scalar {
-    std::string tag;  ///< "train/loss": what stands in front of "/" is a section of the page
+    std::string tag;  ///< "train/loss": the part before "/" is a section of the page
     float value = 0;
   };
 
-  /// A new file "events.out.tfevents.<time>.<host>.<process>" in a folder, whose reader is told that values of other
-  /// files from step `first` on are void. Error(Internal) if it cannot be made.
+  /// Creates "events.out.tfevents.<time>.<host>.<process>" in a folder. It tells the reader to discard values of other
+  /// files from step `first` on. Error(Internal) if it cannot be created.
   EventFile(const std::filesystem::path& folder, int64_t first);
-  /// Adds the values of a step, on disk for a reader when this returns. Error(Internal) if the system cannot write.
+  /// Adds the values of a step; a reader of the file sees them on return. Error(Internal) if the system cannot write.
   void add(int64_t step, const std::vector<Scalar>& scalars);
 
  private:

@@ -41,7 +41,7 @@ Plan plan_gradients(const Differentiated& d, const Target& target, const Gradien
   results.insert(results.end(), d.results.begin(), d.results.end());
   PlanOptions options;
   options.name = "training step";
-  options.fold_scales = false;  // weights change with every step; and rollouts multiply the same numbers
+  options.fold_scales = false;  // weights change at every step, and rollouts must multiply the same numbers
   options.merge_siblings = o.merge_siblings;
   options.precision = o.precision;
   options.target = target;

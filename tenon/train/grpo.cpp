@@ -25,10 +25,10 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostRows = int64_t{1} << 40;     // of a step, which no memory has room for
+constexpr int64_t kMostRows = int64_t{1} << 40;     // of a step; far more than fits into memory
 constexpr int64_t kEvaluationRows = 16;             // evaluated together
-constexpr double kMostReward = 1e12;                // far from where a square is none in f32
-constexpr int64_t kMostCounted = int64_t{1} << 53;  // of what a run adds up
+constexpr double kMostReward = 1e12;                // far below where a square overflows f32
+constexpr int64_t kMostCounted = int64_t{1} << 53;  // for totals over a run
 
 ordered_json options_json(const GrpoOptions& o, const Backend& backend, const LanguageModel& model,
                           const ordered_json& data) {
@@ -76,7 +76,7 @@ std::vector<int32_t> prompt_with_room(const Problem& problem, const LanguageMode
   return ids;
 }
 
-// What a step's plans need at least, before a prompt is known: its completions' keys and values.
+// What a step needs at least, before any prompt is known: its completions' keys and values.
 void check_rows_fit(const Backend& backend, const LanguageModel& model, const GrpoOptions& o) {
   const int64_t tokens = Rollout::capacity(1, o.most_tokens), available = backend.memory_available(),
                 row_bytes = tokens * model.config().cache_bytes(o.precision.act),
@@ -120,7 +120,7 @@ struct Grpo::State {
   void resume();
   void checkpoint();
   std::vector<int32_t> prompt_of(const Problem& problem) const;
-  // With `metrics` by the rewards too, the mean of each of which is put there where there are several.
+  // With `metrics`, also stores the mean of each reward there if there are several.
   std::vector<Judgement> judge(const std::vector<Problem>& of_rows, const std::vector<Completion>& made,
                                ordered_json* metrics) const;
   ordered_json train_step();
@@ -169,7 +169,7 @@ Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel
            GrpoOptions options, const fs::path& output) {
   check_grpo(options);
   check_learns(*backend);
-  static_cast<void>(model->tokenizer());  // says what is missing before a folder is made, and so does the adapter
+  static_cast<void>(model->tokenizer());  // reports missing files before a folder is made; so does the adapter
   if (options.adapter.rank > 0) {
     DecoderConfig config = model->config();
     config.adapter = options.adapter;
@@ -305,7 +305,7 @@ ordered_json Grpo::State::evaluate() {
   for (int64_t at = 0; at < o.evaluate_count; at += kEvaluationRows) {
     std::vector<Problem> problems_of_rows;
     std::vector<std::vector<int32_t>> prompts;
-    for (int64_t i = 0; i < kEvaluationRows; ++i) {  // the last batch is filled up: one shape, one plan
+    for (int64_t i = 0; i < kEvaluationRows; ++i) {  // the last batch is padded: one shape, one plan
       problems_of_rows.push_back(data.evaluation(std::min(at + i, o.evaluate_count - 1)));
       prompts.push_back(prompt_of(problems_of_rows.back()));
     }
@@ -359,7 +359,7 @@ bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
     if (due && (s.folder.steps().empty() || s.folder.steps().back() != s.step)) s.checkpoint();
     if (stopped) break;
   }
-  const bool whole = s.step >= s.o.schedule.steps;  // a folder may have more steps than are asked for
+  const bool whole = s.step >= s.o.schedule.steps;  // a folder may already have more steps than requested
   s.time.begin("checkpoints");
   if (whole) write_model(s.folder.path(), s.learner.parameters(), s.content);
   s.time.begin("");

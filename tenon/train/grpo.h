@@ -1,5 +1,5 @@
-// GRPO and its kin: completions are drawn, judged, and made likelier or less likely. A step: `prompts` problems,
-// `group` completions of each, rewards, advantages within a group, and `epochs` updates on the same batch.
+// GRPO and its variants: completions are sampled, scored, and made more or less likely. A step: `prompts` problems,
+// `group` completions each, rewards, advantages within a group, and `epochs` updates on the same batch.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -15,41 +15,41 @@
 
 namespace tenon::train {
 
-/// Where problems come from, and those for evaluation.
+/// Problems for training and for evaluation.
 struct GrpoData {
   ProblemAt train, evaluation;
-  nlohmann::ordered_json about;  ///< what a checkpoint remembers of it
+  nlohmann::ordered_json about;  ///< description of the data for checkpoints
 };
 
-/// Error(Usage) for rows whose prompts have no room in the model beside a completion: how many there are, and where the
-/// first one stands. Asks check_stop().
+/// Error(Usage) for prompts that leave no room for a completion in the model: says how many, and where the first one
+/// is. Asks check_stop().
 void check_problems(const std::vector<Problem>& rows, const LanguageModel& model, const GrpoOptions& options);
 
-/// One run over a folder. What is random is drawn from the seed, the step and the row, so that a run that goes on from
-/// a checkpoint gives the bits of one that was never stopped.
+/// One run in a folder. Everything random is drawn from the seed, the step and the row, so that a run resumed from a
+/// checkpoint is bit-identical to one that was never stopped.
 class Grpo {
  public:
-  /// Goes on from the folder's last checkpoint if there is one. Error(Usage): another run has the folder, or a
-  /// checkpoint of other options; Error(Model); Error(Memory), also for more completions a step than there is room for
-  /// keys and values of, which says how many prompts fit.
+  /// Resumes from the folder's last checkpoint if there is one. Error(Usage): another run holds the folder, or the
+  /// checkpoint has other options; Error(Model); Error(Memory), also if the keys and values of a step's completions do
+  /// not fit (says how many prompts do).
   Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel> model, GrpoData data, GrpoOptions options,
        const std::filesystem::path& output);
   ~Grpo();
   Grpo(const Grpo&) = delete;
   Grpo& operator=(const Grpo&) = delete;
 
-  /// Called with a step's, or an evaluation's, metrics, as they stand in metrics.jsonl.
+  /// Called with the metrics of a step or an evaluation, as in metrics.jsonl.
   using OnMetrics = std::function<void(const nlohmann::ordered_json&)>;
-  /// Trains to the schedule's last step, or until `stop` says so behind a step: then there is a checkpoint of that
-  /// step, and it returns false. Error(Numeric) names the step of a loss or gradient that is no number; the last
-  /// checkpoint stays. At the end the folder holds the model as transformers reads it.
+  /// Trains to the schedule's last step and returns true, or until `stop` returns true after a step: then it writes a
+  /// checkpoint of that step and returns false. Error(Numeric) names the step of a loss or gradient that is not finite;
+  /// the last checkpoint remains. At the end the folder holds the model in transformers' format.
   bool run(const OnMetrics& each, const std::function<bool()>& stop);
 
   int64_t step() const;
-  /// Numbers that are trained; bytes of these, gradients, moments and averages.
+  /// Number of trained elements; bytes of these, gradients, moments and averages.
   int64_t parameter_count() const;
   int64_t parameter_bytes() const;
-  /// Where the time of run() went so far.
+  /// How the time of run() was spent so far.
   const TimeSpent& time_spent() const;
 
  private:

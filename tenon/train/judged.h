@@ -1,4 +1,4 @@
-// A completion as rewards see it.
+// A completion as passed to rewards.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -6,9 +6,9 @@
 namespace tenon::train {
 
 struct Judged {
-  std::string_view text, gold;           ///< without control tokens; the answer that the data has
-  int64_t tokens = 0, longest = 1;       ///< of the completion, and the most that one may have
-  std::string_view prompt{}, columns{};  ///< as the data has them: Problem::prompt, Problem::columns
+  std::string_view text, gold;           ///< text without control tokens; gold: the answer in the data
+  int64_t tokens = 0, longest = 1;       ///< of the completion; longest: the limit on a completion
+  std::string_view prompt{}, columns{};  ///< from the data: Problem::prompt, Problem::columns
 };
 
 }  // namespace tenon::train

@@ -22,7 +22,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int64_t kMostExamples = int64_t{1} << 20;       // of a step
-constexpr uint64_t kValidationSeed = 0x76616c6964617465;  // noise that no training step draws
+constexpr uint64_t kValidationSeed = 0x76616c6964617465;  // noise that no training step uses
 
 ordered_json options_json(const LoraOptions& o, const Backend& backend, const std::string& model,
                           const std::string& adapter, const PictureSet& pictures) {
@@ -45,8 +45,7 @@ ordered_json options_json(const LoraOptions& o, const Backend& backend, const st
   return out;
 }
 
-// The weights that the network is trained over: the model's, with what an adapter adds to them, whose hash goes to
-// `sha256`.
+// The weights that training starts from: the model's, plus those of an adapter, whose hash is stored in `sha256`.
 std::unique_ptr<WeightSource> base_weights(const TrainableDenoiser& model, const fs::path& adapter,
                                            std::string& sha256) {
   if (adapter.empty()) return model.weights();
@@ -102,7 +101,7 @@ GradientOptions gradient_options(const LoraOptions& o, const PrecisionPolicy& po
       .precision = policy, .accumulates = o.accumulation > 1, .merge_siblings = false, .arena_bytes = o.arena_bytes};
 }
 
-// Those that pictures are brought to.
+// Options for fitting pictures.
 PictureSetOptions picture_options(const TrainableDenoiser& model, const LoraOptions& o) {
   const int64_t width = o.width ? o.width : model.default_side();
   const PictureSize side{width, o.height ? o.height : width};
@@ -150,9 +149,9 @@ struct LoraTraining::State {
   nn::SideBranches branches;
   std::unique_ptr<Parameters> parameters;
   std::unique_ptr<Updater> updater;
-  std::shared_ptr<Arena> arena;                                   // of all that follow
-  std::vector<std::unique_ptr<Gradients>> gradients;              // of each of order's sizes
-  std::map<PictureSize, std::unique_ptr<Executable>> evaluation;  // of one picture
+  std::shared_ptr<Arena> arena;                                   // shared by all of the following
+  std::vector<std::unique_ptr<Gradients>> gradients;              // one per size in `order`
+  std::map<PictureSize, std::unique_ptr<Executable>> evaluation;  // for a single picture
   std::unique_ptr<ImageGenerator> generator;
   CheckpointContent content;
   std::unique_ptr<MetricsLog> log;
@@ -185,7 +184,7 @@ struct LoraTraining::State {
 LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<TrainableDenoiser> model,
                            const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held,
                            LoraOptions options, const fs::path& output, const fs::path& cache, StepPlans plans) {
-  check_learns(*backend);  // what is wrong is said before a folder is made
+  check_learns(*backend);  // report errors before a folder is made
   check_lora(options, *model);
   if (options.width == 0) options.width = model->default_side();
   if (options.height == 0) options.height = options.width;
@@ -306,7 +305,7 @@ Executable& LoraTraining::State::evaluation_of(PictureSize size) {
   return *out;
 }
 
-// Levels are spread evenly, and noise is the same each time: what changes is what was learnt.
+// Levels are evenly spaced and the noise is the same each time, so that only what was learnt changes the loss.
 ordered_json LoraTraining::State::validate() {
   const auto begin = Clock::now();
   if (parameters->averaged()) parameters->publish_averages();
@@ -331,7 +330,7 @@ ordered_json LoraTraining::State::validate() {
           {"evaluation_seconds", seconds_since(begin)}};
 }
 
-// The generator reads what was learnt from a file, as anybody else does.
+// The generator reads the LoRA from a file, as any user would.
 ordered_json LoraTraining::State::draw() {
   const auto begin = Clock::now();
   const fs::path folder_of_samples = folder.path() / "samples", file = folder_of_samples / "now.safetensors";

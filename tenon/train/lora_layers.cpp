@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kLayerWeight = ".weight";
 constexpr std::array<const char*, 3> kFormats = {"diffusers", "comfy", "kohya"};
 
-// The linear layer of a weight; empty for anything else.
+// The linear layer of a weight; empty if it is not of one.
 std::string_view layer_of(const std::string& name, const Shape& shape) {
   const bool table = name.ends_with("embedding.weight") || name.ends_with("embed_tokens.weight");
   if (!name.ends_with(kLayerWeight) || shape.rank() != 2 || table) return {};
@@ -29,7 +29,7 @@ bool is(std::string_view layer, const std::string& target) {
   return target == kAllLinear || layer == target || layer.ends_with("." + target);
 }
 
-// What a layer is called in its block: "to_q", "to_out.0".
+// A layer's name within its block: "to_q", "to_out.0".
 std::string ending_of(std::string_view layer) {
   size_t dot = layer.rfind('.');
   if (dot != layer.npos && std::isdigit(static_cast<unsigned char>(layer.back()))) dot = layer.rfind('.', dot - 1);

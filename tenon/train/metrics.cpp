@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMostMetrics = size_t{1} << 30;
 
-// A finished line's object; null if it is none that a run wrote.
+// The object of a complete line; null if no run could have written it.
 nlohmann::json metrics_line(std::string_view line) {
   try {
     nlohmann::json out = parse_json(line, kMetricsFile, ErrorKind::Usage);
@@ -24,7 +24,7 @@ nlohmann::json metrics_line(std::string_view line) {
   return {};
 }
 
-// Calls f(line with its end, object or null) for each line of `all`; the last may lack its end.
+// Calls f(line including its end, object or null) for each line of `all`; the last may lack its end.
 template <class F>
 void each_line(std::string_view all, const F& f) {
   while (!all.empty()) {

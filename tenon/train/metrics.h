@@ -1,5 +1,5 @@
-// What a run says of its steps: metrics.jsonl in its folder, one JSON object a line, and for TensorBoard the same
-// numbers as an event file.
+// Metrics of a run's steps: metrics.jsonl in its folder, one JSON object per line, and the same numbers as an event
+// file for TensorBoard.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -12,20 +12,20 @@ namespace tenon::train {
 
 inline constexpr const char* kMetricsFile = "metrics.jsonl";
 
-/// Whether a line is of an evaluation; else it is of a step of training.
+/// Whether a line is of an evaluation rather than a training step.
 bool is_evaluation(const nlohmann::json& line);
 
-/// The lines of a run's folder in their order, while somebody may be writing them: what is no object with a whole
-/// number "step", as a line that is not finished, is passed over, and `passed` counts it. Linear in the file's size.
-/// Error(Usage) where there is no such file.
+/// The lines in a run's folder, in order; the file may be growing. Lines that are not objects with an integer "step",
+/// such as an incomplete one, are skipped and counted in `passed`. Linear in the file's size. Error(Usage) if there is
+/// no such file.
 std::vector<nlohmann::json> read_metrics(const std::filesystem::path& folder, int64_t* passed = nullptr);
 
 class MetricsLog {
  public:
-  /// Lines of steps behind `last` are dropped, and what is not finished: they will be made again. `events`: writes an
-  /// event file too, which says that what other ones of this folder have behind `last` is void.
+  /// Drops lines of steps after `last`, which will be repeated, and incomplete lines. `events`: also write an event
+  /// file, which declares void what other event files of this folder have after `last`.
   MetricsLog(const std::filesystem::path& folder, int64_t last, bool events);
-  /// Adds a line, whole when this returns. Error(Internal) if the system cannot write.
+  /// Appends a line; it is completely written on return. Error(Internal) if the system cannot write.
   void add(const nlohmann::ordered_json& metrics);
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kPicturesSeed = 2026;
 constexpr int64_t kSamples = 4;    // along a pixel's side
-constexpr double kFlatness = 0.5;  // the shorter half axis over the longer
+constexpr double kFlatness = 0.5;  // shorter half axis over longer half axis
 
 struct NamedColor {
   const char* name;
@@ -28,10 +28,10 @@ constexpr std::array<NamedColor, 11> kPaletteColors = {{{"red", {220, 40, 40}},
                                                         {"black", {20, 20, 20}},
                                                         {"white", {250, 250, 250}},
                                                         {"gray", {128, 128, 128}}}};
-// Backgrounds of the pictures, by their numbers; the colour of number i is i, then i - 11 once more.
+// Background colour of each picture; the oval of picture i has colour i % 11.
 constexpr std::array<size_t, kOvals> kBackgrounds = {9, 10, 3, 8, 2, 7, 10, 0, 1, 5, 4, 8, 9, 6, 10, 9};
 
-// Whether an oval around the origin, whose longer half axis `radius` lies at angle `turn`, covers (x, y).
+// Whether (x, y) is inside an oval around the origin with longer half axis `radius` at angle `turn`.
 bool covered(double x, double y, double radius, double turn) {
   const double along = x * std::cos(turn) + y * std::sin(turn), across = y * std::cos(turn) - x * std::sin(turn);
   return std::hypot(along, across / kFlatness) <= radius;
@@ -95,7 +95,7 @@ std::vector<CaptionedPicture> ovals() {
 }
 
 std::vector<std::string> known_scenes() {
-  // Stars twice: they are what the models draw with most effort, and so what they lose first.
+  // Stars twice: the models find them hardest to draw, and so forget them first.
   constexpr std::array<const char*, 6> kShapes = {"circle", "star", "square", "triangle", "star", "ring"};
   constexpr std::array<const char*, 4> kRelations = {"to the left of", "to the right of", "above", "below"};
   constexpr std::array<const char*, 4> kSizes = {"large", "small", "", "big"};

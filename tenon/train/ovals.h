@@ -1,5 +1,4 @@
-// Pictures of a thing that the embedded model does not know, to learn from: an oval that lies, called by a word that
-// means nothing.
+// Training pictures of a thing that the embedded model does not know: an oval on its side, called by a made-up word.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,15 +8,15 @@
 
 namespace tenon::train {
 
-/// The word that captions call it by.
+/// The word for it in captions.
 inline constexpr const char* kOvalWord = "zib";
 inline constexpr int64_t kOvals = 16, kOvalSide = 128;
 
-/// kOvals pictures of kOvalSide pixels a side: one flat oval on a plain background each, in the colours of the
-/// embedded model's own training, no two of the same pair of colours.
+/// kOvals square pictures of side kOvalSide, each with one flat oval on a plain background, in the colours of the
+/// embedded model's own training; no two have the same pair of colours.
 std::vector<CaptionedPicture> ovals();
 
-/// Scenes that the embedded models know, to be learnt beside them so that they stay known: prompts without that word.
+/// Scenes that the embedded models know, to train on as well so that they are not forgotten: prompts without that word.
 std::vector<std::string> known_scenes();
 
 }  // namespace tenon::train

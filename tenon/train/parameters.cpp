@@ -46,7 +46,7 @@ Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<c
   }
 }
 
-// Of all in one piece: a device rounds every allocation up, to 2 MiB a matrix.
+// Allocates memory for all in one piece: a device rounds every allocation up, by up to 2 MiB per matrix.
 std::vector<std::shared_ptr<void>> Parameters::allocate() const {
   std::vector<int64_t> places;
   int64_t bytes = 0;

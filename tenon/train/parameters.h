@@ -1,5 +1,5 @@
-// What training changes: f32 masters of a model's weights and an optimizer's moments, in a backend's memory, where
-// their gradients are, and the weight store that networks read, which follows the masters.
+// The state that training changes, in a backend's memory: f32 masters of a model's weights and an optimizer's moments;
+// where their gradients are; and the weight store that networks read, which follows the masters.
 #pragma once
 #include <array>
 #include <memory>
@@ -12,11 +12,11 @@
 
 namespace tenon::train {
 
-/// One trained tensor; all memory is f32 and holds shape.numel() numbers.
+/// One trained tensor; each memory holds shape.numel() f32 numbers.
 struct Parameter {
   std::string name;
   Shape shape;
-  std::shared_ptr<void> master, average;  ///< average: null where none is kept
+  std::shared_ptr<void> master, average;  ///< average: null if none is kept
   std::array<std::shared_ptr<void>, kMostMoments> moments;
   std::shared_ptr<void> grad;  ///< null before there are any; see Parameters::set_gradients
 
@@ -24,14 +24,14 @@ struct Parameter {
   int64_t bytes() const { return count() * 4; }
 };
 
-/// Error(Usage) for a backend that computes nothing.
+/// Error(Usage) for a backend that does not compute.
 void check_learns(const Backend& backend);
 
 class Parameters {
  public:
-  /// Masters of the tensors `shapes`, from `source`, whose values may be of any type of float. Networks read them by
-  /// `store()`, in whatever type their plans ask for: rounded from the masters. Error(Model), Error(Memory).
-  /// `averaged`: there is a moving average of each, which begins as its master.
+  /// Masters of the tensors `shapes`, with values from `source` in any floating-point type. Networks read them through
+  /// `store()`, rounded from the masters to the type that their plans ask for. Error(Model), Error(Memory). `averaged`:
+  /// keep a moving average of each, which starts as its master.
   Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<const WeightSource>& source,
              const WeightShapes& shapes, size_t moments, bool averaged = false);
 
@@ -44,17 +44,17 @@ class Parameters {
   /// Bytes of masters, moments, averages and sums.
   int64_t bytes() const;
 
-  /// The store has what the masters are from now on. Nobody may run meanwhile.
+  /// Makes the store return the current masters. No network may be running.
   void publish();
-  /// The store has what the averages are, until publish().
+  /// Makes the store return the averages, until publish().
   void publish_averages();
-  /// Memory for gradients that outlasts a run, such as the sum of several, in the order of all(): taken when it is
-  /// first asked for. Error(Memory).
+  /// Memory for gradients that must outlast a run, such as a sum over several, in the order of all(); allocated on the
+  /// first call. Error(Memory).
   const std::vector<std::shared_ptr<void>>& sums();
-  /// From now on a step's gradients are here, in the order of all(). Those of a single run lie among the values of its
-  /// plan: they are read before another plan has that memory.
+  /// Sets where a step's gradients are, in the order of all(). Those of a single run are in its plan's arena: read them
+  /// before another plan uses that memory.
   void set_gradients(const std::vector<std::shared_ptr<void>>& at);
-  /// f32 values to and from the host; `set` publishes nothing.
+  /// Copies f32 values to and from the host; `set` does not publish.
   std::vector<float> values(const std::shared_ptr<void>& memory, int64_t count) const;
   void set(const std::shared_ptr<void>& memory, std::span<const float> values);
 
@@ -66,7 +66,7 @@ class Parameters {
   std::shared_ptr<WeightStore> store_;
   std::shared_ptr<Stream> stream_;
   bool averaged_;
-  std::vector<Parameter> all_;  // in bytewise order of their names
+  std::vector<Parameter> all_;  // in bytewise order of names
   std::vector<std::shared_ptr<void>> sums_;
 };
 

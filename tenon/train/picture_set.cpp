@@ -62,12 +62,12 @@ Image fitted_to(const CaptionedPicture& picture, PictureSize size) {
 
 std::string hash_of(const std::string& text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
-// What tells one model from another, wherever its files are.
+// Identifies a model, wherever its files are.
 std::string identity_of(const TrainableDenoiser& model, DType type) {
   return model.name() + "\n" + std::string(name_of(type)) + "\n" + hash_of_files(model.files());
 }
 
-// Tensors by keys, a file each; a file that is not whole, or holds what is no number, counts as absent.
+// Tensors by key, one file each; a file that is incomplete or has non-finite values counts as absent.
 class EncodingCache {
  public:
   explicit EncodingCache(fs::path folder) : folder_(std::move(folder)) { make_cache(folder_); }
@@ -159,7 +159,7 @@ PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vect
       return TextFeatures{moments, 1, std::ssize(moments)};
     });
   };
-  // Those of one size together, then the texts: some models keep one encoder ready at a time.
+  // Pictures of one size together, then the texts: some models keep only one encoder ready at a time.
   std::map<PictureSize, std::vector<size_t>> by_size;
   for (size_t i = 0; i < pictures.size(); ++i) {
     const Image& image = pictures[i].image;

@@ -1,4 +1,4 @@
-// Pictures to learn from: a folder of PNG and JPEG files with what they show, encoded once by a model's frozen parts.
+// Training pictures: a folder of PNG and JPEG files with captions, encoded once by a model's frozen parts.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -18,40 +18,39 @@ struct CaptionedPicture {
   std::string caption;
 };
 
-/// The pictures of a folder (.png, .jpg, .jpeg, in any case) in the order of their names, each with the text of the
-/// .txt file beside it, or else `caption`. Text is UTF-8, a byte order mark and blanks around it are no part of it.
-/// Error(Usage) names the folder or file: none there, no picture in it, one that cannot be read or has no caption, a
-/// caption without a picture.
+/// The pictures of a folder (.png, .jpg, .jpeg, in any case) ordered by name, each with the text of the .txt file of
+/// the same name, or else `caption`. Text is UTF-8; a byte order mark and surrounding blanks are removed. Error(Usage)
+/// names the folder or file: no such folder, no pictures, a picture that cannot be read or has no caption, a caption
+/// without a picture.
 std::vector<CaptionedPicture> read_pictures(const std::filesystem::path& folder,
                                             const std::optional<std::string>& caption);
 
 struct PictureSetOptions {
-  /// Each picture goes to the one nearest to its shape: it is scaled until both sides are covered, and cut to the
-  /// middle.
+  /// Each picture is assigned the size of the nearest aspect ratio, scaled to cover it, and cropped to the centre.
   std::vector<PictureSize> sizes;
-  bool flip = false;  ///< each picture is there mirrored too
+  bool flip = false;  ///< also encode each picture mirrored
 };
 
-/// What a model's frozen parts make of a picture and its caption.
+/// A picture and its caption, encoded by a model's frozen parts.
 struct EncodedPicture {
-  std::vector<std::vector<float>> moments;  ///< of the picture; with flips, of the mirrored one behind it
-  size_t text = 0;                          ///< of PictureSet::texts
-  PictureSize size;                         ///< that it was brought to
+  std::vector<std::vector<float>> moments;  ///< of the picture, then with flips of the mirrored one
+  size_t text = 0;                          ///< index into PictureSet::texts
+  PictureSize size;                         ///< the size that it was fitted to
 };
 
 struct PictureSet {
   std::vector<EncodedPicture> pictures;
   std::vector<TextFeatures> texts;
-  int64_t made = 0;  ///< encoded now, pictures and texts; the rest was in the cache
-  /// Changes with every picture, caption, size and model.
+  int64_t made = 0;  ///< number of pictures and texts encoded now; the rest were cached
+  /// Depends on every picture, caption, size and on the model.
   std::string sha256;
 };
 
-/// Makes the folder of a cache; nothing of an empty path. Error(Usage): it cannot be.
+/// Creates a cache folder; does nothing for an empty path. Error(Usage) if that fails.
 void make_cache(const std::filesystem::path& folder);
 
-/// Encodes pictures; what `cache` has of the same pictures, texts, size, type and model is read from there, what it
-/// lacks is kept there. An empty `cache` keeps nothing. Asks check_stop().
+/// Encodes pictures. Encodings of the same pictures, texts, sizes, type and model are read from `cache` if present,
+/// else added to it. An empty `cache` keeps nothing. Asks check_stop().
 PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vector<CaptionedPicture>& pictures,
                            const PictureSetOptions& options, const std::filesystem::path& cache);
 

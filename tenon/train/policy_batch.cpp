@@ -41,7 +41,7 @@ PolicyBatch::PolicyBatch(const std::vector<std::vector<int32_t>>& prompts, const
     const std::vector<int32_t>&prompt = prompts[r], &completion = made[r].tokens;
     std::ranges::copy(prompt, ids.begin() + static_cast<std::ptrdiff_t>(begin));
     for (size_t i = 0; i < completion.size(); ++i) {
-      const size_t place = begin + prompt.size() - 1 + i;  // whose successor it is
+      const size_t place = begin + prompt.size() - 1 + i;  // the token that it follows
       if (i + 1 < completion.size()) ids[place + 1] = completion[i];
       if (truncated_out && !made[r].ended) continue;
       target[place] = completion[i];
@@ -111,7 +111,7 @@ void batch_metrics(const std::vector<Judgement>& judged, const std::vector<Compl
   for (const Judgement& j : judged) squares += (j.reward - reward) * (j.reward - reward) / n;
   metrics["reward"] = reward;
   metrics["reward_std"] = std::sqrt(squares);
-  metrics["exact_match"] = right / n;  // whole numbers until here, so that all of them is 1
+  metrics["exact_match"] = right / n;  // whole numbers so far, so that all right gives exactly 1
   metrics["flat_groups"] = static_cast<double>(flat) * static_cast<double>(group) / n;
   metrics["tokens"] = tokens / n;
   metrics["truncated"] = truncated / n;

@@ -1,4 +1,4 @@
-// Completions as a batch for training, and what a step says of them.
+// Completions as a training batch, and statistics of a step.
 #pragma once
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 
 namespace tenon::train {
 
-/// What was made of one completion.
+/// Scores of one completion.
 struct Judgement {
   double reward = 0;  ///< the weighted sum
   bool right = false;
@@ -20,35 +20,35 @@ struct Judgement {
 
 struct PolicyFacts {
   double kl = 0;                             ///< mean k3 of the tokens
-  double clipped_low = 0, clipped_high = 0;  ///< shares of tokens whose gradient clipping took
+  double clipped_low = 0, clipped_high = 0;  ///< fractions of tokens whose gradient was removed by clipping
 };
 
-/// Rows of prompt and completion, the shortest first, filled up behind their ends: attention is causal, so that what
-/// stands there changes nothing. Rows of like length lie together, so that a part of the batch need not be as wide as
-/// its longest row; so do rows of one prompt, if `sharers` is above 1.
+/// Rows of prompt and completion, shortest first, padded at the end (attention is causal, so padding has no effect).
+/// Rows of similar length are adjacent, so that a part of the batch need not be as wide as its longest row; if
+/// `sharers` is above 1, so are rows of one prompt.
 struct PolicyBatch {
   int64_t rows = 0, tokens = 0;
-  std::vector<int64_t> lengths;                   ///< tokens of each row, ascending where no rows share a prompt
+  std::vector<int64_t> lengths;                   ///< tokens per row; ascending unless rows share a prompt
   std::vector<int64_t> alike;                     ///< equal for rows of one prompt, up to `sharers` of them
   std::vector<int32_t> ids, target;               ///< [rows, tokens]; target -1 where nothing is learnt
   std::vector<float> old, reference, advantages;  ///< [rows, tokens], the same or empty, [rows]
 
-  /// `of_rows`: advantages. `truncated_out`: completions without an end have no target. Tokens are a multiple of
-  /// `multiple`. `sharers`: rows of equal prompts, one behind the other, that are kept together.
+  /// `of_rows`: advantages. `truncated_out`: completions without an end get no targets. The number of tokens is a
+  /// multiple of `multiple`. `sharers`: most rows with the same prompt, adjacent in `prompts`, that are kept together.
   PolicyBatch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
               const std::vector<double>& of_rows, bool truncated_out, int64_t multiple, int64_t sharers = 1);
 
-  /// How wide rows first..first+count-1 are alone: a multiple of `multiple`.
+  /// Width that rows first..first+count-1 need on their own: a multiple of `multiple`.
   int64_t width(int64_t first, int64_t count) const;
-  /// Sets the inputs of a policy loss over rows of width(first, count) to these; "tokens" too, if it is asked to.
+  /// Sets the inputs of a policy loss over width(first, count) to these rows; "tokens" only if `with_tokens`.
   void give(Gradients& to, int64_t first, int64_t count, bool with_reference, bool with_tokens = true) const;
-  /// Rows of width(first, count) of an [rows, tokens], one after the other; and what comes of these, back into one.
+  /// part: rows of an [rows, tokens] array, cut to width(first, count), concatenated; and the inverse, for results.
   template <class T>
   std::vector<T> part(const std::vector<T>& all, int64_t first, int64_t count) const;
   template <class T>
   void put(const std::vector<T>& part, int64_t first, int64_t count, std::vector<T>& all) const;
   int64_t counted() const;
-  /// The largest |exp(logp - old) - 1| of the targets; infinite if one is not a number.
+  /// The largest |exp(logp - old) - 1| over the targets; infinite if one is NaN.
   double largest_ratio_error(const std::vector<float>& logp) const;
   PolicyFacts facts(const std::vector<float>& logp, const nn::PolicyOptions& o) const;
 
@@ -70,7 +70,7 @@ void PolicyBatch::put(const std::vector<T>& part, int64_t first, int64_t count, 
   for (int64_t r = 0; r < count; ++r) std::copy_n(part.begin() + r * wide, wide, all.begin() + (first + r) * tokens);
 }
 
-/// Reward, its spread, groups without any, lengths and ends, as metrics of a step.
+/// Adds metrics of a step: reward and its spread, groups without spread, lengths, and how completions ended.
 void batch_metrics(const std::vector<Judgement>& judged, const std::vector<Completion>& made, int64_t group,
                    nlohmann::ordered_json& metrics);
 

@@ -6,16 +6,16 @@
 namespace tenon::train {
 namespace {
 
-constexpr size_t kMostPlans = 8;  // of different lengths
-// A processor takes as long as there are tokens: what rows begin with alike is computed once, many rows with few tokens
-// are taken at once, else few, and there are plans for every eighth length. A device that records launches wants them
-// large and few: all rows at once, and fewer lengths.
+constexpr size_t kMostPlans = 8;  // for different lengths
+// On a processor the time is proportional to the number of tokens: common beginnings are computed once, large batches
+// are split into parts of few rows, and plans are made for every multiple of 8 tokens. A device that records launches
+// prefers few large ones: all rows at once, and fewer lengths.
 constexpr int64_t kRowsOfProcessor = 16, kTokensOfProcessor = 4096, kStepOfProcessor = 8, kStepOfDevice = 16;
 
 int64_t rows_at_a_time(const GrpoOptions& o, const Backend& backend) {
   const int64_t rows = o.prompts * o.group;
   if (o.micro_rows > 0) return o.micro_rows;
-  // Of the tokens of a part of the batch Bnpo's mean would be another one.
+  // Bnpo averages over the tokens of a part, so a split would change the mean.
   const bool divides = rows % kRowsOfProcessor == 0 && o.loss != nn::PolicyLoss::Bnpo;
   const bool many = rows * o.most_tokens > kTokensOfProcessor;
   return divides && many && !backend.records() ? kRowsOfProcessor : rows;
@@ -89,7 +89,7 @@ PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageMod
   parameters_ = std::make_unique<Parameters>(backend_, source, shapes, optimizer->moments().size(), o_.ema > 0);
   updater_ = std::make_unique<Updater>(*parameters_, std::move(optimizer), o_.clip, o_.ema);
   rollout_ = std::make_unique<Rollout>(parameters_->store(), config_, o_.precision);
-  if (o_.terms.beta > 0)  // below an adapter lies the model as it was
+  if (o_.terms.beta > 0)  // the frozen model under an adapter is the original one
     reference_ = adapted ? parameters_->store() : std::make_shared<WeightStore>(backend_, model.weights());
 }
 

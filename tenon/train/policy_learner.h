@@ -1,5 +1,5 @@
-// A policy that draws completions and is updated by what they were worth: the networks of GRPO over one set of weights,
-// without the texts.
+// A policy that samples completions and is updated by their advantages: GRPO's networks over one set of weights,
+// working on tokens rather than texts.
 #pragma once
 #include <array>
 #include <map>
@@ -27,26 +27,27 @@ void check_update_fits(const Backend& backend, const LanguageModel& model, const
 
 class PolicyLearner {
  public:
-  /// Learns the model's weights, or those of an adapter beside them. `options` and `time` outlive it; of the latter
-  /// learn() enters "plans" (where training's are made), "reference", "gradients" and "update". Error(Model),
+  /// Trains the model's weights, or those of an adapter beside them. `options` and `time` must outlive it; learn()
+  /// enters "plans" (making training plans), "reference", "gradients" and "update" into `time`. Error(Model),
   /// Error(Memory).
   PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,
                 TimeSpent& time);
 
-  /// What is trained: the model's, with an adapter if there is one.
+  /// The network that is trained: the model's, with an adapter if there is one.
   const DecoderConfig& config() const { return config_; }
   Parameters& parameters() { return *parameters_; }
   Updater& updater() { return *updater_; }
-  /// Draws a completion of each prompt, as Rollout::complete.
+  /// Samples a completion for each prompt, as Rollout::complete.
   std::vector<Completion> complete(const std::vector<std::vector<int32_t>>& prompts, const std::vector<uint64_t>& seeds,
                                    const RolloutOptions& options);
   /// Prompts and their completions as a batch, for learn().
   PolicyBatch batch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
                     const std::vector<double>& advantages) const;
-  /// options.epochs updates with the rate `lr` on a batch of options.prompts * options.group rows. Metrics of the last:
-  /// "loss", "grad_norm", "clipped_low", "clipped_high", with a reference "kl"; "ratio_error" of the first, before it.
+  /// Does options.epochs updates with learning rate `lr` on a batch of options.prompts * options.group rows. Metrics of
+  /// the last update: "loss", "grad_norm", "clipped_low", "clipped_high", and "kl" with a reference; "ratio_error" is
+  /// of the first, before it.
   nlohmann::ordered_json learn(PolicyBatch& batch, double lr);
-  /// The gradients of as many rows from `first` on as are computed at a time, with their inputs set.
+  /// The gradients for as many rows from `first` on as are computed at a time, with their inputs set.
   Gradients& ready(const PolicyBatch& batch, int64_t first);
 
  private:
@@ -59,15 +60,15 @@ class PolicyLearner {
   std::shared_ptr<Backend> backend_;
   const GrpoOptions& o_;
   TimeSpent& time_;
-  bool shares_;                    ///< what rows begin with alike is computed once
-  int64_t rows_at_a_time_;         ///< that gradients are computed of
-  std::shared_ptr<Arena> arena_;   ///< of all plans that learn, whatever their lengths
-  DecoderConfig frozen_, config_;  ///< the model's; of what is trained
+  bool shares_;                    ///< common beginnings of rows are computed once
+  int64_t rows_at_a_time_;         ///< rows per gradient computation
+  std::shared_ptr<Arena> arena_;   ///< shared by all training plans of any length
+  DecoderConfig frozen_, config_;  ///< the model's; the trained network's
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<Rollout> rollout_;
   std::map<std::array<int64_t, 4>, std::unique_ptr<Gradients>> gradients_;  // by tokens of a row, and SharedShape
-  std::optional<SharedTokens> ready_;                                       // what was made ready last
+  std::optional<SharedTokens> ready_;                                       // the last batch part made ready
   std::shared_ptr<WeightStore> reference_;
   std::map<int64_t, std::unique_ptr<Executable>> reference_runs_;
 };

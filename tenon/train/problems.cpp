@@ -27,13 +27,13 @@ std::string text_of(const nlohmann::json& row, const std::string& where, std::in
   throw Error(ErrorKind::Usage, where, "has no " + names);
 }
 
-// What a row has for rewards to see, beside prompt and answer.
+// A row's fields besides prompt and answer, for rewards.
 std::string other_columns(nlohmann::json row) {
   for (const char* key : {row.contains("prompt") ? "prompt" : "question", "answer"}) row.erase(key);
   return row.empty() ? std::string() : row.dump();
 }
 
-// The order of round `round`: a key for every place, drawn for itself.
+// The permutation of round `round`: sorted by a key drawn for each index.
 std::vector<int64_t> order_of(int64_t n, uint64_t seed, int64_t round) {
   std::vector<std::pair<uint64_t, int64_t>> keys;
   for (int64_t i = 0; i < n; ++i) {

@@ -1,4 +1,4 @@
-// What is trained on: problems with answers, in an order that a seed determines.
+// Training data: problems with answers, in an order determined by a seed.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -12,17 +12,16 @@ namespace tenon::train {
 /// Problem number k of a run, k from 0, without end.
 using ProblemAt = std::function<Problem(int64_t k)>;
 
-/// Rows of a JSON Lines file: objects with "prompt" or "question", and "answer", strings; other keys
-/// are for rewards; blank lines are passed over.
-/// Error(Usage) names the file and the line: no such file, not UTF-8, no object, a key that is missing or no string, no
-/// rows.
+/// Rows of a JSON Lines file: objects with strings "prompt" or "question", and "answer"; other keys are for rewards;
+/// blank lines are skipped. Error(Usage) names the file and the line: no such file, not UTF-8, not an object, a key
+/// that is missing or not a string, no rows.
 std::vector<Problem> read_problems(const std::filesystem::path& file);
-/// The same of text; `where` stands for the file.
+/// The same for text; `where` stands for the file.
 std::vector<Problem> parse_problems(std::string_view text, const std::string& where);
 
-/// All problems in a random order, then all in another one, ..
+/// All problems in a random order, then all in another random order, and so on.
 ProblemAt shuffled(std::vector<Problem> problems, uint64_t seed);
-/// Where a run's problem k is: the place in an order of n that seed and k / n determine.
+/// Index of a run's problem k, in the permutation of n that seed and k / n determine.
 int64_t shuffled_index(int64_t k, int64_t n, uint64_t seed);
 
 }  // namespace tenon::train

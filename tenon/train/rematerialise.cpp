@@ -14,11 +14,11 @@
 namespace tenon {
 namespace {
 
-// A device multiplies and adds about so often in the time that a byte takes from memory.
+// Roughly the flops of a device in the time that it takes to read a byte from memory.
 constexpr double kFlopsPerByte = 200;
-// The estimate of a plan's memory is put right by plans.
+// The memory estimate is corrected by making this many actual plans at most.
 constexpr int kPlans = 8;
-// Where the least memory is looked for, which is not at either end.
+// Number of points at which the minimum of memory is searched for, since it is not at either end.
 constexpr size_t kParts = 16;
 
 using Nodes = std::unordered_set<const Node*>;
@@ -53,8 +53,8 @@ double bytes_to_compute(const Expr& e) {
   return out + 2 * terms * static_cast<double>(e.shape().numel()) / kFlopsPerByte;
 }
 
-// What is taken to lie in memory: each anchor's result with the pointwise maths that nobody else keeps from its
-// epilogue, what is pinned, and results.
+// Values assumed to be stored: each anchor's result after the pointwise maths that fits into its epilogue (nobody else
+// reads the values between), pinned values, and results.
 Nodes stored_values(const std::vector<Expr>& order, std::span<const Expr> roots) {
   std::unordered_map<const Node*, std::vector<Expr>> users;
   for (const Expr& e : order)
@@ -76,7 +76,8 @@ Nodes stored_values(const std::vector<Expr>& order, std::span<const Expr> roots)
   for (const Expr& e : roots) out.insert(e.get());
   for (const Expr& e : order)
     if (e->family() == Family::Leaf || e->rate == Rate::Constant) out.erase(e.get());
-  // Sums along a network, such as a stream that every block adds to: read by several, and of more than they are.
+  // Also sums along a network, such as a residual stream that every block adds to: read several times, with more bytes
+  // of operands than their own.
   std::unordered_map<const Node*, Nodes> below;
   for (const Expr& e : order) {
     if (e->rate == Rate::Constant) continue;
@@ -94,7 +95,7 @@ Nodes stored_values(const std::vector<Expr>& order, std::span<const Expr> roots)
   return out;
 }
 
-// When values lie in memory, if everything is computed in order.
+// When values are in memory, if everything is computed in order.
 struct Lives {
   std::unordered_map<const Node*, std::pair<size_t, size_t>> of;  // first and last step
   std::vector<int64_t> bytes;                                     // at each step
@@ -108,7 +109,7 @@ struct Lives {
 };
 
 Lives lives_of(const std::vector<Expr>& order, const Nodes& stored, std::span<const Expr> roots) {
-  std::unordered_map<const Node*, size_t> last;  // when the value, or what is computed of it, is read last
+  std::unordered_map<const Node*, size_t> last;  // last step that reads the value or something computed from it
   for (const Expr& e : roots) last[e.get()] = order.size() - 1;
   for (size_t i = order.size(); i-- > 0;) {
     const Expr& e = order[i];
@@ -135,7 +136,7 @@ class Rematerialiser {
   Rematerialiser(std::span<const Expr> roots, std::span<const Expr> forward)
       : roots_(roots.begin(), roots.end()), forward_(all_below(forward)), ends_(nodes_of(forward)) {
     const std::vector<Expr> order = order_of_stages(roots_).values;
-    for (const Expr& e : order)  // leaves with an anchor below `forward`; only gradients read it
+    for (const Expr& e : order)  // leaves with an anchor below `forward`; only gradients read them
       if (is_second_result(e) && std::ranges::all_of(e->in, [&](const Expr& x) { return forward_.contains(x.get()); }))
         forward_.insert(e.get());
     Nodes kept = stored_values(order, roots_);
@@ -157,8 +158,8 @@ class Rematerialiser {
     sort_candidates(lives_of(order_of_stages(forward).values, kept, forward));
   }
 
-  // The fewest candidates to give up that bring the estimate of the results' memory below `bytes`, or as many as help
-  // most.
+  // The smallest number of candidates to drop for which the estimated memory of the results is at most `bytes`, or else
+  // the number with the smallest estimate.
   size_t enough(int64_t bytes) {
     size_t few = 0, best = 0, many = candidates_.size() + 1;
     for (size_t part = 0; part <= kParts && many > candidates_.size(); ++part) {
@@ -175,10 +176,10 @@ class Rematerialiser {
   }
   size_t part() const { return candidates_.size() / kParts + 1; }
 
-  // The results with every reader behind the forward pass reading what is kept through barriers, and second copies of
-  // the first `count` candidates made of that; what is no candidate, maths between products, is computed again in any
-  // case. What is not dropped has barriers too, or all that gradients make of the forward pass alone, such as an
-  // attention's weights, would be computed first of all.
+  // The results rebuilt so that every reader after the forward pass reads kept values through barriers, and the first
+  // `count` candidates from second copies computed from those. Values that are no candidates (maths between products)
+  // are always recomputed. Kept values need barriers too: otherwise what gradients compute from the forward pass alone,
+  // such as attention weights, would be scheduled first of all.
   std::vector<Expr> without(size_t count) const {
     Graph& g = roots_[0].graph();
     const Nodes dropped = nodes_of(std::span(candidates_).first(std::min(count, candidates_.size())));
@@ -199,15 +200,15 @@ class Rematerialiser {
     };
     std::vector<Expr> out;
     for (const Expr& r : roots_) out.push_back(rebuild(g, r, second, memo));
-    // Gradients are not the last stage: then what is stored among them is when its turn comes.
+    // A further stage after the gradients makes those of their values that are stored wait for their turn.
     Expr& least = *std::ranges::min_element(out, {}, [](const Expr& e) { return e.shape().numel(); });
     least = barrier(least, stage_ + 1);
     return out;
   }
 
  private:
-  // What a product of the gradients reads of the forward pass lies in memory before it, as it did in the forward pass:
-  // the other operand is read as it lies there only then.
+  // What a product of the gradients reads of the forward pass is materialised before it, as it was in the forward pass;
+  // only then is the other operand read in place.
   void add_operand(Expr x) {
     while (x->family() == Family::View && !forward_.contains(x.get())) x = x->in[0];
     if (!forward_.contains(x.get())) return;
@@ -222,11 +223,11 @@ class Rematerialiser {
       operands_.insert(base.get());
   }
 
-  // First those that live only where the forward pass holds much, the cheapest first; last the ends of blocks, which
-  // all else can be computed from, of them every second before every fourth.
+  // First candidates that live only where the forward pass holds much, cheapest first. Last the ends of blocks, from
+  // which everything else can be computed; among equals every second one before every fourth.
   void sort_candidates(const Lives& forward) {
     std::unordered_map<const Node*, double> worth;
-    std::unordered_map<const Node*, int64_t> narrowest;  // about: layers of one kind are alike
+    std::unordered_map<const Node*, int64_t> narrowest;  // approximate, so that layers of one kind are equal
     for (const Expr& e : candidates_) {
       worth[e.get()] = cost(e) / static_cast<double>(bytes_of(e.shape(), e.dtype()));
       narrowest[e.get()] = std::lround(4 * std::log2(static_cast<double>(forward.narrowest(e) + 1)));
@@ -253,7 +254,7 @@ class Rematerialiser {
     return it->second = lives_of(order, stored_values(order, now), now).most();
   }
 
-  // Of computing e once more, down to what is kept or computed again for others.
+  // The cost of recomputing e from values that are kept or recomputed anyway.
   double cost(const Expr& e) const {
     double total = 0;
     std::vector<Expr> stack{e};
@@ -272,7 +273,7 @@ class Rematerialiser {
   std::vector<Expr> roots_;
   Nodes forward_, ends_, operands_, is_kept_;  // kept_ as a set
   std::vector<Expr> kept_, candidates_;        // in the order of the forward pass
-  std::map<size_t, int64_t> estimates_;        // bytes, by how many candidates are given up
+  std::map<size_t, int64_t> estimates_;        // bytes, by number of dropped candidates
   int stage_ = 0;                              // of the gradients
 };
 

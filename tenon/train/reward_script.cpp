@@ -25,11 +25,11 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostReply = size_t{64} << 20;
-constexpr double kFarewell = 1;  // seconds that it has to end by itself
-constexpr int kPatience = 100;   // milliseconds between questions whether to stop
+constexpr double kFarewell = 1;  // seconds that the process gets to end by itself
+constexpr int kPatience = 100;   // milliseconds between checks whether to stop
 
-// A line of JSON in, a line of JSON out, over what are stdin and stdout at first. It ends when its parent has gone,
-// also while the script is busy.
+// One line of JSON in, one out, over the original stdin and stdout. It ends when its parent is gone, even while the
+// script is busy.
 constexpr const char* kDriver = R"py(
 import importlib.util, json, os, sys, threading, time
 
@@ -106,7 +106,7 @@ json request_of(std::span<const Judged> rows) {
   }
   for (const std::string& name : names)
     for (const json& row : of_rows) columns[name].push_back(row.contains(name) ? row.at(name) : json());
-  columns["prompts"] = std::move(prompts);  // by keyword, as TRL does, whatever order a script has them in
+  columns["prompts"] = std::move(prompts);  // by keyword, as in TRL, so the script may order its parameters freely
   columns["completions"] = std::move(completions);
   return columns;
 }
@@ -132,7 +132,7 @@ RewardScript::RewardScript(std::filesystem::path file, double seconds) : file_(s
 }
 
 RewardScript::~RewardScript() {
-  if (channel_ >= 0) close(channel_);  // which ends it, after what it registered for its exit
+  if (channel_ >= 0) close(channel_);  // makes the process end, after its exit handlers
   channel_ = -1;
   for (double left = kFarewell; left > 0 && process_ > 0; left -= 0.01) {
     if (waitpid(process_, nullptr, WNOHANG) != 0) process_ = -1;
@@ -141,7 +141,7 @@ RewardScript::~RewardScript() {
   end();
 }
 
-// A group of its own: an interrupt at the terminal is ours to handle, and what the script starts ends with it.
+// In its own process group: an interrupt at the terminal is for us to handle, and what the script starts ends with it.
 void RewardScript::start() {
   std::array<int, 2> ends{};
   TENON_CHECK(Internal, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0, "socket")
@@ -150,7 +150,7 @@ void RewardScript::start() {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);  // files of this process are not the script's
+  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);  // the script inherits no files
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
@@ -224,7 +224,7 @@ json RewardScript::call(const json& request, const std::string& doing) {
   return reply(deadline, doing);
 }
 
-// What a script wrote where its answers go is none.
+// Refuses anything on the reply channel that the script itself wrote.
 json RewardScript::reply(double deadline, const std::string& doing) {
   json out = parse_json(receive(deadline, doing), file_.string(), ErrorKind::Internal);
   const auto is = [&](const char* key, auto good) { return out.contains(key) && (out.at(key).*good)(); };

@@ -1,9 +1,9 @@
-// Rewards written in Python, with the signature that TRL has:
+// Rewards written in Python, with TRL's signature:
 //
 //   def reward(prompts, completions, **columns) -> list[float]:
 //
-// prompts and completions are lists of strings, a row each; columns are lists of what the data's rows hold beside the
-// prompt ("answer", ..). A value may be None: the reward says nothing of that row.
+// prompts and completions are lists of strings, one per row; columns are lists of the data's other fields ("answer",
+// ..). A value may be None: no reward for that row.
 #pragma once
 #include <sys/types.h>
 
@@ -17,12 +17,12 @@
 
 namespace tenon::train {
 
-/// A script in a process of its own: the `python3` on PATH, which keeps what it has imported from call to call. What it
-/// prints goes to stderr; its stdin is empty. The process ends with this object, and with this process.
+/// Runs a script in its own process, the `python3` on PATH, which keeps its imports between calls. Its output goes to
+/// stderr; its stdin is empty. The process ends with this object or this process.
 class RewardScript {
  public:
-  /// Imports the script. `seconds`: the longest that this, and each call, may take. Error(Usage) if there is no such
-  /// file, it cannot be imported in that time, or defines no function `reward`; if there is no python3.
+  /// Imports the script. `seconds`: time limit of the import and of each call. Error(Usage) if there is no such file or
+  /// no python3, or the script cannot be imported in that time or defines no function `reward`.
   RewardScript(std::filesystem::path file, double seconds);
   ~RewardScript();
   RewardScript(const RewardScript&) = delete;
@@ -32,9 +32,9 @@ class RewardScript {
   std::string name() const { return file_.stem().string(); }
   /// SHA-256 of the script.
   const std::string& hash() const { return hash_; }
-  /// A value for each row; 0 for None. Asks check_stop(). Error(Internal): the function throws, takes too long, gives
-  /// another number of values or something that is no number, or its process ends. Error(Numeric): a value is not
-  /// finite. The script is not called again behind an error.
+  /// One value per row; 0 for None. Asks check_stop(). Error(Internal): the function throws, takes too long, returns a
+  /// wrong number of values or something that is not a number, or its process ends. Error(Numeric): a value is not
+  /// finite. After an error the script is not called again.
   std::vector<double> operator()(std::span<const Judged> rows);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Characters of text from `at` on, as they are consumed.
+// Consumes the characters of `text` from `at` on.
 struct Cursor {
   std::string_view text;
   size_t at = 0;
@@ -28,7 +28,7 @@ struct Cursor {
   void skip_blanks() {
     while (!ended() && is_blank(text[at])) ++at;
   }
-  // `word` is lower case.
+  // `word` must be in lower case.
   bool take_word(std::string_view word) {
     if (text.size() - at < word.size()) return false;
     for (size_t i = 0; i < word.size(); ++i) {
@@ -38,7 +38,7 @@ struct Cursor {
     at += word.size();
     return true;
   }
-  // -?\d+(\.\d+)?, with `commas` among the first digits; empty if there is none.
+  // Parses -?\d+(\.\d+)?, allowing commas in the integer part if `commas`; empty if there is none.
   std::string number(bool commas) {
     const size_t begin = at;
     take('-');
@@ -53,7 +53,7 @@ struct Cursor {
   }
 };
 
-// A decimal number in one spelling: no commas, no zeros in front or behind, no "-0".
+// A decimal number in a canonical spelling: no commas, no leading or trailing zeros, no "-0".
 std::string canonical(std::string number) {
   std::erase(number, ',');
   const bool negative = number.starts_with('-');
@@ -110,7 +110,7 @@ std::optional<std::string> compat(std::string_view text) {
   return last;
 }
 
-// "#### 12" and nothing else, blanks aside.
+// "#### 12" and nothing else, ignoring blanks.
 bool is_answer_line(std::string_view line) {
   Cursor c{line};
   if (!c.take_word("####")) return false;

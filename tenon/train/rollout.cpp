@@ -9,10 +9,10 @@
 namespace tenon::train {
 namespace {
 
-constexpr int64_t kPromptStep = 16;  // prompts are read in plans of multiples of this many tokens
+constexpr int64_t kPromptStep = 16;  // plans for prompts have a multiple of this many tokens
 
-// Nothing is folded into weights: what a layer multiplies is then what training multiplies, bit for bit, and an update
-// packs no weights anew for it.
+// Nothing is folded into weights: a layer then multiplies the same numbers as in training, bit for bit, and an update
+// need not repack weights for it.
 PlanOptions rollout_options(const WeightStore& store) {
   PlanOptions options;
   options.name = "rollout";
@@ -49,7 +49,7 @@ void Rollout::reserve(int64_t rows, int64_t capacity, int64_t stops) {
   loop_ = std::make_unique<DecodeLoop>(shape, config_.vocabulary, plan, store_, stream_, states_);
 }
 
-// Puts prompts into the cache, at most `width` tokens of each.
+// Reads prompts into the cache, at most `width` tokens of each.
 void Rollout::read(const std::vector<std::vector<int32_t>>& prompts, int64_t width) {
   check_stop("rollout");
   std::vector<int32_t> ids(static_cast<size_t>(rows_ * width)), positions(prompts.size());

@@ -1,8 +1,8 @@
-// Completions drawn from the policy: rows of one batch, over a cache of keys and values, with the weights that training
-// changes.
+// Completions sampled from the policy: rows of one batch, over a cache of keys and values, with the weights that
+// training changes.
 //
-// A token is drawn from softmax(logits): temperature 1, nothing dropped, nothing penalised, so that the log-probability
-// that comes with it is that of the policy which is trained.
+// Tokens are sampled from softmax(logits) at temperature 1, without filtering or penalties, so that their
+// log-probabilities are those of the trained policy.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,13 +15,13 @@
 namespace tenon::train {
 
 struct Completion {
-  std::vector<int32_t> tokens;            ///< with the token that ended it, if one did
-  std::vector<double> log_probabilities;  ///< of each token; in f32 the bits that training computes before an update
-  bool ended = false;                     ///< by a stop token; else there was no room for more
+  std::vector<int32_t> tokens;            ///< including the stop token, if one ended it
+  std::vector<double> log_probabilities;  ///< per token; in f32 the bits that training computes before an update
+  bool ended = false;                     ///< by a stop token; otherwise the limit was reached
 };
 
 struct RolloutOptions {
-  int64_t most = 256;  ///< tokens of a completion
+  int64_t most = 256;  ///< longest completion
   bool greedy = false;
   std::vector<int32_t> stop_ids;  ///< the first of any of these ends a completion
 };
@@ -31,11 +31,11 @@ class Rollout {
   /// Over a store whose weights may be updated between calls.
   Rollout(std::shared_ptr<WeightStore> store, DecoderConfig config, nn::Precision precision);
 
-  /// Tokens that each row has room for, whose prompt has `longest` and whose completion has `most`.
+  /// Cache room per row, in tokens, for prompts up to `longest` and completions up to `most`.
   static int64_t capacity(int64_t longest, int64_t most);
 
-  /// A completion of each prompt. `seeds`: of each row, ignored by greedy. Equal prompts, seeds, weights and numbers of
-  /// rows give equal completions. Asks check_stop() every few tokens. Error(Usage): a prompt without tokens, or too
+  /// A completion for each prompt. `seeds`: one per row, ignored if greedy. Equal prompts, seeds, weights and numbers
+  /// of rows give equal completions. Asks check_stop() every few tokens. Error(Usage): a prompt without tokens, or too
   /// long for the model. Error(Numeric).
   std::vector<Completion> complete(const std::vector<std::vector<int32_t>>& prompts, const std::vector<uint64_t>& seeds,
                                    const RolloutOptions& options);
@@ -50,7 +50,7 @@ class Rollout {
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<Buffers> states_;
   int64_t rows_ = 0, capacity_ = 0, stops_ = 0;
-  std::map<int64_t, Executable> prompts_;  // by tokens of a prompt
+  std::map<int64_t, Executable> prompts_;  // by number of tokens in a prompt
   std::unique_ptr<DecodeLoop> loop_;
 };
 

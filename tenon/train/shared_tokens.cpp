@@ -8,7 +8,7 @@
 namespace tenon::train {
 namespace {
 
-// The next of four sizes between powers of two, a multiple of `least`.
+// Rounds up to one of four sizes per power of two, a multiple of `least`.
 int64_t capacity_for(int64_t n, int64_t least) {
   const int64_t step = std::max(least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n)) / 4));
   return (n + step - 1) / step * step;
@@ -20,7 +20,7 @@ Expr with_none(const Expr& rows) {
   return pad(rows, std::move(counts));
 }
 
-// The rows that each of `sharers` [kMostSharers, n] names, added up; the one behind the last is zeros.
+// Sums the rows that each column of `sharers` [kMostSharers, n] names; the index after the last row means zeros.
 Expr added_up(const Expr& rows, const Expr& sharers) {
   const Expr from = with_none(rows);
   Expr sum;
@@ -31,7 +31,7 @@ Expr added_up(const Expr& rows, const Expr& sharers) {
   return materialize(sum);
 }
 
-// Of each of `tokens` the places i at which `numbers` has it, [kMostSharers, tokens]; `none` behind the last.
+// For each of `tokens` numbers the indices i at which it is in `numbers`, [kMostSharers, tokens], padded with `none`.
 std::vector<int32_t> places_of(const std::vector<int32_t>& numbers, int64_t tokens, int64_t none) {
   std::vector<int32_t> out(static_cast<size_t>(kMostSharers * tokens), static_cast<int32_t>(none));
   std::vector<int64_t> counts(static_cast<size_t>(tokens), 0);
@@ -57,7 +57,7 @@ std::vector<int32_t> SharedTokens::number_tokens(const std::vector<int32_t>& ids
   std::vector<int32_t> numbers(ids.size(), -1);
   for (int64_t r = 0; r < count_; ++r) {
     const auto row = ids.begin() + r * width_;
-    int64_t alike = 0, like = 0;  // tokens, and a row in front that begins with them too
+    int64_t alike = 0, like = 0;  // number of common leading tokens, and an earlier row that has them
     for (int64_t q = r; q-- > 0 && share_prompt(q, r);) {
       const auto end = row + std::min(length(q), length(r));
       if (const int64_t n = std::mismatch(row, end, ids.begin() + q * width_).first - row; n > alike)
@@ -76,7 +76,7 @@ std::vector<int32_t> SharedTokens::number_tokens(const std::vector<int32_t>& ids
 }
 
 std::vector<int64_t> SharedTokens::whole_texts(const std::vector<int32_t>& numbers) const {
-  // A row's last token belongs to whoever goes on behind it; else to the first row that ends there.
+  // A row's last token belongs to a row that continues after it; else to the first row that ends there.
   std::vector<bool> goes_on(ids_.size(), false), seen(ids_.size(), false);
   const auto at = [&](int64_t row, int64_t t) {
     return static_cast<size_t>(numbers[static_cast<size_t>(row * width_ + t)]);

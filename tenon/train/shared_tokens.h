@@ -1,5 +1,5 @@
-// Rows of a batch that begin alike, as those of one prompt do: what is alike is computed once. Attention is causal and
-// everything else belongs to one token alone, so that tokens with equal beginnings have equal bits.
+// Common beginnings of a batch's rows, such as those with one prompt, are computed once. Attention is causal and
+// everything else works on single tokens, so tokens with equal beginnings have bit-identical values.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -10,32 +10,32 @@
 
 namespace tenon::train {
 
-/// A token stands in so many rows at most: its gradient is their sum.
+/// Most rows that a token may be in: its gradient is their sum.
 inline constexpr int64_t kMostSharers = 8;
 
-/// Sizes of a plan, a little more than a batch has, so that few plans serve many batches. All 0: nothing is shared.
+/// Sizes of a plan, rounded up from the batch's so that few plans serve many batches. All 0: nothing is shared.
 struct SharedShape {
-  int64_t tokens = 0;   ///< that differ
+  int64_t tokens = 0;   ///< distinct tokens
   int64_t targets = 0;  ///< of all rows
-  int64_t texts = 0;    ///< rows that are no other row's beginning
+  int64_t texts = 0;    ///< rows that are not the beginning of another row
 };
 
-/// The tokens of rows first..first+count-1 of a batch without repetitions, and where they stand.
+/// The distinct tokens of rows first..first+count-1 of a batch, and their places.
 class SharedTokens {
  public:
   SharedTokens(const PolicyBatch& batch, int64_t first, int64_t count);
 
   const SharedShape& shape() const { return shape_; }
-  /// Sets the inputs that decoder_policy_loss has of such a shape, the batch's included.
+  /// Sets the inputs that decoder_policy_loss has for such a shape, including the batch's.
   void give(Gradients& to, bool with_reference) const;
-  /// A number of each target into one of each place of the batch.
+  /// Scatters one number per target to the batch's places.
   void put(const std::vector<float>& of_targets, std::vector<float>& all) const;
 
  private:
   const PolicyBatch& batch_;
-  // Which token stands where in the rows; -1 behind their ends. Enters new tokens.
+  // Index of the distinct token at each place of the rows; -1 after their ends. Adds new tokens.
   std::vector<int32_t> number_tokens(const std::vector<int32_t>& ids);
-  // Rows that no other row begins with.
+  // Rows that are not the beginning of another row.
   std::vector<int64_t> whole_texts(const std::vector<int32_t>& numbers) const;
   void place(const std::vector<int64_t>& texts, const std::vector<int32_t>& numbers);
   void find_targets(const std::vector<int32_t>& numbers);
@@ -56,13 +56,14 @@ class SharedInputs {
 
   const Expr& tokens() const { return tokens_; }  ///< i32 [tokens]
   const SharedBeginnings& texts() const { return texts_; }
-  /// Rows [tokens, ..] for each target, and gradients of those added up where they came from.
+  /// of_targets: rows [tokens, ..] gathered for each target. from_targets: gradients summed back to where they came
+  /// from.
   Expr of_targets(const Expr& rows) const;
   Expr from_targets(const Expr& rows) const;
-  /// What belongs to places of the batch [rows * width, ..], for each target; zeros where a plan has more targets than
-  /// the batch.
+  /// Values at places of the batch [rows * width, ..], gathered for each target; zeros where a plan has more targets
+  /// than the batch.
   Expr at_targets(const Expr& places) const;
-  /// Gradients through `texts()`: a token's is the sum over the rows that it stands in.
+  /// Gradients through `texts()`: a token's gradient is the sum over the rows that contain it.
   GradientRule rule() const;
 
  private:

@@ -16,12 +16,12 @@ constexpr std::array<std::string_view, 16> kThings{"apples",  "balls",    "books
                                                    "flowers", "marbles",  "nuts",   "pens",  "plums", "shells",
                                                    "stamps",  "stickers", "sweets", "toys"};
 
-// What is done with the numbers a, b and c of a question.
+// Operations on the numbers a, b and c of a question.
 enum class Sum : uint8_t { Plus, Minus, Times, PlusMinus, TimesPlus, TimesMinus, PlusTwice };
 
 struct Question {
   Sum sum;
-  std::string_view text;  // N and M are people, T is what they have, a b c are numbers; each stands alone
+  std::string_view text;  // N and M are names, T is a thing, a b c are numbers; each is a word of its own
 };
 constexpr std::array<Question, 22> kQuestions{{
     {Sum::Plus, "N has a T and buys b. How many?"},
@@ -48,7 +48,7 @@ constexpr std::array<Question, 22> kQuestions{{
     {Sum::PlusTwice, "N found a T, and M found b more than N. How many together?"},
 }};
 
-// Numbers that a seed and an index determine.
+// Random numbers determined by a seed and an index.
 class Draws {
  public:
   Draws(uint64_t seed, int64_t index) : seed_(seed), index_(static_cast<uint64_t>(index)) {}
@@ -81,7 +81,7 @@ Numbers draw_numbers(Sum sum, Draws& draw) {
   return n;
 }
 
-// A line for each step, and the result.
+// A line per step, then the result.
 class Working {
  public:
   int step(int x, char sign, int y) {
@@ -153,7 +153,7 @@ std::string prompt_of(const Question& q, const Numbers& n, Draws& draw) {
   return out;
 }
 
-// FNV-1a, finished as in MurmurHash3 so that each of its bits depends on all of the text.
+// FNV-1a, finalised as in MurmurHash3 so that each of its bits depends on the whole text.
 uint64_t checksum(std::string_view text) {
   uint64_t h = 0xcbf29ce484222325;
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;

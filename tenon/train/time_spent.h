@@ -1,4 +1,4 @@
-// Where the time of a run goes: every moment from the first call of begin() on belongs to one.
+// How a run spends its time: every moment from the first call of begin() is assigned to one activity.
 #pragma once
 #include <map>
 #include <string>
@@ -7,15 +7,16 @@
 
 namespace tenon::train {
 
-/// One thread's. Work that a device was given counts where somebody waits for it.
+/// For one thread. Work given to a device counts where somebody waits for it.
 class TimeSpent {
  public:
-  /// Time counts for `activity` from now on, until another begins; for none if it is empty.
+  /// From now on time counts for `activity`, until another begins; for none if it is empty.
   void begin(const std::string& activity);
   /// Seconds by activity, up to the last call of begin().
   const std::map<std::string, double>& seconds() const { return seconds_; }
   double seconds(const std::string& activity) const;
-  /// A line for each, the longest first: seconds, share of all, milliseconds of each of `steps`; then their sum.
+  /// A line for each activity, longest first: seconds, share of the total, milliseconds per step of `steps`; then the
+  /// total.
   std::string table(int64_t steps) const;
 
  private:

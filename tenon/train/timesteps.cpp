@@ -11,7 +11,7 @@
 namespace tenon::train {
 namespace {
 constexpr std::array<const char*, 5> kNames = {"none", "logit_normal", "mode", "sigma_sqrt", "cosmap"};
-constexpr double kLeastSigma = 1e-3;  // sigma_sqrt's weight is finite where there is no noise
+constexpr double kLeastSigma = 1e-3;  // keeps sigma_sqrt's weight finite where there is no noise
 }  // namespace
 
 std::vector<std::string> density_names() { return {kNames.begin(), kNames.end()}; }

@@ -1,4 +1,4 @@
-// Which noise levels a denoiser is trained at, and what each counts in the loss.
+// Which noise levels a denoiser is trained at, and their weight in the loss.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tenon::train {
 
-/// How u in [0, 1], the place among a model's noise levels from the noisiest on, is drawn; names as diffusers has them
-/// (Esser et al. 2024). The last two change the loss's weight instead.
+/// Distribution of u in [0, 1), the position among a model's noise levels, noisiest first; names as in diffusers (Esser
+/// et al. 2024). The last two change the loss's weight instead.
 enum class Density : uint8_t {
   Uniform,      ///< "none"
   LogitNormal,  ///< sigmoid of a normal number
@@ -24,16 +24,16 @@ Density density_of(const std::string& name);
 struct TimestepOptions {
   Density density = Density::Uniform;
   double logit_mean = 0, logit_std = 1, mode_scale = 1.29;
-  double snr_gamma = 0;  ///< min-SNR weighting (Hang et al. 2023) of noise, velocity or picture prediction; 0: none
+  double snr_gamma = 0;  ///< min-SNR weighting (Hang et al. 2023) for noise, velocity or picture prediction; 0: none
 };
-/// Error(Usage) that names what is out of its range or not of this kind of training.
+/// Error(Usage) that names an option out of range or not applicable to this kind of training.
 void check_timesteps(const TimestepOptions& o, nn::DenoisingTarget target);
 
-/// u of a uniform and of a normal number.
+/// u from a uniform and a normal number.
 double density_u(const TimestepOptions& o, double uniform, double normal);
-/// The level that u stands for: number floor(u * levels), the last one for u = 1.
+/// The level for u: number floor(u * levels), or the last one for u = 1.
 const TrainingLevel& level_at(const std::vector<TrainingLevel>& levels, double u);
-/// What an image at this level counts.
+/// The weight of an image at this level.
 double loss_weight(const TimestepOptions& o, nn::DenoisingTarget target, const TrainingLevel& level);
 
 }  // namespace tenon::train

@@ -9,11 +9,11 @@
 namespace tenon::train {
 namespace {
 
-constexpr double kClipEpsilon = 1e-6;  // clip_grad_norm_'s
+constexpr double kClipEpsilon = 1e-6;  // as in clip_grad_norm_
 
 std::string input_name(size_t i) { return "grad." + std::to_string(i); }
 
-// Of a column of numbers; of many in pieces, since a device holds a row that it adds up.
+// The sum of a column of numbers; a long one in pieces, because a device holds the row that it sums.
 Expr sum_of_column(Expr x) {
   constexpr int64_t kPiece = 16384;
   for (int64_t n = x.shape().numel(); n > kPiece; n = x.shape().numel()) {
@@ -23,7 +23,7 @@ Expr sum_of_column(Expr x) {
   return sum(reshape(x, {1, x.shape().numel()}));
 }
 
-// The sum of all squares: rows first, so that no sum is longer than it need be.
+// The sum of all squares, by rows first to keep each sum short.
 Plan norm_plan(const std::vector<Parameter>& all, const Target& target) {
   Graph g;
   std::vector<Expr> sums;
@@ -75,7 +75,7 @@ double Updater::norm() {
     void* const now = all[i].grad.get();
     if (now != read_[i]) moved[input_name(i)] = read_[i] = now;
   }
-  if (!moved.empty()) norm_->bind(moved);  // what was recorded is lost by it
+  if (!moved.empty()) norm_->bind(moved);  // discards what was recorded
   norm_->run_all();
   return std::sqrt(static_cast<double>(norm_->get("sum")[0]));
 }

@@ -11,26 +11,26 @@
 
 namespace tenon::train {
 
-/// Error(Usage) for a limit of the norm or a decay that is out of its range.
+/// Error(Usage) for a norm limit or a decay out of range.
 void check_update(double clip, double decay);
 
 class Updater {
  public:
-  /// `clip`: most of the gradients' global norm, as torch.nn.utils.clip_grad_norm_; 0: no limit. `decay`, read where
-  /// parameters are averaged: behind step n an average is d average + (1 - d) master with d the lesser of `decay` and
-  /// (1 + n) / (10 + n), so that it forgets its beginning early in a run (as diffusers' EMAModel).
+  /// `clip`: limit of the gradients' global norm, as in torch.nn.utils.clip_grad_norm_; 0: none. `decay`, used if
+  /// parameters are averaged: after step n an average is d average + (1 - d) master, where d is the smaller of `decay`
+  /// and (1 + n) / (10 + n), so that early in a run it forgets its beginning (as diffusers' EMAModel).
   Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, double clip, double decay = 0);
 
   struct Report {
     double norm = 0;   ///< of all gradients together, before clipping
-    double scale = 1;  ///< what they were multiplied by: 1 / runs, and what clipping left
+    double scale = 1;  ///< factor applied to them: 1 / runs times that of clipping
   };
-  /// One step along the gradients, which are sums of `runs` runs: their mean is taken. The store has the new weights
-  /// when it returns. Error(Numeric) for gradients that are no numbers, which names the first parameter that has one;
-  /// then nothing has been written.
+  /// One step along the gradients, which are sums over `runs` runs and are averaged here. On return the store has the
+  /// new weights. If a gradient is not finite, Error(Numeric) names the first parameter that has one, and nothing has
+  /// been written.
   Report step(double lr, int64_t runs = 1);
 
-  /// Steps so far; a checkpoint sets it.
+  /// Steps so far; set when resuming from a checkpoint.
   int64_t steps() const { return steps_; }
   void set_steps(int64_t steps) { steps_ = steps; }
   const Optimizer& optimizer() const { return *optimizer_; }

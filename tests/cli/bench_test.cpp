@@ -1,4 +1,4 @@
-// oneDNN, the yardstick of `bench`: loaded when it is there, missed in one line when it is not.
+// oneDNN, the yardstick of `bench`: loaded if present; if not, reported missing in one line.
 #include <dlfcn.h>
 
 #include <fstream>
@@ -50,7 +50,7 @@ TEST_F(CliBench, TimesOneDnnOnEveryAnchor) {
   for (const auto& anchor : j.at("anchors")) EXPECT_GT(anchor.value("onednn_f32_ms", 0.0), 0) << anchor;
 }
 
-// OpenMP says how large its teams are.
+// OpenMP reports the sizes of its teams.
 TEST_F(CliBench, OneDnnRunsOnAsManyThreadsAsAskedFor) {
   if (!has_onednn()) GTEST_SKIP() << "libdnnl2 is not installed";
   for (const char* threads : {"1", "2"}) {

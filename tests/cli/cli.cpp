@@ -29,7 +29,7 @@ fs::path fresh_folder(const std::string& what) {
   return name;
 }
 
-// Written by the first test that asks, removed when the process ends.
+// Written by the first test that needs it, removed when the process ends.
 struct TinyModel {
   fs::path folder = fresh_folder("model");
   TinyModel() {
@@ -60,7 +60,7 @@ Process::Process(std::vector<std::string> arguments, const fs::path& folder,
   if (chdir(folder.c_str()) != 0) _exit(127);
   for (const std::string& e : environment)
     setenv(e.substr(0, e.find('=')).c_str(), e.substr(e.find('=') + 1).c_str(), 1);
-  ::signal(SIGINT, SIG_DFL);  // a shell ignores it for tests in its background
+  ::signal(SIGINT, SIG_DFL);  // a shell sets it to ignored for tests in its background
   if (prepare) prepare();
   std::vector<char*> argv;
   for (std::string& a : arguments) argv.push_back(a.data());

@@ -18,7 +18,7 @@ struct Finished {
   double seconds = 0;
 };
 
-/// A running `tenon`, started in `folder`, where `prepare` runs in the process before it becomes tenon.
+/// A running `tenon`, started in `folder`; `prepare` runs in the child process before it becomes tenon.
 class Process {
  public:
   Process(std::vector<std::string> arguments, const std::filesystem::path& folder,
@@ -29,7 +29,7 @@ class Process {
   void signal(int number) const;
   /// Waits until stderr holds `text` or the process ends; true if it does.
   bool wait_for_log(const std::string& text, double seconds) const;
-  /// Waits until the file has this many lines or the process ends; true if it has.
+  /// Waits until the file has at least this many lines or the process ends; true if it has.
   bool wait_for_lines(const std::filesystem::path& file, int64_t count, double seconds) const;
   Finished finish();
 
@@ -41,7 +41,7 @@ class Process {
   std::chrono::steady_clock::time_point begin_;
 };
 
-/// A test with a folder of its own, gone afterwards, and a tiny model beside it.
+/// A test with its own temporary folder and a tiny model.
 class CliTest : public testing::Test {
  protected:
   void SetUp() override;
@@ -49,18 +49,18 @@ class CliTest : public testing::Test {
 
   Finished tenon(std::vector<std::string> arguments, const std::vector<std::string>& environment = {},
                  const std::function<void()>& prepare = {}) const;
-  /// Expects this exit code and one line "tenon: error: .." with all `parts` in it, of at most 500 bytes that a
-  /// terminal can be given, nothing on stdout, and no new file.
+  /// Expects this exit code, one line "tenon: error: .." that contains all `parts` and is at most 500 bytes safe for a
+  /// terminal, nothing on stdout, and no new file.
   void expect_error(int code, std::vector<std::string> arguments, const std::vector<std::string>& parts) const;
-  /// Runs it for each of `lines`, and kills it at a random moment within `seconds` once `log` has so many lines: a
-  /// busy machine's time for a whole run says nothing of when the next one ends. How many were killed before they
-  /// ended.
+  /// Runs it for each of `lines`, and kills it at a random moment within `seconds` once `log` has that many lines (on a
+  /// busy machine the time of a whole run does not predict when the next one ends). Returns how many were killed before
+  /// they ended.
   int killed(const std::vector<std::string>& arguments, const std::filesystem::path& log,
              const std::vector<int64_t>& lines, double seconds) const;
   /// Names in the test's folder, sorted.
   std::vector<std::string> files() const;
   std::filesystem::path folder() const { return folder_; }
-  /// A diffusers folder of the tiny model, written once a process.
+  /// A diffusers folder of the tiny model, written once per process.
   static std::string model();
 
  private:

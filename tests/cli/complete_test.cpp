@@ -1,4 +1,4 @@
-// Texts and conversations through the command line.
+// Text generation and conversations through the command line.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ using nlohmann::json;
 
 class CliText : public CliTest {
  protected:
-  // A model of random weights whose texts mean nothing, in a folder of the test's own.
+  // A model of random weights, whose texts are meaningless, in the test's own folder.
   static const std::filesystem::path& small() {
     static const language_test::Folder all;
     static const bool written = [] {
@@ -64,12 +64,12 @@ TEST_F(CliText, TheSameSeedTheSameText) {
     joined += t["text"];
   }
   EXPECT_EQ(joined, greedy["text"]);
-  // Without JSON the same text, and from standard input.
+  // The same text without JSON, and from standard input.
   const auto plain = with({"complete", "-", "--max-tokens", "24", "--temperature", "0", "-q"});
   EXPECT_EQ(tenon(plain, {}, reading("Ann has three apples")).out, greedy["text"].get<std::string>() + "\n");
 }
 
-// What follows the text of a flag is the prompt.
+// The argument after a flag's text is the prompt.
 TEST_F(CliText, AStopInFrontOfThePrompt) {
   const Finished f =
       tenon(with({"complete", "--max-tokens", "2", "--stop", "x", "--stop", "y", "Ann has three apples"}));
@@ -103,7 +103,7 @@ TEST_F(CliText, SeveralTextsSideBySide) {
   expect_error(2, with({"complete", "a", "--batch-size", "0"}), {"--batch-size"});
 }
 
-// Folders, GGUF files and embedded models; what is wrong with one is listed.
+// Folders, GGUF files and embedded models; problems are listed.
 TEST_F(CliText, InspectsLanguageModels) {
   const auto looked_at = [&](const std::string& model, int code = 0) {
     const Finished f = tenon({"inspect", model, "--json"});
@@ -140,7 +140,7 @@ TEST_F(CliText, InspectsLanguageModels) {
   EXPECT_NE(bad["problem"].get<std::string>().find("model.norm.weight"), std::string::npos);
 }
 
-// Texts that take turns in a cache for one are what they are with room for all; one text ends where it is full.
+// Texts that take turns in a cache for one equal those with room for all; a text ends where the cache is full.
 TEST_F(CliText, ACacheOfLimitedSize) {
   const json config = language_test::recorded()["cases"][0]["config"];
   const auto number = [&](const char* key) { return config[key].get<int64_t>(); };
@@ -225,7 +225,7 @@ TEST_F(CliText, AFolderComesBeforeAnEmbeddedModel) {
   EXPECT_TRUE(json::parse(f.out).contains("seed")) << "its generation_config.json draws";
 }
 
-// Caches begin as zeros there too.
+// Caches start as zeros there too.
 TEST_F(CliText, EveryLaunchAgreesWithTheOracle) {
   for (const char* part : {"decode", "prefill", "token", "rollout"}) {
     const Finished f = tenon(with({"verify", "--no-parity", "--part", part, "--json"}));
@@ -247,7 +247,7 @@ TEST_F(CliText, AConversationLineByLine) {
   EXPECT_GT(turns[1]["usage"]["cached_tokens"], 0) << "what was read is not read again";
 }
 
-// Who sits at a terminal asks otherwise when a question is refused; a script learns of it by the exit code.
+// At a terminal a refused question can be rephrased; a script sees the exit code.
 TEST_F(CliText, AQuestionThatFindsNoRoom) {
   const std::string questions = "hello\n" + std::string(600, 'x') + "\nhello\n";
   const auto command = with({"chat", "--max-tokens", "6", "--temperature", "0", "--json", "-q"});
@@ -257,7 +257,7 @@ TEST_F(CliText, AQuestionThatFindsNoRoom) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
   const std::string name = ptsname(terminal), typed = questions + "\x04";
-  const int side = open(name.c_str(), O_RDWR | O_NOCTTY);  // as long as it is open, what is written waits
+  const int side = open(name.c_str(), O_RDWR | O_NOCTTY);  // while it is open, written data is kept
   ASSERT_EQ(write(terminal, typed.data(), typed.size()), std::ssize(typed));
   const Finished f = tenon(command, {}, [side] {
     if (dup2(side, STDIN_FILENO) < 0 || dup2(side, STDERR_FILENO) < 0) std::abort();

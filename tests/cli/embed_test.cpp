@@ -1,4 +1,4 @@
-// Features through the command line; one block compared; what TENON_DUMP writes.
+// Features through the command line; comparing one block; output of TENON_DUMP.
 #include <sys/resource.h>
 
 #include <fstream>
@@ -39,7 +39,7 @@ TEST_F(CliEmbed, WritesFeaturesPatchesAndComponents) {
   EXPECT_NE(bytes("features.npy").find("(2, 384)"), std::string::npos);
   EXPECT_NE(bytes("p.npy").find("(2, 3, 3, 384)"), std::string::npos);
   EXPECT_EQ(tenon::read_png(folder() / "c_1.png").width, 42);
-  // One picture alone is its row, to the bit.
+  // One picture alone equals its row, bit for bit.
   ASSERT_EQ(tenon(small({"embed", "b.png", "-o", "one.npy"})).code, 0);
   const std::string all = bytes("features.npy"), one = bytes("one.npy");
   EXPECT_EQ(all.substr(all.size() - 4 * 384), one.substr(one.size() - 4 * 384));
@@ -76,7 +76,7 @@ TEST_F(CliEmbed, Errors) {
   expect_error(2, {"explain", "-m", "random:vit-s14", "--part", "unet"}, {"unet", "encoder"});
 }
 
-// All outputs or none: the patches (28 kB) are too large, the features (3 kB) are not.
+// All outputs or none: the patches (28 kB) are too large, the features (3 kB) would fit.
 TEST_F(CliEmbed, OutputsBelongTogether) {
   const auto limit = [] {
     const rlimit small{8000, 8000};

@@ -1,4 +1,4 @@
-// Bad input: one clear error each, the right exit code, no crash, no file left behind.
+// Bad input: one clear error, the right exit code, no crash, no file left.
 #include <cstdlib>
 #include <fstream>
 
@@ -66,7 +66,7 @@ TEST_F(CliErrors, Offloading) {
   EXPECT_EQ(tenon({"compile", "--help"}).out.find("--offload"), std::string::npos);
 }
 
-// An exception of a type that fits nothing of the model.
+// An exception of a type that matches nothing in the model.
 TEST_F(CliErrors, MisspelledExceptionsOfATypeAreNamed) {
   expect_error(2, {"generate", "a", "-m", model(), "--type", "f32, bf16: up_blcoks"},
                {"[type]", "'up_blcoks'", "did you mean 'up_blocks'?"});
@@ -99,7 +99,7 @@ TEST_F(CliErrors, SamplerThatContradictsItsSchedule) {
       {"DPM++ 2M Karras", "discrete"});
 }
 
-// Not the nearest number that fits, not an octal one.
+// Neither clamped nor read as octal.
 TEST_F(CliErrors, NumbersAreTakenAsWrittenOrNotAtAll) {
   expect_error(2, {"generate", "a circle", "-m", model(), "--seed", "18446744073709551615"},
                {"--seed", "18446744073709551615"});
@@ -201,7 +201,7 @@ TEST_F(CliErrors, FlagsThatExclude) {
   expect_error(2, {"verify", "-m", model(), "--fixtures", "nowhere"}, {"--fixtures", "nowhere"});
 }
 
-// Results that nobody got are a failure, whatever way they were printed.
+// Output that could not be written is a failure, however it was printed.
 TEST_F(CliErrors, StandardOutputThatIsFull) {
   for (const char* arguments : {"verify --part text --no-parity", "bench --part text --runs 1 --no-anchors",
                                 "explain --part text", "env", "--help"}) {
@@ -259,19 +259,19 @@ TEST_F(CliErrors, PeersWithoutAnInterpreter) {
   };
   expect_error(2, with({"--peer-python", "no-such-python"}), {"--peer-python", "no-such-python on PATH"});
   expect_error(2, with({"--peer-python", "./python"}), {"--peer-python", "./python"});
-  // A name on PATH is found: what it runs then fails for want of torch or of sense.
+  // A name on PATH is found; running it then fails because it is not a Python with torch.
   const Finished run = tenon(with({"--peer-python", "false"}));
   EXPECT_EQ(run.code, 1) << run.err;
 }
 
-// A GPU that cannot be used is named, and the work goes on without it.
+// A GPU that cannot be used is named, and the work continues without it.
 TEST_F(CliErrors, AutomaticDeviceWithoutAUsableGpu) {
   const Finished none = tenon({"explain", "-m", model(), "--part", "text"}, {"CUDA_VISIBLE_DEVICES="});
   EXPECT_EQ(none.code, 0) << none.err;
   EXPECT_EQ(none.err, "");
 }
 
-// A pretended driver with one GPU; whether NVRTC is there depends on the machine.
+// A fake driver with one GPU; whether NVRTC is there depends on the machine.
 TEST_F(CliErrors, AutomaticDeviceNamesTheGpu) {
   const std::string driver = TENON_BINARY_DIR "/fake_driver";
   if (!std::filesystem::exists(driver + "/libcuda.so.1")) GTEST_SKIP() << "the pretended driver is not built";
@@ -302,8 +302,7 @@ TEST_F(CliErrors, DeviceThatComputesNothing) {
   for (const char* run : {"grpo", "lora"}) EXPECT_FALSE(std::filesystem::exists(folder() / run)) << run;
 }
 
-// Flags of the verbs that look at networks that mean nothing to the model at hand, and what is said before work is
-// done.
+// Flags of verbs for single networks that do not apply to the model, and errors reported before any work.
 TEST_F(CliErrors, FlagsOfOtherModels) {
   expect_error(2, {"explain", "-m", "sums", "-W", "64"}, {"[--width]", "means nothing to sums"});
   expect_error(2, {"explain", "-m", "sums", "--steps", "4"}, {"[--steps]", "means nothing to sums"});
@@ -315,7 +314,7 @@ TEST_F(CliErrors, FlagsOfOtherModels) {
   EXPECT_EQ(peer.err.find("anchors"), std::string::npos) << peer.err;
 }
 
-// NaN is a number to what reads numbers, and less than none.
+// NaN parses as a number but must be refused.
 TEST_F(CliErrors, GuidanceScales) {
   for (const char* scale : {"nan", "inf", "-1", "many"}) {
     expect_error(2, {"explain", "--cfg-scale", scale}, {"--cfg-scale", scale});
@@ -333,7 +332,7 @@ TEST_F(CliErrors, BadEnvironment) {
   }
 }
 
-// A file system of 16 kB in a mount namespace of its own; machines that allow none skip the test.
+// A file system of 16 kB in its own mount namespace; skipped on machines that do not allow this.
 TEST_F(CliErrors, FullDisk) {
   const std::string mount = "mkdir full && mount -t tmpfs -o size=16k tmpfs full";
   const std::string in_namespace = "cd '" + folder().string() + "' && unshare -rm sh -c '" + mount + " && ";

@@ -1,5 +1,5 @@
-// Verbs ask models for abilities: a family that the program does not know draws through `generate` as any other, and a
-// model that cannot do what a verb wants is refused by its family's name.
+// Verbs ask models for abilities: a family that the program does not know draws through `generate` like any other, and
+// a model without the ability for a verb is refused by its family's name.
 #include <signal.h>
 
 #include <fstream>
@@ -39,7 +39,7 @@ TEST_F(CliFamilies, OneFileReadsItsOwnFiles) {
   const Finished f = tenon({"generate", "abc", "-m", "grey.flat"}, kToy);
   ASSERT_EQ(f.code, 0) << f.err;
   EXPECT_NE(tenon::read_png_text(folder() / "output.png").at("parameters").find("Model: grey.flat"), std::string::npos);
-  EXPECT_NE(tenon({"generate", "abc", "-m", "grey.flat"}).code, 0);  // without it nobody does
+  EXPECT_NE(tenon({"generate", "abc", "-m", "grey.flat"}).code, 0);  // without it no family can
 }
 
 TEST_F(CliFamilies, OneFileIsStopped) {
@@ -57,7 +57,7 @@ TEST_F(CliFamilies, WhatAModelCannotDoIsRefusedByItsFamily) {
   expect_error(2, {"embed", "a.png", "-m", "random:sd15"},
                {"random:sd15", "'stable diffusion'", "cannot make features of pictures", "draw pictures (generate)"});
   expect_error(3, {"embed", "a.png", "-m", model()}, {"tiny", "'stable diffusion'", "draw pictures", "image encoder"});
-  // Of what no family knows those speak that could do it.
+  // For a path that no family recognises, the families with the ability report the error.
   std::ofstream(folder() / "broken.safetensors") << "broken";
   expect_error(3, {"embed", "a.png", "-m", "broken.safetensors"}, {"broken.safetensors", "8 bytes"});
   expect_error(3, {"generate", "a circle", "-m", "broken.safetensors"}, {"broken.safetensors", "8 bytes"});

@@ -1,4 +1,4 @@
-// Pictures through the command line: names, texts, streams, interruption, the same bits every time.
+// Pictures through the command line: names, texts, streams, interruption, reproducibility.
 #include <signal.h>
 
 #include <fstream>
@@ -16,7 +16,7 @@ using nlohmann::json;
 
 class CliGenerate : public CliTest {
  protected:
-  /// A quick picture with more flags.
+  /// A picture that is quick to draw, with more flags.
   std::vector<std::string> quick(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all{"generate", "a circle", "-m",      model(), "-W",          "64",
                                  "-H",       "64",       "--steps", "2",     "--cfg-scale", "3"};
@@ -91,7 +91,7 @@ TEST_F(CliGenerate, APictureIsItsOwnInABatch) {
   };
   const std::string alone = last_hash({"--json", "-s", "6", "--deterministic", "batch", "-o", "alone.png"});
   EXPECT_EQ(last_hash({"--json", "--batch-size", "2", "-s", "5", "--deterministic", "batch"}), alone);
-  EXPECT_EQ(last_hash({"--json", "-s", "6", "-o", "run.png"}), alone);  // on the CPU it always is
+  EXPECT_EQ(last_hash({"--json", "-s", "6", "-o", "run.png"}), alone);  // always true on the CPU
   expect_error(2, quick({"--batch-size", "9", "--deterministic", "batch", "-o", "nine_%d.png"}),
                {"batch", "9", "at most 8", "-b"});
   expect_error(2, quick({"--deterministic", "bach", "-o", "b.png"}), {"--deterministic", "batch"});
@@ -150,7 +150,7 @@ TEST_F(CliGenerate, TheEmbeddedModelSaysWhatItDoesNotKnow) {
   EXPECT_EQ(tenon({"generate", "a castle", "--steps", "1", "-o", "c.png", "-q"}).err, "");
 }
 
-// One name for a sampler however it is spelled, and its schedule, wherever it was asked for.
+// A sampler has one name however it is spelled, and so does its schedule, wherever it was set.
 TEST_F(CliGenerate, PictureHoldsItsSamplerAndNoise) {
   namespace fs = std::filesystem;
   fs::copy(model(), folder() / "karras", fs::copy_options::recursive);
@@ -237,7 +237,7 @@ TEST_F(CliGenerate, PicturesOfOtherSizesAreBroughtToSize) {
     EXPECT_EQ(about.at("init_size"), json({100, 60}));
     return about;
   };
-  const json down = drawn("down.png", {});  // to multiples of 8
+  const json down = drawn("down.png", {});  // rounded down to multiples of 8
   EXPECT_EQ(down.at("width"), 96);
   EXPECT_EQ(down.at("height"), 56);
   for (const char* mode : {"stretch", "crop", "fill"}) {
@@ -252,11 +252,11 @@ TEST_F(CliGenerate, PictureFromAJpeg) {
   std::filesystem::copy_file(TENON_SOURCE_DIR "/tests/fuzz/corpus/jpeg/turned_6", folder() / "photo.jpg");
   const Finished f = tenon({"generate", "-p", "a circle", "-m", model(), "-i", "photo.jpg", "--steps", "2", "--json"});
   ASSERT_EQ(f.code, 0) << f.err;
-  EXPECT_EQ(json::parse(f.out).at("width"), 8);  // 20 x 12 stored, 12 x 20 seen, multiples of 8
+  EXPECT_EQ(json::parse(f.out).at("width"), 8);  // stored as 20 x 12, seen as 12 x 20, in multiples of 8
   EXPECT_EQ(json::parse(f.out).at("height"), 16);
 }
 
-// A single file holds no tokenizer. CLIP's vocabulary, which comes with the program, is not this model's.
+// A single file holds no tokenizer, and CLIP's vocabulary, which comes with the program, does not fit this model.
 TEST_F(CliGenerate, ASingleFileNeedsATokenizerOfItsVocabularyOnly) {
   std::filesystem::copy_file(model() + ".safetensors", folder() / "alone.safetensors");
   expect_error(3, {"generate", "a circle", "-m", "alone.safetensors"}, {"no tokenizer", "vocabulary", "tokenizer/"});
@@ -283,7 +283,7 @@ TEST_F(CliGenerate, PromptFromAFile) {
   EXPECT_EQ(json::parse(f.out).at("prompt"), "a circle");
 }
 
-// The one step of this size takes many seconds: the end does not wait for it.
+// The only step at this size takes many seconds: ending must not wait for it.
 TEST_F(CliGenerate, InterruptionBeforeTheFirstStepEnds) {
   Process process({"generate", "a circle", "-m", model(), "-W", "1024", "-H", "1024", "--steps", "1"}, folder());
   ASSERT_TRUE(process.wait_for_log("1024x1024, 1 step of", 60));

@@ -1,4 +1,4 @@
-// Help as verbs, suggestions for what was misspelled, completion in shells, the manual page.
+// Help as verbs, suggestions for misspellings, shell completion, the manual page.
 #include <cstdlib>
 #include <fstream>
 #include <regex>
@@ -17,7 +17,7 @@ class CliHelp : public CliTest {
     EXPECT_EQ(f.code, 0) << f.err;
     return f.out;
   }
-  // The output of a shell's command; empty where the shell is not installed.
+  // The output of a shell command; empty if the shell is not installed.
   std::string shell(const std::string& name, const std::string& script) const {
     std::ofstream(folder() / "script") << script;
     const std::string run = "cd '" + folder().string() + "' && PATH=" TENON_BINARY_DIR "/bin:$PATH " + name +
@@ -128,7 +128,7 @@ TEST_F(CliHelp, FlagsWithoutAValueAndGivenTwice) {
   expect_error(2, {"generate", "a circle", "--sampler", "euler", "--sampling-method", "ddim"},
                {"--sampling-method, --sampler: given more than once"});
   const auto expect_last = [this](const std::vector<std::string>& arguments, const std::string& part) {
-    const Finished run = tenon(arguments);  // expect_error would put -q behind it
+    const Finished run = tenon(arguments);  // expect_error would append -q
     EXPECT_EQ(run.code, 2);
     EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
   };
@@ -148,7 +148,7 @@ TEST_F(CliHelp, SamplerIsAnAliasOfSamplingMethod) {
   EXPECT_EQ(nlohmann::json::parse(out_of(draw)).at("sampler"), "euler_a");
 }
 
-// Every verb and flag of --help stands in every script and in the manual page.
+// Every verb and flag in --help is in every completion script and in the manual page.
 TEST_F(CliHelp, NothingIsMissingInWhatIsMadeOfTheDescriptions) {
   std::string man = out_of({"man"});
   man = std::regex_replace(man, std::regex(R"(\\-)"), "-");
@@ -206,7 +206,7 @@ TEST_F(CliHelp, FishCompletes) {
     EXPECT_NE(out.find(part), std::string::npos) << out;
 }
 
-// A model is a name or a file; embed's is none of the models that draw.
+// A model is a name or a file; embed does not offer models that draw.
 TEST_F(CliHelp, ModelsAreCompletedAsNamesAndFiles) {
   const std::string zsh = out_of({"completion", "zsh"}), fish = out_of({"completion", "fish"});
   const auto lines_with = [](const std::string& script, const std::string& verb, const std::string& flag) {

@@ -1,5 +1,5 @@
-// Files, names and surroundings that are not what they should be: a short line that names the thing and the right exit
-// code, or the right result all the same.
+// Unexpected files, names and environments: a short line that names the problem and the right exit code, or the right
+// result anyway.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -27,7 +27,7 @@ class CliHostile : public CliTest {
     fs::remove_all(folder() / name);
     fs::copy(model(), folder() / name, fs::copy_options::recursive);
   }
-  // Sets a key of a file of the model "odd".
+  // Sets a key in a file of the model "odd".
   void set(const std::string& file, const std::string& key, const json& value) const {
     const fs::path path = folder() / "odd" / file;
     json config = json::parse(std::ifstream(path));
@@ -44,8 +44,7 @@ class CliHostile : public CliTest {
   }
 };
 
-// ---- the cache folder
-// ------------------------------------------------------------------------------------------------
+// ---- the cache folder ----
 
 TEST_F(CliHostile, ACacheThatCannotBeReadIsAWarning) {
   fs::create_symlink("loop", folder() / "loop");
@@ -55,7 +54,7 @@ TEST_F(CliHostile, ACacheThatCannotBeReadIsAWarning) {
   put("closed/sha256.json", "[]");
   put("file", "");
   chmod((folder() / "closed").c_str(), 0);
-  // A folder that is not there yet is none to be warned of.
+  // A folder that does not exist yet causes no warning.
   for (const auto& [cache, warns] : {std::pair{"loop", true}, {"fifo", true}, {"closed", true}, {"file", false}}) {
     const std::string picture = std::string(cache) + ".png";
     const Finished run = tenon(quick({"-o", picture}), {"TENON_CACHE_DIR=" + (folder() / cache).string()});
@@ -66,8 +65,7 @@ TEST_F(CliHostile, ACacheThatCannotBeReadIsAWarning) {
   chmod((folder() / "closed").c_str(), 0700);
 }
 
-// ---- names
-// -------------------------------------------------------------------------------------------------------------
+// ---- names ----
 
 TEST_F(CliHostile, NamesThatAreNotUtf8AreKeptAndPrintedEscaped) {
   const std::string odd = "b\xff\x1b\u202e";
@@ -117,8 +115,7 @@ TEST_F(CliHostile, OneFileUnderTwoNames) {
   refused("sub/./a.npy", "sub/a.npy");
 }
 
-// ---- models
-// ------------------------------------------------------------------------------------------------------------
+// ---- models ----
 
 TEST_F(CliHostile, LoopsOfLinksAndLinksToNothing) {
   const auto with_link = [&](const std::string& file, const std::string& target, const std::string& part) {
@@ -198,8 +195,7 @@ TEST_F(CliHostile, WarningsAreEscapedAndShort) {
   EXPECT_EQ(warnings, 9) << run.err;
 }
 
-// ---- arguments
-// ---------------------------------------------------------------------------------------------------------
+// ---- arguments ----
 
 TEST_F(CliHostile, EmptyValues) {
   for (const char* flag : {"--init-img", "--model", "--type", "--output", "--sampling-method", "--scheduler", "--steps",
@@ -219,7 +215,7 @@ TEST_F(CliHostile, EmptyValues) {
 TEST_F(CliHostile, LongPrompts) {
   put("long.txt", std::string(65537, 'a'));
   expect_error(2, {"generate", "--prompt-file", "long.txt", "-m", model()}, {"long.txt", "65537", "65536"});
-  // 32,767 marks would be sorted by swapping neighbours.
+  // Sorting 32,767 marks by swapping neighbours would be slow.
   std::string marks = "a";
   while (marks.size() < 65000) marks += "\u0301\u0323";
   put("marks.txt", marks);
@@ -227,8 +223,7 @@ TEST_F(CliHostile, LongPrompts) {
   expect_error(2, {"generate", std::string(100000, 'b'), "-m", model()}, {"prompt", "100000", "65536"});
 }
 
-// ---- outputs
-// -----------------------------------------------------------------------------------------------------------
+// ---- outputs ----
 
 TEST_F(CliHostile, OverwritingThroughALinkKeepsTheLink) {
   fs::create_directory(folder() / "sub");
@@ -266,8 +261,7 @@ TEST_F(CliHostile, OnlyFilesAreOverwritten) {
   EXPECT_TRUE(fs::is_fifo(folder() / "fifo.png"));
 }
 
-// ---- surroundings
-// ------------------------------------------------------------------------------------------------------
+// ---- environment ----
 
 TEST_F(CliHostile, ALimitOnTheSizeOfFiles) {
   const auto limit = [] {
@@ -276,7 +270,7 @@ TEST_F(CliHostile, ALimitOnTheSizeOfFiles) {
   };
   const Finished run = tenon(quick({"-o", "a.png", "-q"}), {}, limit);
   EXPECT_EQ(run.code, 1);
-  // stderr is a file here too, and holds less.
+  // stderr is also a file here, which stays below the limit.
   EXPECT_NE(run.err.find("[a.png] cannot write the file: File too large"), std::string::npos) << run.err;
   EXPECT_TRUE(files().empty());
 }
@@ -284,7 +278,7 @@ TEST_F(CliHostile, ALimitOnTheSizeOfFiles) {
 TEST_F(CliHostile, TooFewThreads) {
   const auto limit = [] {
     const rlimit stack{rlim_t{512} << 20, rlim_t{512} << 20}, space{rlim_t{2400} << 20, rlim_t{2400} << 20};
-    setrlimit(RLIMIT_STACK, &stack);  // of each thread: a few fit, and what is left is enough for all else
+    setrlimit(RLIMIT_STACK, &stack);  // of each thread: a few fit, and the rest is enough for everything else
     setrlimit(RLIMIT_AS, &space);
   };
   const Finished run = tenon(quick({"-o", "a.png", "--threads", "200"}), {}, limit);

@@ -1,4 +1,4 @@
-// tenon plot: one page of runs that end, go on, or are cut off.
+// tenon plot: one page for runs that are finished, in progress, or interrupted.
 #include <fstream>
 
 #include "tests/cli/cli.h"
@@ -19,7 +19,7 @@ class CliPlot : public CliTest {
     std::ifstream in(folder() / path);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // The JSON that a page draws.
+  // The JSON in a page.
   json runs(const std::string& path) const {
     const std::string text = page(path), begin = "\nconst runs = ";
     const size_t at = text.find(begin) + begin.size();
@@ -52,7 +52,7 @@ TEST_F(CliPlot, CurvesOfOneRun) {
   EXPECT_EQ(tenon({"plot", "run", "--overwrite"}).code, 0);
 }
 
-// Sample pictures are in the page itself; what is none, or lies elsewhere, is not.
+// Sample pictures are embedded in the page; other files, and pictures elsewhere, are not.
 TEST_F(CliPlot, SamplesOfARun) {
   write("run",
         "{\"step\": 0, \"samples\": [{\"file\": \"samples/0.png\", \"prompt\": \"a <b>\"}]}\n"
@@ -83,7 +83,7 @@ TEST_F(CliPlot, SeveralRunsAndNothingYet) {
   EXPECT_TRUE(all[1]["series"].empty());
 }
 
-// A million points are no page of a hundred megabytes; what stands out stays.
+// A million points do not make a page of a hundred megabytes; outliers are kept.
 TEST_F(CliPlot, LongCurvesAreThinned) {
   std::string text;
   for (int i = 1; i <= 20'000; ++i)
@@ -95,7 +95,7 @@ TEST_F(CliPlot, LongCurvesAreThinned) {
   EXPECT_NE(std::ranges::find(curve, json::parse("[7777, 99.0]")), curve.end());
 }
 
-// Names of folders and of metrics are foreign text: nothing of them is markup or ends the script.
+// Names of folders and metrics are untrusted: they cannot become markup or end the script.
 TEST_F(CliPlot, ForeignTextIsText) {
   const std::string name = "<!--<script>\x1b[31m";
   write(name, "{\"step\": 1, \"loss\": 1, \"</script><img src=x onerror=alert(1)>\": 2}\n");

@@ -11,7 +11,7 @@
 namespace cli {
 namespace {
 
-// What a slow machine may take for the end of a process on top.
+// Extra time that a slow machine may take to end a process.
 constexpr double kSlack = 1.0, kHalfASecond = 0.5;
 
 class CliSignals : public CliTest {
@@ -20,9 +20,9 @@ class CliSignals : public CliTest {
     std::filesystem::remove_all(cache());
     CliTest::TearDown();
   }
-  // Kernels that were compiled before the signal are kept.
+  // So that kernels compiled before the signal are kept.
   std::string cache() const { return folder().string() + "-cache"; }
-  // Starts tenon, sends the signal `after` seconds, and expects an answer in time.
+  // Starts tenon, sends the signal after `after` seconds, and expects it to end in time.
   void expect_answer(const std::vector<std::string>& arguments, double after,
                      const std::function<void()>& prepare = {}) const {
     const std::vector<std::string> before = files();
@@ -70,7 +70,7 @@ TEST_F(CliSignals, WhileAHeaderIsRead) {
   expect_answer({"inspect", "slow.safetensors"}, 0.2);
 }
 
-// As a shell leaves it for what runs in its background: SIGINT is not for us, SIGTERM is.
+// A shell sets SIGINT to ignored for background processes; SIGTERM still works.
 TEST_F(CliSignals, AnIgnoredSignalStaysIgnored) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -94,7 +94,7 @@ TEST_F(CliSignals, WhileKernelsAreCompiled) {
 }
 
 TEST_F(CliSignals, WhileALaunchRuns) {
-  // At this size the first launches of the VAE alone take seconds on one thread.
+  // At this size the VAE's first launches alone take seconds on one thread.
   expect_answer({"explain", "-m", "random:sd15", "--part", "vae-decode", "--time", "--threads", "1", "-W", "512", "-H",
                  "512", "-q"},
                 2.0);

@@ -1,5 +1,4 @@
-// Training a LoRA through the command line: what it leaves, what `generate` makes of it, its errors, and a run that is
-// killed.
+// Training a LoRA through the command line: its files, their effect in `generate`, errors, and a run that is killed.
 #include <signal.h>
 
 #include <array>
@@ -30,7 +29,7 @@ class CliTrainLora : public CliTest {
     tenon::write_png(folder() / ("pictures/" + name + ".png"), {width, height, 3, pixels});
     std::ofstream(folder() / ("pictures/" + name + ".txt")) << "a zib on a red background " << i << "\n";
   }
-  // On the embedded model, in pictures of 64 pixels.
+  // Trains on the embedded model, with pictures of 64 pixels.
   static std::vector<std::string> arguments(const std::string& output, std::vector<std::string> more = {}) {
     std::vector<std::string> out{"train", "lora", "--instance_data_dir", "pictures", "-o", output};
     out.insert(out.end(), {"--threads", "1", "--device", "cpu", "--rank", "4", "--resolution", "64"});
@@ -82,7 +81,7 @@ TEST_F(CliTrainLora, LearnsAndIsReadBack) {
   EXPECT_EQ(notes["unet.r"], 4);
   EXPECT_EQ(notes["unet.lora_alpha"], 4);
 
-  // Drawn with it, the picture is another one; both forms of the file are the same LoRA.
+  // It changes the picture; both formats of the file are the same LoRA.
   const auto draw = [&](const std::string& name, const std::vector<std::string>& more) {
     std::vector<std::string> all{"generate", "a zib", "--steps", "2",  "-s", "3",  "-W",
                                  "64",       "-H",    "64",      "-q", "-o", name, "--no-metadata"};
@@ -116,8 +115,8 @@ TEST_F(CliTrainLora, KilledAnywhereGoesOnToTheBit) {
   EXPECT_EQ(metrics("alone").size(), 12U + 4);
 }
 
-// Too little memory is said before a picture is drawn or encoded; what is enough gives the same bits, in a run that
-// goes on too.
+// Too little memory is reported before a picture is drawn or encoded; a sufficient amount gives the same bits, also in
+// a resumed run.
 TEST_F(CliTrainLora, LessMemoryIsTheSameRun) {
   const auto with = [&](const char* output, const char* steps, const char* memory) {
     return arguments(output, {"-m", "z-image-shapes", "--steps", steps, "--max-memory", memory, "--class-prompt",
@@ -139,7 +138,7 @@ TEST_F(CliTrainLora, SigtermLeavesACheckpointOfThatStep) {
   EXPECT_EQ(f.code, 143) << f.err;
   std::string step = std::to_string(metrics("run").back().at("step").get<int>());
   EXPECT_TRUE(fs::exists(folder() / "run" / ("checkpoint-" + step) / "optimizer.safetensors"));
-  // The same model elsewhere is the same, and goes on.
+  // The same model in another folder counts as the same, so the run resumes.
   fs::create_directory(folder() / "elsewhere");
   fs::copy(TENON_SOURCE_DIR "/assets/default-model", folder() / "elsewhere/default-model", fs::copy_options::recursive);
   Process more(arguments("run", {"-m", "elsewhere/default-model", "--steps", "4000", "--checkpoint-every", "0"}),
@@ -149,14 +148,14 @@ TEST_F(CliTrainLora, SigtermLeavesACheckpointOfThatStep) {
   const Finished gone_on = more.finish();
   EXPECT_EQ(gone_on.code, 143) << gone_on.err;
   step = std::to_string(metrics("run").back().at("step").get<int>());
-  // A changed picture is another run.
+  // A changed picture makes it another run.
   fs::remove(folder() / "pictures/1.png");
   fs::remove(folder() / "pictures/1.txt");
   expect_error(2, arguments("run", {"--steps", "4000"}),
                {"checkpoint-" + step, "other options, pictures or files of the model", "(pictures: "});
 }
 
-// What is learnt over another LoRA begins where that one left off, and has nothing of it.
+// Training over another LoRA starts from its effect, and the result contains nothing of it.
 TEST_F(CliTrainLora, OverAnAdapter) {
   const std::vector<std::string> recipe = words("--steps 2 --validation-steps 2 --targets to_v --lr 3e-2 -q");
   const auto over = [&](const std::string& output, const std::string& adapter) {
@@ -183,7 +182,7 @@ TEST_F(CliTrainLora, OverAnAdapter) {
   EXPECT_EQ(lora.tensors().size(), tenon::SafetensorsFile::open(folder() / adapter).tensors().size());
   expect_error(2, over("second", "second/pytorch_lora_weights.safetensors"), {"checkpoint-2", "other options"});
   expect_error(3, over("third", "nowhere.safetensors"), {"nowhere.safetensors"});
-  // A LoRA of the text encoder, whose features are made before.
+  // A LoRA of the text encoder, whose features are computed beforehand.
   const std::string layer = "text_encoder.text_model.encoder.layers.0.self_attn.q_proj.lora_";
   const auto text =
       tenon::SafetensorsFile::open(TENON_SOURCE_DIR "/assets/default-model/text_encoder/model.safetensors");
@@ -224,7 +223,7 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--targets", "q_proj"}), {"q_proj", "to_q"});
   expect_error(2, with("pictures", {"--resolution", "100"}), {"[--resolution]", "100", "104"});
   expect_error(2, with("pictures", {"--validation-prompt", "star"}), {"[--validation-prompt]", "--sample-every"});
-  // Before a picture of what the model knows is drawn.
+  // Reported before a picture for prior preservation is drawn.
   expect_error(2, with("pictures", {"--targets", "q_proj", "--class-prompt", "star"}), {"q_proj", "to_q"});
   expect_error(2, with("pictures", {"--weighting-scheme", "mode", "--class-prompt", "star"}), {"flow matching"});
   expect_error(2, with("pictures", {"--weight-decay", "-1", "--class-prompt", "star"}), {"weight_decay"});
@@ -261,13 +260,13 @@ TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {
   const Finished first = tenon(arguments("run", three));
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_NE(first.err.find("6 pictures of 1 size, "), std::string::npos) << first.err;
-  // A run that was ended before it had a checkpoint leaves pictures that the next one did not ask for.
+  // A run that ended before its first checkpoint leaves pictures that the next one did not ask for.
   for (const char* name : {"run/checkpoint-0", "run/checkpoint-1"}) fs::remove_all(folder() / name);
   fs::remove(folder() / "run/class/2.txt");
   const Finished second = tenon(arguments("run", one));
   ASSERT_EQ(second.code, 0) << second.err;
   EXPECT_NE(second.err.find("4 pictures of 1 size, "), std::string::npos) << second.err;
-  // Another run's folder is not drawn into.
+  // Does not draw into another run's folder.
   Process running(arguments("busy", {"--steps", "4000"}), folder());
   ASSERT_TRUE(running.wait_for_log("step 1/", 60));
   const Finished beside = tenon(arguments("busy", one));
@@ -282,7 +281,7 @@ TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {
   EXPECT_NE(over.err.find("[file] cannot be made a folder"), std::string::npos) << over.err;
 }
 
-// A rate that no number survives: the error names the step, and what was learnt before stays.
+// A learning rate that diverges: the error names the step, and the checkpoints before it stay.
 TEST_F(CliTrainLora, WhatIsNoNumberEndsTheRun) {
   const Finished f = tenon(arguments("run", {"--lr", "1e38", "--max-grad-norm", "0", "--steps", "20", "-q"}));
   EXPECT_EQ(f.code, 5) << f.err;

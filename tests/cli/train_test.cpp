@@ -1,4 +1,4 @@
-// Training through the command line: its results, its errors, and what is left of a run that is killed.
+// Training through the command line: its results, its errors, and what remains of a run that is killed.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 class CliTrain : public CliTest {
  protected:
-  // A model of random weights that ends its texts often.
+  // A model with random weights that often ends its texts.
   static const fs::path& small() {
     static const language_test::Folder all;
     static const bool written = [] {
@@ -54,7 +54,7 @@ class CliTrain : public CliTest {
   }
 };
 
-// Twenty times killed at any moment, and gone on with: the bits of a run that was left alone.
+// Killed twenty times at random moments and resumed: bit-identical to an undisturbed run.
 TEST_F(CliTrain, KilledAnywhereGoesOnToTheBit) {
   const std::vector<std::string> recipe{
       "--steps", "30", "--checkpoint-every", "1", "--eval-every", "7", "--eval-count", "3", "--beta", "0.02", "-q"};
@@ -72,14 +72,14 @@ TEST_F(CliTrain, KilledAnywhereGoesOnToTheBit) {
     EXPECT_EQ(entry.path().filename().string().find("unfinished"), std::string::npos) << entry.path();
 }
 
-// Both methods know diffusers' name and transformers', with either dash.
+// Both methods accept diffusers' and transformers' names, with either dash.
 TEST_F(CliTrain, WarmUpHasOneNameInBothMethods) {
   for (const char* method : {"grpo", "lora"})
     for (const char* flag : {"--lr-warmup-steps", "--lr_warmup_steps", "--warmup-steps", "--warmup_steps"})
       expect_error(2, {"train", method, flag, "-1"}, {"--lr-warmup-steps", "-1"});
 }
 
-// Without arguments the embedded model learns sums; a run of a third of that length is well on the way.
+// Without arguments the embedded model learns sums; a third of that run already shows progress.
 TEST_F(CliTrain, TheEmbeddedModelLearns) {
   const Finished f = tenon({"train", "grpo", "--steps", "12", "--eval-every", "12", "--eval-count", "100", "-q"});
   ASSERT_EQ(f.code, 0) << f.err;
@@ -90,7 +90,7 @@ TEST_F(CliTrain, TheEmbeddedModelLearns) {
   EXPECT_GT(after, before + 0.1);
 }
 
-// What does not fit is computed twice, to the bit: a run may go on in less memory.
+// Values that do not fit are recomputed, bit for bit: a run may continue in less memory.
 TEST_F(CliTrain, LessMemoryIsTheSameRun) {
   const auto run = [&](const char* output, const char* steps, const char* memory) {
     const Finished f = tenon({"train", "grpo", "--device", "cpu", "--eval-every", "0", "--lr-scheduler", "constant",
@@ -124,7 +124,7 @@ TEST_F(CliTrain, SigtermLeavesACheckpointOfThatStep) {
   EXPECT_TRUE(fs::exists(folder() / "run" / ("checkpoint-" + step) / "optimizer.safetensors"));
 }
 
-// A disk that takes no more: the error names the checkpoint, those that were there stay, and the run goes on from them.
+// A full disk: the error names the checkpoint, existing ones stay, and the run resumes from them.
 TEST_F(CliTrain, AFullDiskLosesNothing) {
   const std::vector<std::string> more{"--checkpoint-every", "1", "--eval-every", "0", "-q", "--steps"};
   const auto steps = [&](const std::string& run, const std::string& count) {
@@ -147,7 +147,7 @@ TEST_F(CliTrain, AFullDiskLosesNothing) {
   EXPECT_EQ(bytes(folder() / "run/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
 }
 
-// The last update has no loss behind it that would tell.
+// No loss follows the last update, which would reveal it.
 TEST_F(CliTrain, WeightsThatAreNoNumbersAreNotWritten) {
   const Finished f =
       tenon(arguments("run", {"--steps", "1", "--epochs", "1", "--weight-decay", "1e99", "--eval-every", "0", "-q"}));
@@ -168,7 +168,7 @@ TEST_F(CliTrain, OneRunAFolder) {
   first.finish();
 }
 
-// Fewer steps than there are: nothing is left to do, and the folder is what it was.
+// Fewer steps than already done: nothing is left to do, and the folder is unchanged.
 TEST_F(CliTrain, AFinishedRunIsWhole) {
   const std::vector<std::string> three{"--eval-every", "0", "-q", "--steps", "3"};
   std::vector<std::string> two = three;
@@ -181,7 +181,7 @@ TEST_F(CliTrain, AFinishedRunIsWhole) {
   EXPECT_EQ(bytes(folder() / "run/model.safetensors"), before);
 }
 
-// An adapter over one model's weights means nothing over another's, whatever their folders are called.
+// An adapter for one model's weights is useless for another's, whatever the folders are called.
 TEST_F(CliTrain, AnotherModelIsAnotherRun) {
   const std::vector<std::string> recipe{"--eval-every", "0", "--lora", "2", "--steps", "1"};
   std::vector<std::string> longer = recipe;
@@ -202,7 +202,7 @@ TEST_F(CliTrain, AnotherModelIsAnotherRun) {
   EXPECT_EQ(tenon(with_model("moved", longer)).code, 0);
 }
 
-// What trainer.json says of the run is read as any file is.
+// The record in trainer.json is validated like any file.
 TEST_F(CliTrain, ATrainerFileThatLies) {
   const std::vector<std::string> recipe{"--eval-every", "0", "--steps", "1"};
   ASSERT_EQ(tenon(arguments("run", recipe)).code, 0);
@@ -227,7 +227,7 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--data", "empty.jsonl"}), {"empty.jsonl", "no problems"});
   expect_error(2, arguments("run", {"--data", "keys.jsonl"}), {"keys.jsonl:2", "no 'answer'"});
   expect_error(2, arguments("run", {"--data", "quotes.jsonl"}), {"quotes.jsonl:1"});
-  // All rows are looked at before the first step.
+  // All rows are checked before the first step.
   const std::string words(3000, 'x');
   std::ofstream(folder() / "long.jsonl") << "{\"prompt\":\"a\",\"answer\":\"1\"}\n\n{\"prompt\":\"" << words
                                          << "\",\"answer\":\"1\"}\n{\"prompt\":\"" << words << "\",\"answer\":\"1\"}\n";
@@ -263,7 +263,7 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(3, {"train", "grpo", "-m", "random:smollm2-135m", "-o", "run", "--dataset", "sums"}, {"no tokenizer"});
 }
 
-// What a reward in Python may do wrong: one error that names the script, and the checkpoint that was there stays.
+// Ways in which a Python reward can fail: one error that names the script, and existing checkpoints stay.
 TEST_F(CliTrain, RewardsInPythonThatFail) {
   const auto script = [&](const std::string& body) {
     std::ofstream(folder() / "judge.py") << "def reward(prompts, completions, **columns):\n    " << body << "\n";
@@ -283,14 +283,14 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   fails(1, "return [1, 2]", "gave 2 rewards for 8 completions");
   fails(5, "return [float('nan')] * len(prompts)", "the reward of completion 0 is nan");
   fails(1, "import os; os._exit(3)", "its process ended");
-  // Into the channel itself, which no script should touch.
+  // Writes into the channel itself, which no script should touch.
   for (const auto& [line, part] :
        {std::pair{"[]", "answered []"},
         {R"({"error": 5})", R"(answered {"error":5})"},
         {R"({"values": 5})", R"(answered {"values":5})"},
         {R"({"values": [{}, 1, 1, 1, 1, 1, 1, 1]})", "the reward of completion 0 is no number"}})
     fails(1, std::string("import os, time; os.write(4, b'") + line + "\\n'); time.sleep(9)", part);
-  // Finite, but for no f32.
+  // Finite, but not in f32.
   script("return [1e30 * len(c) for c in completions]");
   const Finished large = tenon(arguments("run", {"--reward", "judge.py", "--steps", "1", "--eval-every", "0", "-q"}));
   EXPECT_EQ(large.code, 5) << large.err;
@@ -305,9 +305,9 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   expect_error(2, arguments("run", {"--reward", "exact", "--reward-weights", "1,2"}), {"reward weights", "2 for 1"});
 }
 
-// The script's rewards are those that the built-in one gives, so the run's weights are too, to the bit.
+// The script computes the same rewards as the built-in one, so the run's weights are bit-identical.
 TEST_F(CliTrain, ARewardInPython) {
-  const int held = open("/dev/zero", O_RDONLY);  // which the program inherits, and no script
+  const int held = open("/dev/zero", O_RDONLY);  // inherited by the program, but not by the script
   std::ofstream(folder() / "short.py")
       << "import os, sys\n"
          "held = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
@@ -328,14 +328,14 @@ TEST_F(CliTrain, ARewardInPython) {
   double sum = 0;
   for (const json& m : metrics(folder() / "run")) sum += m.at("reward").get<double>();
   EXPECT_GT(sum, 0);
-  // Another script is another run.
+  // Another script makes it another run.
   std::ofstream(folder() / "short.py") << "def reward(prompts, completions, **columns): return [0] * len(prompts)\n";
   std::vector<std::string> more = recipe;
   more.at(3) = "4";
   expect_error(2, arguments("run", more), {"run/checkpoint-3", "other options"});
 }
 
-// An adapter through the command line: a folder that `complete` takes beside the model.
+// An adapter through the command line: a folder that `complete` accepts with the model.
 TEST_F(CliTrain, AnAdapter) {
   const Finished f =
       tenon(arguments("run", {"--lora", "3", "--lora-alpha", "12", "--lora-targets", "q_proj,down_proj", "--steps", "2",
@@ -352,7 +352,7 @@ TEST_F(CliTrain, AnAdapter) {
   EXPECT_EQ(tenon({"complete", "a", "-m", small().string(), "--lora", "run", "--max-tokens", "3", "-q"}).code, 0);
 }
 
-// Data, a reward of several parts, JSON: and a folder that is a model again.
+// Data, a reward of several parts, JSON; the resulting folder is a model.
 TEST_F(CliTrain, ARunOverAFile) {
   std::ofstream(folder() / "data.jsonl")
       << "{\"question\":\"a\",\"answer\":\"#### 1\"}\n{\"prompt\":\"b\",\"answer\":\"2\"}\n";
@@ -368,7 +368,7 @@ TEST_F(CliTrain, ARunOverAFile) {
   std::istringstream lines(f.out);
   std::vector<json> out;
   for (std::string line; std::getline(lines, line);) out.push_back(json::parse(line));
-  ASSERT_EQ(out.size(), 5U);  // evaluations in front and behind
+  ASSERT_EQ(out.size(), 5U);  // evaluations before and after
   EXPECT_EQ(out[0]["count"], 2);
   for (const char* key : {"loss", "reward", "kl", "grad_norm", "ratio_error", "truncated", "lr", "reward.format"})
     EXPECT_TRUE(out[1].contains(key)) << key;

@@ -1,4 +1,4 @@
-// The verbs that look inside: their JSON shapes, which scripts rely on, and their pages.
+// The verbs for inspection: their JSON forms, which scripts rely on, and their pages.
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -80,7 +80,7 @@ TEST_F(CliVerbs, ExplainSumsUpInUnitsThatFit) {
   EXPECT_EQ(text.out.find(" 0 GFLOP"), std::string::npos);
 }
 
-// Launches that only repeat or move have a name for it too.
+// Launches that only repeat or move values have a name in it too.
 TEST_F(CliVerbs, CompareNamesEveryLaunchsMaths) {
   const json j = json_of({"explain", "--compare"});
   for (const json& way : j["ways"])
@@ -117,7 +117,7 @@ TEST_F(CliVerbs, ExplainTimesEveryLaunch) {
     EXPECT_GE(sorted["launches"][i - 1]["ms"], sorted["launches"][i]["ms"]);
 }
 
-// Every reader that stayed out says where it is computed; refusals are those of maths that a tile could not do.
+// Every reader that was kept apart says where it is computed; refusals are about maths that a tile cannot do.
 TEST_F(CliVerbs, ProfileAddsUpToTheStep) {
   const Finished f = tenon(with({"profile", "--part", "unet", "--runs", "3", "--trace", "step.json", "--json"}));
   ASSERT_EQ(f.code, 0) << f.err;
@@ -226,7 +226,7 @@ TEST_F(CliVerbs, InspectOfAnIncompleteModelIsThree) {
   const Finished blind = tenon({"inspect", "blind"});
   EXPECT_EQ(blind.code, 3);
   EXPECT_NE(blind.out.find("not usable"), std::string::npos) << blind.out;
-  EXPECT_EQ(tenon({"inspect", model() + "/unet"}).code, 0);  // one network, and no more is claimed
+  EXPECT_EQ(tenon({"inspect", model() + "/unet"}).code, 0);  // one network, which is complete in itself
 }
 
 TEST_F(CliVerbs, Verify) {
@@ -245,7 +245,7 @@ TEST_F(CliVerbs, VerifySkipsOnlyWhatIsNotThere) {
   EXPECT_TRUE(parity);
 }
 
-// Recorded results that are not what the networks compute, or are none.
+// Recordings that differ from the networks' results, or are invalid.
 class CliVerifyRecordings : public CliVerbs {
  protected:
   void SetUp() override {
@@ -262,7 +262,7 @@ class CliVerifyRecordings : public CliVerbs {
     std::ofstream(folder() / "parity.json") << recorded_;
     return tenon(with({"verify", "--part", "text", "--fixtures", ".", "--json", "-q"}));
   }
-  // The recorded case's entry of the report.
+  // The report's entry for the recorded case.
   json verdict(int code) const {
     const Finished f = verify();
     EXPECT_EQ(f.code, code) << f.err;
@@ -271,7 +271,7 @@ class CliVerifyRecordings : public CliVerbs {
       if (c["name"].get<std::string>().starts_with("parity")) return c;
     return json::object();
   }
-  // The file's header, changed by `change`, and its data.
+  // Rewrites the file's header with `change`, and its data.
   void rewrite(const std::function<void(json& header, std::string& data)>& change) const {
     std::ifstream in(folder() / "parity.safetensors", std::ios::binary);
     std::string bytes{std::istreambuf_iterator<char>(in), {}};
@@ -332,9 +332,8 @@ TEST_F(CliVerifyRecordings, WhatIsMissingIsNamed) {
   expect("key 'models' not found");
 }
 
-// The time embedding takes sines of large numbers, whose rounding is not the launch's fault.
-// Sums that cancel, and few operands that are much larger than the others: rounding moves these by more than a share of
-// what comes out.
+// The time embedding takes sines of large numbers, whose rounding is not the launch's fault. In sums that cancel, and
+// with few operands much larger than the rest, rounding causes more than a relative error of the result.
 TEST_F(CliVerbs, VerifyKnowsWhatRoundingDoes) {
   const json shapes = json_of({"verify", "-m", "z-image-shapes", "--part", "vae-decode", "--no-parity", "--only",
                                "decoder.up_blocks.3.resnets.*.conv1"});
@@ -371,7 +370,7 @@ TEST_F(CliVerbs, Environment) {
   EXPECT_EQ(tenon({"env"}, {"TENON_CACHE_DIR=/somewhere"}).out.find("/somewhere") == std::string::npos, false);
 }
 
-// What a GPU needs is named one by one; what is missing comes with the command that installs it.
+// Each requirement of a GPU is listed; a missing one comes with the command that installs it.
 TEST_F(CliVerbs, EnvironmentOfAGpu) {
   const json j = json_of({"env"});
   const auto cuda =

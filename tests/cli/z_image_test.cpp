@@ -1,4 +1,4 @@
-// Z-Image through the command line: a picture from a folder, and what is said of folders and flags that are wrong.
+// Z-Image through the command line: a picture from a folder, and errors about wrong folders and flags.
 #include <fstream>
 
 #include "tenon/io/image.h"
@@ -106,7 +106,7 @@ TEST_F(CliZImage, PartsOfTheirOwn) {
   EXPECT_NE(f.err.find("--llm"), std::string::npos) << f.err;
 }
 
-// Whose norms of heads another family would leave out.
+// Its head norms would be ignored by another family.
 TEST_F(CliZImage, ATextEncoderOfAnotherFamily) {
   const auto file = folder() / "tiny/text_encoder/config.json";
   nlohmann::json config = nlohmann::json::parse(std::ifstream(file));
@@ -135,7 +135,7 @@ TEST_F(CliZImage, VerifiesEveryLaunch) {
   }
 }
 
-// The full size without weights: what runs in eight bits, and in how many launches.
+// The full size without weights: what runs in eight bits, and the number of launches.
 TEST_F(CliZImage, ExplainsTheFullSize) {
   const Finished f = tenon({"explain", "-m", "random:z-image", "--type", "e4m3", "--json", "--device", "null"});
   ASSERT_EQ(f.code, 0) << f.err;

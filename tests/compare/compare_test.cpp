@@ -1,4 +1,4 @@
-// The comparator itself: what agrees, what does not, and what it says of it.
+// The comparator itself: what agrees, what does not, and its messages.
 #include "tenon/core/compare.h"
 
 #include <gmock/gmock.h>
@@ -106,12 +106,12 @@ TEST(Compare, RoundingGrowsWithLengthAndType) {
   EXPECT_GT(at_one({.lost = 0.1}), 0.1);
 }
 
-// Each of the three gates fails by itself, just beyond what it allows.
+// Each of the three gates fails on its own, just beyond its limit.
 TEST(Compare, QuantizedRowsPassThreeGates) {
   const auto of = [](double scale, int different, double instead) {
     QuantizedRowsComparison c;
     c.add_scale(scale, 2);
-    for (int i = 0; i < 1000; ++i) c.add(i < different ? instead : 64, 64);  // 60 and 72 are the numbers beside 64
+    for (int i = 0; i < 1000; ++i) c.add(i < different ? instead : 64, 64);  // 60 and 72 are the neighbours of 64
     return c;
   };
   EXPECT_TRUE(of(2, 0, 0).agrees());
@@ -127,7 +127,7 @@ TEST(Compare, QuantizedRowsPassThreeGates) {
   }
   for (const double far : {56.0, 80.0, -64.0, kNan}) EXPECT_FALSE(of(2, 1, far).agrees()) << far;
   EXPECT_THAT(of(2, 1, 80).text(), HasSubstr("99.90 % of 1000 bytes are equal, the others at most 2 steps away"));
-  QuantizedRowsComparison few;  // one of a few may differ; small numbers are measured in the steps of 28, of 2
+  QuantizedRowsComparison few;  // one of a few may differ; small numbers are measured in steps of 28 and of 2
   few.add(-0.0, 0.0);
   few.add(1.5, -0.5);
   EXPECT_TRUE(few.agrees());

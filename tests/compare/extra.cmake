@@ -1,4 +1,4 @@
-# What makes launches wrong, and the programs that must notice.
+# The library that corrupts launches, and the programs that must notice.
 add_library(tenon_plant SHARED ${CMAKE_CURRENT_LIST_DIR}/plant/plant.cpp)
 target_link_libraries(tenon_plant PRIVATE tenon tenon_flags ${CMAKE_DL_LIBS})
 target_compile_definitions(test_compare PRIVATE PLANT_LIBRARY="$<TARGET_FILE:tenon_plant>")

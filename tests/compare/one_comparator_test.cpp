@@ -1,4 +1,4 @@
-// There is one comparator. Code that keeps the worst difference by itself forgets a NaN sooner or later.
+// There is only one comparator. Other code that tracks the worst difference itself sooner or later overlooks a NaN.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // Programs that compare, run on a CPU backend whose every launch is wrong in one place (plant/plant.cpp): the examples,
-// the consumer, `tenon verify` and the launch tests must all fail. (That they pass without the fault is their own
-// test.)
+// the consumer, `tenon verify` and the launch tests must all fail. (Their own tests check that they pass without the
+// fault.)
 #include <gmock/gmock.h>
 
 #include <sys/wait.h>
@@ -82,7 +82,7 @@ TEST_P(Planted, GatesOfQuantisedRowsFail) {
   const auto report = nlohmann::json::parse(f.out);
   EXPECT_EQ(report.at("failed"), 2) << f.out;
   for (const auto& c : report.at("cases"))
-    EXPECT_THAT(c.at("note").get<std::string>(), HasSubstr("% of ")) << c;  // the gates' own words
+    EXPECT_THAT(c.at("note").get<std::string>(), HasSubstr("% of ")) << c;  // wording of the gates
 }
 
 TEST_P(Planted, EveryLaunchTestFails) {
@@ -101,7 +101,7 @@ TEST_P(Planted, NetworksFail) {
   for (const auto& [name, says] :
        {std::pair<std::string, const char*>{"test_models --gtest_filter='*VitParity*EqualsTheReference/timm'",
                                             " differ, the first at "},
-        {"test_pipelines --gtest_filter='WholePictures.AgreeWithDiffusers'", "wrote"}}) {  // pipelines look for NaN
+        {"test_pipelines --gtest_filter='WholePictures.AgreeWithDiffusers'", "wrote"}}) {  // pipelines check for NaN
     const Finished f = run(name, GetParam());
     EXPECT_EQ(f.code, 1) << name;
     EXPECT_THAT(f.out, HasSubstr(says)) << name;

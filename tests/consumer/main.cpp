@@ -1,4 +1,4 @@
-// A C++ user of the installed library: writes an expression, sees the plan, runs it, compares with the oracle.
+// A C++ user of the installed library: writes an expression, prints the plan, runs it, compares with the oracle.
 #include <cmath>
 #include <cstdio>
 #include <map>

@@ -1,4 +1,5 @@
-// Blocks of i8: what Q8_0 files hold comes back as it is, other numbers become the nearest, and odd ones say so.
+// Blocks of i8: contents of Q8_0 files round-trip unchanged, other numbers are rounded to nearest, odd ones are
+// reported.
 #include "tenon/core/i8_blocks.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +20,7 @@ using ::testing::ElementsAre;
 TEST(I8Blocks, OfQ80AreTheFilesOwn) {
   std::mt19937 random(7);
   for (int block = 0; block < 20000; ++block) {
-    // Every scale that f16 has, the smallest too.
+    // Every scale in f16, including the smallest.
     const auto bits = static_cast<uint16_t>(1 + random() % 0x7bff);
     std::array<int8_t, kI8Block> stored{}, found{};
     for (int8_t& q : stored) q = static_cast<int8_t>(static_cast<int>(random() % 255) - 127);
@@ -44,7 +45,7 @@ TEST(I8Blocks, TakeTheNearest) {
       if (kind == BlockScale::F16) {
         EXPECT_EQ(f16_value(f16_bits(scale)), scale);
       }
-      for (size_t i = 0; i < x.size(); ++i)  // the largest may lie 127.06 steps away
+      for (size_t i = 0; i < x.size(); ++i)  // the largest may be 127.06 steps away
         EXPECT_LE(std::abs(x[i] - scale * q[i]), 0.501f * scale + 0x1p-25f * 127) << size;
     }
   const std::array<float, 5> ties{127, 0.5f, 1.5f, -2.5f, -127};

@@ -1,4 +1,4 @@
-// Edit distance, and which name a misspelled one was meant to be.
+// Edit distance, and the name that a misspelling was meant to be.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Who asks whether to stop, and who is asked.
+// Which stop functions check_stop() asks, and when.
 #include "tenon/core/stop.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Foreign text in messages, errors and log lines: one short line that a terminal can be given.
+// Untrusted text in messages, errors and log lines: one short line that is safe for a terminal.
 #include "tenon/core/text.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Chains of views, loaded through accesses, against the oracle: exact.
+// Chains of views, loaded through accesses, must match the oracle exactly.
 #include "tests/cpu/tape_fixture.h"
 
 namespace tenon::cpu {
@@ -138,7 +138,7 @@ TEST_F(Views, FlipAndPairSwap) {
   expect_oracle(reshape(flip(reshape(x, {2, 6, 8, 4, 10}), 4), {2, 6, 8, 40}), 0);
 }
 
-// Any views over one another: what the pieces of an access say against what each view says.
+// Random chains of views: compares an access's pieces with the views one by one.
 TEST_F(Views, RandomChains) {
   std::mt19937 random(7);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };

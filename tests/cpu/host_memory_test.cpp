@@ -1,4 +1,4 @@
-// What control groups leave, over trees of files as the kernel shows them.
+// Memory left by control groups, over trees of files as the kernel presents them.
 #include "tenon/backend/cpu/host_memory.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ class ControlGroups : public testing::Test {
   fs::path root_;
 };
 
-// A plan that is checked before another's memory was written to must not take it for its own.
+// Memory of another plan that was not written to yet must not count as available.
 TEST(HostMemory, WhatIsPromisedIsNotAvailable) {
   constexpr int64_t kSize = int64_t{1} << 30, kNear = kSize / 2;
   const int64_t before = host_memory_promised();
@@ -57,9 +57,9 @@ TEST(HostMemory, WhatIsPromisedIsNotAvailable) {
   EXPECT_LE(host_memory_promised(), before + kNear / 4);
 }
 
-// Small blocks lie side by side, so that they share huge pages; each is zero, on a page, and gives its memory back.
+// Small blocks are adjacent, to share huge pages; each is zeroed, page-aligned, and returns its memory.
 TEST(HostMemory, BlocksShareChunks) {
-  // Together more than what else the process has, which hides promises: a sanitizer's takes a hundred MiB.
+  // More in total than the process's other memory, which hides promises: a sanitizer's takes a hundred MiB.
   constexpr int64_t kSize = int64_t{3} << 19, kCount = 400, kPage = 4096;  // 1.5 MiB
   HostBlocks blocks;
   const int64_t before = host_memory_promised();
@@ -81,7 +81,7 @@ TEST(HostMemory, BlocksShareChunks) {
   held.clear();
   EXPECT_LE(host_memory_promised(), before + 10 * kSize);
   EXPECT_EQ(static_cast<std::byte*>(last.get())[7], std::byte{1});
-  held.push_back(blocks.allocate(int64_t{20} << 20));  // a block of its own
+  held.push_back(blocks.allocate(int64_t{20} << 20));  // too large to share a chunk
   EXPECT_EQ(static_cast<std::byte*>(held[0].get())[0], std::byte{0});
 }
 
@@ -115,7 +115,7 @@ TEST_F(ControlGroups, IdleCacheOfFilesIsLeft) {
   EXPECT_EQ(available("0::/a\n"), 0);
 }
 
-// A container shows its own group at the root of the hierarchy, whatever the group is called outside.
+// A container sees its own group at the root of the hierarchy, whatever the group is called outside.
 TEST_F(ControlGroups, TheRootOfAContainerCounts) {
   group(".", "2000", 500);
   EXPECT_EQ(available("0::/docker/abc\n"), 1500);

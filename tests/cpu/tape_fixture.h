@@ -1,4 +1,4 @@
-// Evaluates expressions with a tape, in blocks of awkward sizes, beside the oracle.
+// Evaluates expressions with a tape, in blocks of awkward sizes, next to the oracle.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ inline HostTensor random_tensor(DType t, const Shape& shape, unsigned seed) {
   return HostTensor::from(t, shape, values);
 }
 
-/// Tensors for all memory leaves below `roots` that are not there yet, random; integers are below `index_limit`.
+/// Random tensors for all memory leaves below `roots` that have none yet; integers are below `index_limit`.
 inline void fill_leaves(std::span<const Expr> roots, Tensors& tensors, int64_t index_limit = 4) {
   unsigned seed = 1;
   for (const Expr& e : topological(roots)) {
@@ -46,7 +46,7 @@ inline void fill_leaves(std::span<const Expr> roots, Tensors& tensors, int64_t i
   }
 }
 
-/// Addresses for a table of leaves.
+/// Addresses for a leaf table.
 inline std::vector<const void*> bases_of(const LeafTable& leaves, Tensors& tensors) {
   std::vector<const void*> bases;
   for (int i = 0; i < leaves.size(); ++i)
@@ -60,7 +60,7 @@ inline std::vector<Isa> isas() {
   return out;
 }
 
-/// All of a tape whose results go to the tensors, in one call.
+/// Runs a tape whose results go to the tensors, in one call.
 inline void run_stores(const Tape& tape, const LeafTable& leaves, Tensors& tensors) {
   const std::vector<const void*> bases = bases_of(leaves, tensors);
   alignas(64) static std::byte workspace[1 << 20];

@@ -12,13 +12,13 @@ struct TapeMaths : testing::Test {
 TEST_F(TapeMaths, EveryPointwiseNode) {
   for (const NodeType* t : node_types()) {
     if (t->family != Family::Pointwise || t->round) continue;
-    // Arguments where every body is smooth: between 0.5 and 2 or so.
+    // Arguments from about 0.5 to 2, where every function is smooth.
     std::vector<Expr> in;
     for (int i = 0; i < t->arity; ++i) in.push_back(exp(input(g, numbered("p", i), DType::F32, {5, 40}) * 0.3));
     Attrs attrs;
     for (int i = 0; i < t->num_params; ++i) attrs.nums.push_back(0.4 + i);
     expect_oracle(g.make(*t, in, attrs), 2e-5);
-    // The same with operands of one value a row.
+    // The same with operands that have one value per row.
     for (size_t mask = 1; mask < (1u << t->arity); ++mask) {
       std::vector<Expr> mixed = in;
       for (size_t i = 0; i < mixed.size(); ++i)
@@ -47,7 +47,7 @@ TEST_F(TapeMaths, NaNGoesThrough) {
 
 TEST_F(TapeMaths, RoundingPoints) {
   for (DType t : {DType::BF16, DType::F16, DType::E4M3, DType::F32}) {
-    const Expr wide = x * exp(x * 6.0);  // spans subnormals and overflow
+    const Expr wide = x * exp(x * 6.0);  // spans subnormals to overflow
     Tensors tensors;
     fill_leaves(std::array{x}, tensors);
     Oracle oracle(tensors);
@@ -100,14 +100,14 @@ TEST_F(TapeMaths, UniformMathsAndLiterals) {
 }
 
 TEST_F(TapeMaths, LoadsOverTheSameRow) {
-  // Operands that are the same for all rows, and results of them, are computed once a block.
+  // Operands that are the same in all rows, and values computed from them, are computed once per block.
   const Expr bias = broadcast(input(g, "bias", DType::BF16, {77}), {9, 77});
   expect_oracle(silu(bias) * x + bias, 1e-6);
   expect_oracle(silu(bias), 1e-6);
   expect_oracle(sum(bias) + x, 1e-5);
 }
 
-// Rows that lie side by side in memory are read in squares; blocks of seven rows and 48 columns cut them anywhere.
+// Rows that are adjacent in memory are read in squares; blocks of seven rows and 48 columns cut them anywhere.
 TEST_F(TapeMaths, LoadsTurned) {
   for (const DType type : {DType::F32, DType::BF16, DType::F16, DType::E4M3, DType::F64, DType::I32})
     for (const auto& [k, n] : {std::pair<int64_t, int64_t>{77, 9}, {1, 40}, {40, 1}, {130, 33}}) {
@@ -128,7 +128,7 @@ TEST_F(TapeMaths, StoresEveryTypeThroughViews) {
       const Expr value = cast(abs(z) * 16.0, t);
       fill_leaves(std::array{z}, tensors);
       const std::string name = std::string(name_of(t)) + ".out";
-      // Stored as [B, H, S, D] from a domain [B, S, H, D], transposed, and as it is.
+      // Stored as [B, H, S, D] from a domain [B, S, H, D], transposed, and unchanged.
       const Expr heads = permute(input(g, name + "0", t, {2, 3, 5, 40}), {0, 2, 1, 3});
       const Expr turned = permute(input(g, name + "1", t, {2, 40, 5, 3}), {0, 2, 3, 1});
       const Expr plain = reshape(input(g, name + "2", t, {30, 40}), {2, 5, 3, 40});
@@ -147,7 +147,7 @@ TEST_F(TapeMaths, StoresEveryTypeThroughViews) {
   }
 }
 
-// Rows side by side in memory, whole squares and what is left of them; also behind a reduction of whole rows.
+// Rows adjacent in memory, in whole squares and remainders; also after a reduction of whole rows.
 TEST_F(TapeMaths, StoresTurned) {
   for (const DType t : {DType::F32, DType::BF16})
     for (const Isa isa : isas())

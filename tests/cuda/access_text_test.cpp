@@ -1,4 +1,4 @@
-// How generated source reads and writes through views: in one access only where what it moves lies side by side and
+// How generated source reads and writes through views: in a single access only if the elements are contiguous and
 // aligned.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the tests of the attention cores that read boxes share: the device, the kernel's text, its argument, its machine
+// Shared by tests of the attention cores that read boxes: the device, the kernel's text, its argument, its machine
 // code.
 #pragma once
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 
 namespace tenon::cuda::test {
 
-/// An H200 as the backend's choices see it.
+/// An H200 as seen by the backend's choices.
 constexpr DeviceFacts hopper() {
   DeviceFacts facts;
   facts.arch = "sm_90a", facts.multiprocessors = 132, facts.shared_bytes = 232448;
@@ -25,10 +25,10 @@ struct BoxParams {
   float* y;
 };
 
-/// A kernel over BoxParams: its core ("attention_short"), its tile and what the host reckons of that.
+/// A kernel over BoxParams: its core ("attention_short"), its tile, and the host's figures for it.
 struct BoxKernel {
   std::string core, tile;
-  int threads, blocks, shared_bytes;  ///< blocks: on a multiprocessor
+  int threads, blocks, shared_bytes;  ///< blocks: per multiprocessor
   int box_keys;                       ///< of a box of keys or values
 
   /// `run`: of the epilogue.
@@ -84,7 +84,8 @@ inline AttentionCore box_core(const BoxKernel& kernel, DType type, int run, cons
           }};
 }
 
-/// What the backend may choose: fits the device, nothing spilled, tensor cores and copy engine, products that overlap.
+/// The requirements on any choice of the backend: fits the device, no spills, tensor cores and copy engine, overlapping
+/// products.
 inline void expect_machine_code(const BoxKernel& kernel, double wide_stores = 1) {
   EXPECT_LE(kernel.shared_bytes, hopper().shared_bytes) << kernel.tile;
   const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", kernel.text(DType::F16, 8)}, "sm_90a");

@@ -1,5 +1,5 @@
-// attention_mma on the emulator beside sums in double: every kind of head, tails of queries and keys, causal masks,
-// grouped queries, heads that lie in strides, NaNs.
+// attention_mma on the emulator against sums in double: every kind of head, tails of queries and keys, causal masks,
+// grouped queries, strided heads, NaNs.
 #include <gmock/gmock.h>
 
 #include "tenon/backend/cuda/attention/attention_launch.h"
@@ -16,7 +16,7 @@ struct Params {
   device::AttentionSizes sizes;
   const void *q, *k, *v;
   float* y;
-  int tokens_first;  ///< q, k and v lie as [batch, token, head, depth], else [batch, head, token, depth]
+  int tokens_first;  ///< q, k and v are [batch, token, head, depth], else [batch, head, token, depth]
 };
 
 struct Variant {
@@ -25,7 +25,7 @@ struct Variant {
   int run = 8;  ///< of the epilogue
 };
 
-// An operand that stops the kernel where it is asked for what there is not.
+// An operand that stops the kernel if it reads out of range.
 std::string head_operand(const std::string& name, const std::string& pointer, const std::string& heads,
                          const std::string& tokens) {
   return "struct " + name +
@@ -111,12 +111,12 @@ TEST(AttentionCore, GroupedQueriesAndHeadsInStrides) {
         {.batch = 2, .heads = 4, .kv_heads = 1, .queries = 66, .keys = 70, .depth = 64, .causal = 1}, true);
 }
 
-// The tile's depth is an upper bound; the columns beyond are zeros or no one's.
+// The tile's depth is an upper bound; the columns beyond are zero or belong to nothing.
 TEST(AttentionCore, ShallowerHeadsThanTheTile) {
   for (int depth : {8, 40}) check(picked(64, DType::F16), {.queries = 30, .keys = 70, .depth = depth});
   check(picked(160), {.queries = 20, .keys = 70, .depth = 136});
   Variant narrow = picked(80);
-  narrow.tile.value_columns = 24, narrow.run = 4;  // three blocks a tile of queries, and one column of the last
+  narrow.tile.value_columns = 24, narrow.run = 4;  // three blocks per tile of queries, and one column of the last
   check(narrow, {.queries = 20, .keys = 70, .depth = 56});
 }
 
@@ -155,7 +155,7 @@ TEST(AttentionCore, TilesFitTheirDevices) {
   EXPECT_EQ(pick_attention_tile(2048, kAdaShared).depth, 0);
 }
 
-// The tiles that come closest to the limit of registers.
+// The tiles nearest to the register limit.
 TEST(AttentionCore, MachineCode) {
   SKIP_WITHOUT_NVRTC();
   for (const auto& [arch, shared] : {std::pair{"sm_89", kAdaShared}, {"sm_90a", kHopperShared}})

@@ -1,17 +1,17 @@
-// attention_deep on the emulator beside sums in double: tails of queries and keys, causal masks, grouped queries, heads
-// in strides, runs of keys that meet, NaNs; its machine code.
+// attention_deep on the emulator against sums in double: tails of queries and keys, causal masks, grouped queries,
+// strided heads, runs of keys that are combined, NaNs; its machine code.
 #include "tests/cuda/attention_boxes.h"
 
 namespace tenon::cuda::test {
 namespace {
 
 struct Variant {
-  int splits = 0;  ///< what the backend takes unless there are some
+  int splits = 0;  ///< the backend's choice unless set
   DType type = DType::F16;
-  int depth = 0;  ///< of the tile; what fits the head unless there is one
+  int depth = 0;  ///< of the tile; the head's unless set
 };
 
-// Where the runs of keys of each launch meet.
+// Where the runs of keys of each launch are combined.
 using Meetings = std::vector<std::pair<std::unique_ptr<Emulator>, std::unique_ptr<Meeting>>>;
 
 std::vector<std::byte> params_of(const AttentionDeepShape& tile, Meetings& meetings, Device& device,
@@ -51,7 +51,7 @@ TEST(AttentionDeep, HeadsOf512) {
   check({.type = DType::BF16}, {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 70, .keys = 65, .depth = 512}, true);
 }
 
-// More runs than tiles: some are empty. Runs of several tiles.
+// More runs than tiles, so some are empty. Runs of several tiles.
 TEST(AttentionDeep, RunsOfKeysMeet) {
   check({2}, {.queries = 65, .keys = 300, .depth = 512});
   check({3}, {.heads = 2, .kv_heads = 2, .queries = 20, .keys = 640, .depth = 384}, true);

@@ -1,5 +1,5 @@
-// attention_grouped on the emulator beside sums in double: rows of a group, blocks that meet in a cluster and in memory
-// with the same bits, runs of keys, masks; row by row the bits of whole texts.
+// attention_grouped on the emulator against sums in double: rows of a group, blocks combined in a cluster and in memory
+// with the same bits, runs of keys, masks; bit-identical row by row to whole texts.
 #include "tests/cuda/attention_boxes.h"
 
 namespace tenon::cuda::test {
@@ -29,7 +29,7 @@ std::string grouped_operand(const std::string& name, const std::string& pointer,
 )";
 }
 
-// The tile is that of a cache for `capacity` keys, or for those that there are.
+// The tile is for a cache of `capacity` keys, or for the actual number of keys.
 MakeAttentionCore grouped_core(DType type, bool clusters, int capacity = 0) {
   return [=](const device::AttentionSizes& s) {
     const AttentionGroupedShape tile = over_keys(pick_attention_grouped(s.heads / s.kv_heads * s.queries, s.depth),
@@ -44,7 +44,7 @@ MakeAttentionCore grouped_core(DType type, bool clusters, int capacity = 0) {
         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
         ");\nKERNEL(Tile::kThreads, Tile::kResident, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue>(p); }\n";
     const CoreLaunch launch = attention_launch(tile, s);
-    // Memory where runs of keys meet, which a second run of the kernel finds as the first left it.
+    // Memory where runs of keys are combined; a second run of the kernel finds it as the first left it.
     const auto workspace = std::make_shared<std::vector<float>>(static_cast<size_t>(launch.workspace_bytes / 4) + 1,
                                                                 std::numeric_limits<float>::quiet_NaN());
     const auto counters = std::make_shared<std::vector<unsigned>>(static_cast<size_t>(launch.counters) + 1);
@@ -94,7 +94,7 @@ std::string storing_what_it_gets(std::string text) {
   return text.erase(text.find(added), added.size());
 }
 
-// A text's rows, every `step`th and the last, as queries of one token over its keys: an entry of the batch each.
+// A text's rows, every `step`th and the last, as single-token queries over its keys: one batch entry each.
 struct TokenParams {
   device::AttentionSizes sizes;
   const void *q, *k, *v;
@@ -152,7 +152,7 @@ std::vector<float> results(Device& device, const KernelSource& source, const Lau
   return out;
 }
 
-// `s`: of the text, causal.
+// `s`: sizes of the text, causal.
 void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF16, int step = 1) {
   SCOPED_TRACE(std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " " + std::to_string(s.keys) + " x " +
                std::to_string(s.depth));
@@ -221,7 +221,7 @@ TEST(AttentionInOneOrder, OtherDepths) {
   check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 32}, DType::BF16, 3);
   check_tokens_against_text({.heads = 2, .kv_heads = 1, .keys = 140, .depth = 16}, DType::BF16, 3);
 }
-// Its small weights are rounded to fewer bits, relative to whatever top.
+// f16 rounds small weights to fewer bits, whatever they are relative to.
 TEST(AttentionInOneOrder, F16) {
   check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 64}, DType::F16, 3);
   check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 64, .scale = 0.5f}, DType::F16, 3);

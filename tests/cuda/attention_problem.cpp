@@ -3,7 +3,7 @@
 namespace tenon::cuda::test {
 
 std::vector<float> AttentionCore::run(const AttentionProblem& x) const {
-  constexpr int kBehind = 64;  // floats behind the result, which must stay as they are
+  constexpr int kBehind = 64;  // floats after the result, which must stay unchanged
   const size_t floats = static_cast<size_t>(x.rows() * x.s.depth) + kBehind;
   std::vector<float> out[2];
   for (int backwards = 0; backwards < 2; ++backwards) {
@@ -66,7 +66,7 @@ std::vector<Expected> expected_row(const RandomTensor& q, const RandomTensor& k,
   return out;
 }
 
-// What a core computes, and how far from that it may be.
+// The result expected of a core, and its tolerance.
 struct Operands {
   Emulator memory;
   AttentionProblem x;
@@ -137,7 +137,7 @@ void check_nans_reach_those_who_see_them(const MakeAttentionCore& make, bool cau
     for (int i = 0; i < 150; ++i)
       for (int d = 0; d < 40; ++d) {
         const bool sees = where == 0 ? i == kQuery : !causal || i + 60 >= kKey;
-        // Of v an unseen value counts 0 times: a NaN for all queries of a tile that looks at it.
+        // An unseen value of v is multiplied by 0: a NaN for all queries of a tile that reads it.
         if (where == 2 && !sees && d == kColumn) continue;
         const bool reached = sees && (where < 2 || d == kColumn);
         EXPECT_EQ(std::isnan(y[static_cast<size_t>(i * 40 + d)]), reached) << i << ", " << d;

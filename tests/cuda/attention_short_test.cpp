@@ -1,15 +1,15 @@
-// attention_short on the emulator beside sums in double; which problems it takes, and in how many parts.
+// attention_short on the emulator against sums in double; which problems it takes, and in how many parts.
 #include "tests/cuda/attention_boxes.h"
 
 namespace tenon::cuda::test {
 namespace {
 
 struct Variant {
-  AttentionShortShape tile = {.depth = 0};  ///< what the backend takes unless it has a depth
+  AttentionShortShape tile = {.depth = 0};  ///< the backend's choice unless it has a depth
   DType type = DType::F16;
   int run = 8;  ///< of the epilogue
   int multiprocessors = 132;
-  int parts = 0;  ///< if any: instead of what the backend takes
+  int parts = 0;  ///< if set, instead of the backend's choice
 };
 
 MakeAttentionCore core_of(const Variant& v) {
@@ -29,7 +29,7 @@ TEST(AttentionShort, PicturesOf257Tokens) {
   check({.type = DType::BF16}, {.batch = 2, .heads = 2, .kv_heads = 2, .queries = 257, .keys = 261, .depth = 64}, true);
 }
 
-// Blocks that walk over heads, in parts: places and barriers are used again.
+// Blocks that process several heads, in parts: buffers and barriers are reused.
 TEST(AttentionShort, Walks) {
   for (int groups : {1, 2, 3})
     for (int parts : {1, 2, 3})
@@ -78,7 +78,7 @@ TEST(AttentionShort, Problems) {
   EXPECT_EQ(tile({.queries = 257, .keys = 257, .depth = 64, .causal = 1}), "");
 }
 
-// A block a multiprocessor walks over many heads; few heads are dealt to more blocks.
+// A block per multiprocessor processes many heads; few heads are divided among more blocks.
 TEST(AttentionShort, Parts) {
   const auto grid = [](int batch) {
     const device::AttentionSizes s{

@@ -1,4 +1,4 @@
-// Attention by a thread a query, which the tree does not have: the kernel of single_core.cpp.
+// Attention with one thread per query, a core that is not in the tree: the kernel of single_core.cpp.
 #pragma once
 #include "tenon/backend/cuda/device/attention_keys.h"
 #include "tenon/backend/cuda/device/elements.h"

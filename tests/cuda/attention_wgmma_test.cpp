@@ -1,12 +1,12 @@
-// attention_wgmma on the emulator beside sums in double: every tile that the backend chooses and others, tails of
-// queries and keys, causal masks, grouped queries, heads that lie in strides, NaNs; its machine code.
+// attention_wgmma on the emulator against sums in double: every tile that the backend chooses and others, tails of
+// queries and keys, causal masks, grouped queries, strided heads, NaNs; its machine code.
 #include "tests/cuda/attention_boxes.h"
 
 namespace tenon::cuda::test {
 namespace {
 
 struct Variant {
-  AttentionWgmmaShape tile = {.depth = 0};  ///< what the backend takes unless it has a depth
+  AttentionWgmmaShape tile = {.depth = 0};  ///< the backend's choice unless it has a depth
   DType type = DType::F16;
   int run = 8;  ///< of the epilogue
   int multiprocessors = hopper().multiprocessors;
@@ -32,8 +32,8 @@ TEST(AttentionWgmma, SelfAttention) {
   check({{160, 160, 2, 64, 2}}, {.queries = 130, .keys = 140, .depth = 160});
 }
 
-// Three warpgroups, two blocks a multiprocessor, queries that stay in shared memory, turns, exponentials by
-// polynomials.
+// Three warpgroups, two blocks per multiprocessor, queries that stay in shared memory, alternating warpgroups,
+// exponentials by polynomials.
 TEST(AttentionWgmma, OtherTiles) {
   check({kNarrow}, {.queries = 300, .keys = 700, .depth = 40});
   check({{48, 40, 3, 128, 2, 1, 3, true}}, {.queries = 200, .keys = 520, .depth = 40});
@@ -47,7 +47,7 @@ TEST(AttentionWgmma, OtherTiles) {
   check({{128, 128, 2, 176, 2}, DType::BF16}, {.queries = 100, .keys = 400, .depth = 128});
 }
 
-// Sums of chunks, of a run and of several.
+// Sums over chunks, of one run and of several.
 TEST(AttentionWgmma, InOneOrder) {
   for (const int keys : {64, 128}) {
     check({{64, 64, 1, keys, 2, 1, 0, false, 1}, DType::BF16}, {.queries = 100, .keys = 700, .depth = 64});
@@ -77,14 +77,14 @@ TEST(AttentionWgmma, GroupedQueriesAndHeadsInStrides) {
   check({}, {.batch = 2, .heads = 4, .kv_heads = 1, .queries = 66, .keys = 70, .depth = 64, .causal = 1}, true);
 }
 
-// Columns beyond the depth are zeros or no one's.
+// Columns beyond the depth are zero or belong to nothing.
 TEST(AttentionWgmma, ShallowerHeadsThanTheTile) {
   for (int depth : {8, 24, 40}) check({{64, 64, 1, 64, 2}}, {.queries = 30, .keys = 70, .depth = depth});
   check({}, {.queries = 20, .keys = 70, .depth = 136});
   for (int depth : {16, 32, 48}) check({}, {.queries = 20, .keys = 70, .depth = depth});
 }
 
-// Tiles of unequal numbers of queries, under turns, masks and tails; fewer multiprocessors than tiles.
+// Tiles with unequal numbers of queries, with alternation, masks and tails; fewer multiprocessors than tiles.
 TEST(AttentionWgmma, UnequalTiles) {
   const AttentionWgmmaShape three{48, 40, 3, 64, 3, 1, 0, true};
   EXPECT_EQ(attention_query_tiles(three, 8 * 64, 1, 1), 3);

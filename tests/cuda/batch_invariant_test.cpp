@@ -1,5 +1,5 @@
-// DeviceFacts::chosen_samples: what a launch gives for a sample does not depend on what else is in the batch. Every
-// launch of a UNet, alone and in a batch, on the emulator.
+// DeviceFacts::chosen_samples: a sample's results do not depend on the rest of the batch. Every launch of a UNet, alone
+// and in a batch, on the emulator.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace tenon::launches {
 namespace {
 
-constexpr int64_t kImages = 3, kImage = 2;  // of a batch, and the one that is looked at
+constexpr int64_t kImages = 3, kImage = 2;  // in the batch, and the one examined
 
 // Guided: the samples are the negative prompts of all images, then the positive ones.
 Plan unet_plan(const Target& target, DType type, int64_t images, int64_t side) {
@@ -36,7 +36,7 @@ Plan unet_plan(const Target& target, DType type, int64_t images, int64_t side) {
   return make_plan(std::array{Result{"result", unet(g, c, s, {type, type})}}, o);
 }
 
-// The samples of one image out of a tensor of the batch's; the tensor itself where it has none.
+// One image's samples from a tensor of the batch; the tensor itself if it has no samples.
 HostTensor of_image(const HostTensor& batch, const Shape& alone) {
   if (batch.shape == alone) return batch;
   HostTensor out = HostTensor::zeros(batch.dtype, alone);

@@ -1,4 +1,4 @@
-// A linear layer and its low-rank branch as one product: results, what becomes one, and machine code.
+// A linear layer and its low-rank branch as one product: results, which ones are combined, and machine code.
 #include <gmock/gmock.h>
 
 #include "tenon/backend/cuda/cuda_backend.h"
@@ -22,7 +22,7 @@ struct Layer {
 
 class Branch : public LaunchCodeTest {
  protected:
-  // x w^T scaled by rows and columns where it is e4m3, plus u v^T.
+  // x w^T, scaled by rows and columns if it is e4m3, plus u v^T.
   Expr branched(const Layer& l, const Expr& w, DType beside = DType::BF16) {
     const Expr x = input(g, "x", l.type, {l.rows, l.k}), u = input(g, "u", beside, {l.rows, l.rank}),
                v = weight("v", beside, {l.columns, l.rank});
@@ -36,7 +36,7 @@ class Branch : public LaunchCodeTest {
   }
   Expr weights_of(const Layer& l) { return weight("w", l.type, {l.columns, l.k}); }
 
-  // On two multiprocessors each block has several tiles.
+  // With two multiprocessors each block has several tiles.
   void expect_on_hopper(const Layer& l, const Expr& value) {
     expect_on(std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.multiprocessors = 2}), l, value);
   }
@@ -65,7 +65,7 @@ TEST_F(Branch, ComesBehindTheScalesOfQuantisedRows) {
   }
 }
 
-// Query, key and value, each with a branch of its own on a diagonal of blocks.
+// Query, key and value, each with its own branch, as a diagonal of blocks.
 TEST_F(Branch, IsMadeOfSeveral) {
   const Layer l{DType::BF16, 200, 384, 320, 48};
   const Expr x = input(g, "x", l.type, {l.rows, l.k}), u = input(g, "u", l.type, {l.rows, l.rank});
@@ -76,7 +76,7 @@ TEST_F(Branch, IsMadeOfSeveral) {
                    branched_linear(multiplied_in(linear(x, weights_of(l)), l.type), linear(u, concat(parts, 0)), {}));
 }
 
-// Gate and up meet in the epilogue, each with its own part of the branch.
+// Gate and up are combined in the epilogue, each with its own part of the branch.
 TEST_F(Branch, HasLanes) {
   for (const DType t : {DType::BF16, DType::E4M3}) {
     tensors.clear();
@@ -92,7 +92,7 @@ TEST_F(Branch, StandsBesideWeightsInColumns) {
   expect_on_hopper(l, branched(l, transpose(input(g, "changing", l.type, {l.k, l.columns}))));
 }
 
-// At the width of Z-Image, where there is such a GPU.
+// At Z-Image's width, if there is such a GPU.
 TEST_F(Branch, OfAWideLayerOnAGpu) {
   std::shared_ptr<cuda::Device> gpu;
   try {
@@ -110,7 +110,7 @@ TEST_F(Branch, OfAWideLayerOnAGpu) {
   expect_on(gpu, l, branched(l, transpose(weight("w", l.type, {l.k, l.columns}))));
 }
 
-// What the planner makes of a layer and its branch: skeletons in order.
+// The planner's result for a layer and its branch: skeletons in order.
 class BranchPlan : public testing::Test {
  protected:
   static constexpr int64_t kRows = 96, kColumns = 384, kWidth = 320;
@@ -142,14 +142,14 @@ TEST_F(BranchPlan, IsOneProductBehindWhatItReads) {
   EXPECT_THAT(skeletons_of(with_branch(y)), testing::ElementsAre("gemm", "branched_gemm"));
 }
 
-// A row is read once, for the branch and for the quantised layer.
+// A row is read once, for both the branch and the quantised layer.
 TEST_F(BranchPlan, RowsAreStoredForBoth) {
   const Expr rows = cast(silu(cast(x, DType::F32)), DType::BF16);
   EXPECT_THAT(skeletons_of(with_branch(cast(linear(rows, w), DType::BF16)), "e4m3, bf16: lora"),
               testing::ElementsAre("rows", "gemm", "branched_gemm"));
 }
 
-// Whatever reads the sum: it is f32, though it was rounded.
+// For any reader of the sum: it is f32, though it was rounded.
 TEST_F(BranchPlan, KeepsItsType) {
   const Expr u = input(g, "u", DType::BF16, {kRows, 16}), v = param(g, "v", DType::BF16, {kColumns, 16}),
              sum = y + linear(u, v);
@@ -158,7 +158,7 @@ TEST_F(BranchPlan, KeepsItsType) {
   EXPECT_EQ(plan_of(sum).phase(Rate::Step)->launches.back().outputs.front().value.dtype(), DType::F32);
 }
 
-// A sum of three, a layer that others read too, and too few rows stay as they are.
+// A sum of three, a layer with other readers, and too few rows stay separate.
 TEST_F(BranchPlan, StandsAloneElsewhere) {
   const Expr u = input(g, "u", DType::BF16, {kRows, 16}), v = param(g, "v", DType::BF16, {kColumns, 16});
   EXPECT_THAT(skeletons_of(y + linear(u, v)), testing::ElementsAre("branched_gemm"));

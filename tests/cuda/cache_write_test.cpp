@@ -1,5 +1,5 @@
-// Attention of a few tokens that writes their keys and values into the caches that it reads, in one launch, beside the
-// oracle: caches as they are left, and results.
+// Attention over a few tokens that also writes their keys and values into the caches that it reads, in one launch,
+// against the oracle: contents of caches, and results.
 #include "tenon/nn/rotary.h"
 #include "tests/cuda/emulated_runner.h"
 
@@ -8,9 +8,9 @@ namespace {
 
 struct CacheCase {
   int64_t heads, key_heads, depth, tokens, capacity;
-  std::vector<double> positions;  ///< of each sequence, tokens that it has already
+  std::vector<double> positions;  ///< per sequence, tokens already in the cache
   DType type = DType::BF16;
-  int64_t page = 0;  ///< tokens of a page of the caches; 0: an entry's lie side by side
+  int64_t page = 0;  ///< tokens per page of the caches; 0: an entry's tokens are contiguous
   int64_t of_page() const { return page ? page : capacity; }
   int64_t pages() const { return static_cast<int64_t>(positions.size()) * capacity / of_page() + (page ? 3 : 0); }
 };
@@ -22,14 +22,14 @@ class CacheWrite : public LaunchTest {
     return numbers[i] * static_cast<double>(c.of_page()) + static_cast<double>(token % c.of_page());
   }
 
-  // `skip`: rows that come to lie nowhere, as those of a batch's entry that has no text.
-  // `hide`: pages behind what an entry has are none.
+  // `skip`: some rows have no place, like those of a batch entry without a text. `hide`: pages after an entry's last
+  // are invalid.
   Launch made(const CacheCase& c, bool skip = false, bool hide = false) {
     const auto batch = static_cast<int64_t>(c.positions.size());
     const int64_t q_width = c.heads * c.depth, k_width = c.key_heads * c.depth;
     std::vector<double> at, there, numbers;
     const int64_t of_entry = c.capacity / c.of_page();
-    // Pages are dealt out of order, and some are nobody's.
+    // Pages are assigned out of order, and some belong to nobody.
     for (int64_t i = 0; i < batch * of_entry; ++i)
       numbers.push_back(static_cast<double>(c.page ? (i * 7 + 2) % c.pages() : i));
     for (int64_t b = 0; b < batch; ++b) {
@@ -94,7 +94,7 @@ TEST_F(CacheWrite, SeveralTokensAcrossRuns) {
   check({4, 2, 64, 8, 520, {250, 0, 512}});
   check({2, 2, 32, 16, 300, {249}, DType::F16});
 }
-// More runs than are joined at a time.
+// More runs than are combined at a time.
 TEST_F(CacheWrite, ManyRuns) { check({7, 1, 16, 1, 17000, {16999}}); }
 
 TEST_F(CacheWrite, CachesInPages) {
@@ -102,13 +102,13 @@ TEST_F(CacheWrite, CachesInPages) {
   check({14, 2, 64, 1, 384, {383}, DType::BF16, 128});
   check({4, 4, 128, 1, 512, {257, 128, 127}, DType::F16, 64});
   check({9, 3, 64, 1, 640, {639, 0, 255, 256, 512}, DType::BF16, 128});
-  check({4, 2, 64, 8, 512, {250, 0, 500}, DType::BF16, 64});  // a run's tokens in two pages
+  check({4, 2, 64, 8, 512, {250, 0, 500}, DType::BF16, 64});  // tokens of one run in two pages
   check({2, 2, 32, 16, 384, {120}, DType::F16, 128});
-  check({2, 1, 16, 1, 128, {77, 3}, DType::BF16, 128});  // one page an entry
+  check({2, 1, 16, 1, 128, {77, 3}, DType::BF16, 128});  // one page per entry
   check({7, 1, 16, 1, 16384, {16383}, DType::BF16, 128});
 }
 
-// Where there is no page, nothing is read or written.
+// Without a page nothing is read or written.
 TEST_F(CacheWrite, EntriesWithFewerPages) {
   for (const int64_t tokens : {1, 8}) {
     const CacheCase c{4, 2, 64, tokens, 1024, {20, 130, 700}, DType::BF16, 128};
@@ -132,7 +132,7 @@ TEST_F(CacheWrite, EntriesWithFewerPages) {
   }
 }
 
-// A row that comes to lie nowhere is not written.
+// A row without a place is not written.
 TEST_F(CacheWrite, ARowWithoutAPlace) {
   const CacheCase c{4, 2, 64, 1, 300, {20, 30}};
   const Launch l = made(c, true);

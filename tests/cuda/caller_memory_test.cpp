@@ -1,5 +1,5 @@
-// Plans whose inputs and results stay in the caller's memory, on the processor and on the emulated GPU: other addresses
-// at every run, temporaries in the arena, and what is refused.
+// Plans whose inputs and results are in the caller's memory, on the CPU and the emulated GPU: other addresses in every
+// run, temporaries in the arena, and what is refused.
 #include <gtest/gtest.h>
 
 #include "tenon/backend/cuda/cuda_backend.h"
@@ -51,7 +51,7 @@ std::shared_ptr<Backend> backend_named(const std::string& name) {
 
 class CallerMemory : public testing::TestWithParam<std::string> {
  protected:
-  // A tensor of the device, f32 values in it.
+  // A device tensor with f32 values.
   std::shared_ptr<void> tensor(const std::vector<float>& values) {
     std::shared_ptr<void> memory = backend_->allocate(static_cast<int64_t>(values.size() * sizeof(float)));
     backend_->copy_in(*stream_, memory.get(), values.data(), static_cast<int64_t>(values.size() * sizeof(float)));

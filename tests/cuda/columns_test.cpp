@@ -1,4 +1,4 @@
-// Products whose operands lie in columns, as gradients have them: nothing is copied, and weights are there once.
+// Products whose operands are stored by columns, as in gradients: nothing is copied, and weights exist once.
 #include <gtest/gtest.h>
 
 #include "tenon/backend/cuda/cuda_backend.h"
@@ -44,7 +44,7 @@ TEST_F(Columns, BothWaysReadTheSameWeights) {
   EXPECT_EQ(plan_memory(p, backend).weights, kInputs * kOutputs * 2);
 }
 
-// As few rows as the core for a few rows takes, which would want them copied.
+// As few rows as the core for few rows takes, which would need copies.
 TEST_F(Columns, GradientsOfNarrowWeightsToo) {
   const Expr u = input(g, "u", DType::BF16, {kTokens, 16});
   const Plan p = plan({{"dw", linear(transpose(u), transpose(x))}});
@@ -52,7 +52,7 @@ TEST_F(Columns, GradientsOfNarrowWeightsToo) {
   EXPECT_EQ(kernels(p), 1);
 }
 
-// Of tensors side by side only what no box has is copied.
+// Of joined tensors only the part that no box covers is copied.
 TEST_F(Columns, PartsThatNoBoxHasAreCopied) {
   const Expr heads = input(g, "heads", DType::BF16, {4, kTokens, 32});
   const Expr merged = reshape(permute(heads, {1, 0, 2}), {kTokens, kInputs});

@@ -1,4 +1,4 @@
-// Compiling ahead of time, for GPUs that are not here.
+// Ahead-of-time compilation, for GPUs that are not present.
 #include "tenon/backend/cuda/driver/compile_device.h"
 
 #include <gmock/gmock.h>

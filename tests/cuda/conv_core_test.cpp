@@ -1,4 +1,4 @@
-// conv_mma on the emulator beside sums in double: windows, strides, paddings, tails, splits, joined inputs.
+// conv_mma on the emulator against sums in double: windows, strides, paddings, tails, splits, joined inputs.
 #include <sstream>
 
 #include "tests/cuda/core_harness.h"
@@ -10,7 +10,7 @@ struct Params {
   device::ConvSizes sizes;
   const void *a, *a2, *b;
   float* y;
-  int first_channels;  ///< of a; the rest are a2's
+  int first_channels;  ///< in a; the rest are in a2
 };
 
 struct Variant {
@@ -18,7 +18,7 @@ struct Variant {
   DType type = DType::BF16;
   int lanes = 1, run = 8;
   int operand_bytes = 16;
-  int first_channels = 0;  ///< two inputs joined, when it is not zero
+  int first_channels = 0;  ///< two joined inputs, unless it is zero
 };
 
 // Pixels whose channels come from two tensors.
@@ -48,7 +48,7 @@ std::string text_of(const Variant& v) {
          ";\nKERNEL(Tile::kThreads, 1, Params, p) { conv_mma<Tile, A, B, Epilogue>(p); }\n";
 }
 
-// The sum under one window, and the sum of the terms' sizes.
+// The sum over one window, and the sum of absolute values of its terms.
 struct Windows {
   const device::ConvSizes& c;
   const std::vector<float>&a, &a2, &b;
@@ -73,7 +73,7 @@ struct Windows {
   }
 };
 
-// A random problem, and the comparison of its result.
+// A random problem, and the check of its result.
 struct Problem {
   DType type;
   int lanes;
@@ -123,7 +123,8 @@ void check(const Variant& v, const device::ConvSizes& c) {
                        problem.rows * problem.columns));
 }
 
-// A window of size x size with `pad` at the top and left, and as many outputs as fit `pad_end` at the bottom and right.
+// A window of size x size with `pad` at the top and left, and as many outputs as `pad_end` at the bottom and right
+// allows.
 device::ConvSizes sizes_of(int batch, int height, int width, int channels, int outputs, int size, int stride, int pad,
                            int pad_end) {
   return {.batch = batch,
@@ -205,7 +206,7 @@ struct HopperVariant {
   WgmmaTileShape tile;
   DType type = DType::BF16;
   int lanes = 1;
-  int first_channels = 0;  ///< two inputs joined, when it is not zero
+  int first_channels = 0;  ///< two joined inputs, unless it is zero
 };
 
 void check(const HopperVariant& v, device::ConvSizes c) {

@@ -1,5 +1,5 @@
-// The machine code of the tensor-core kernels, for every tile that the backend may choose: nothing spilled, the
-// tensor-core and copy instructions that are meant, 16 bytes an access, as many blocks on a multiprocessor as planned.
+// Machine code of the tensor-core kernels, for every tile that the backend may choose: no spills, the intended
+// tensor-core and copy instructions, 16 bytes per access, as many blocks per multiprocessor as planned.
 #include <gtest/gtest.h>
 
 #include "tenon/backend/cuda/driver/cubin.h"
@@ -68,12 +68,12 @@ std::string wgmma_source(bool conv, const std::string& type, const WgmmaTileShap
          map_of("B", "b") + epilogue_of(conv ? "p.sizes.outputs" : "p.sizes.n") + kernel_of(core, tile.type(), blocks);
 }
 
-// One narrow store is expected: the counter where splits meet.
+// One narrow store is expected: the counter where splits are combined.
 void check(const std::string& text, const std::string& arch, const KernelExpectations& expected) {
   const KernelBinary compiled = find_nvrtc().nvrtc->compile({"core", text}, arch);
   const CubinKernel kernel = read_cubin_kernel(compiled.cubin, kKernelName);
   for (const std::string& wrong : check_kernel(kernel, compiled.log, expected)) ADD_FAILURE() << arch << ": " << wrong;
-  constexpr int kFewBytes = 8;  // of what may use the stack
+  constexpr int kFewBytes = 8;  // when the stack may be used
   EXPECT_LE(kernel.stack_bytes, expected.may_use_stack ? kFewBytes : 0);
 }
 
@@ -101,7 +101,7 @@ TEST(CoreCode, MmaTiles) {
       }
 }
 
-// Every tile for a few rows, without a spill, and with whole runs of B.
+// Every tile for few rows, without spills, and with whole runs of B.
 TEST(CoreCode, SkinnyTiles) {
   SKIP_WITHOUT_NVRTC();
   for (const int m : {1, 16})
@@ -117,8 +117,8 @@ TEST(CoreCode, SkinnyTiles) {
     }
 }
 
-// Every tile that a product with operands in columns may be given. Where a thread has 128 sums, which lanes exchange
-// before the epilogue, two words of something else wait in memory meanwhile: 3 instructions of a whole tile.
+// Every tile for products whose operands are stored by columns. If a thread has 128 sums, which lanes exchange before
+// the epilogue, two unrelated words are kept in memory meanwhile: 3 instructions per whole tile.
 TEST(CoreCode, OperandsInColumns) {
   SKIP_WITHOUT_NVRTC();
   ProductShape product{.m = 8192, .n = 8192, .k = 4096, .in_memory = false, .b_in_columns = true};
@@ -141,7 +141,7 @@ TEST(CoreCode, OperandsInColumns) {
     }
 }
 
-// Every tile that a product may be given whose sums are those of ranges, and no other core where there is this one.
+// Every tile for products whose sums are taken by ranges, and no other core if there is this one.
 TEST(CoreCode, SumsInRanges) {
   SKIP_WITHOUT_NVRTC();
   ProductShape product{.m = 8192, .n = 8192, .k = 4096, .in_ranges = true};
@@ -156,13 +156,13 @@ TEST(CoreCode, SumsInRanges) {
     EXPECT_TRUE(tile.in_ranges);
     check(wgmma_source(false, "BF16", tile, tile.resident), "sm_90a",
           {.blocks = tile.resident,
-           .may_use_stack = tile.m * tile.n >= 128 * 128,  // two words of something else
+           .may_use_stack = tile.m * tile.n >= 128 * 128,  // two unrelated words
            .contains = {Opcode::Hgmma},
            .lacks = {Opcode::Hmma}});
   }
 }
 
-// Every tile that a product of e4m3 may be given, by the tensor cores' own instructions for it.
+// Every tile for products of e4m3, using the tensor cores' own instructions for it.
 TEST(CoreCode, E4m3IsNativeEverywhere) {
   SKIP_WITHOUT_NVRTC();
   ProductShape product{.m = 8192, .n = 8192, .k = 4096, .element_bytes = 1};
@@ -182,8 +182,8 @@ TEST(CoreCode, E4m3IsNativeEverywhere) {
   }
 }
 
-// Every tile that a product with a branch may be given: its sums are touched between two runs of wgmma, and none of
-// them may leave the registers.
+// Every tile for products with a branch: its sums are accessed between two runs of wgmma, and all must stay in
+// registers.
 TEST(CoreCode, Branches) {
   SKIP_WITHOUT_NVRTC();
   const std::string branch = R"(

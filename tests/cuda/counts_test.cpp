@@ -1,5 +1,5 @@
-// Statistics that an epilogue counts while it stores: those of exactly what is stored, however far from 0 it lies, the
-// same bits for threads in any order, on both tensor cores, and no step that reads the results again.
+// Statistics that an epilogue counts while it stores: of exactly the stored values, however far from 0, bit-identical
+// for any order of threads, on both tensor cores, and without a step that reads the results again.
 #include <cstdlib>
 
 #include "tenon/backend/cuda/products/tile_table.h"
@@ -13,7 +13,7 @@ namespace {
 
 class Counts : public LaunchTest {
  protected:
-  /// Checks the statistics of `value` against y as it was stored: of exactly those values.
+  /// Checks the statistics of `value` against y as stored.
   void expect_counted(const std::string& skeleton, const Expr& value, const char* core, bool in_core = true) {
     expect_statistics(with_statistics(skeleton, value), core, in_core);
   }
@@ -57,8 +57,8 @@ class Counts : public LaunchTest {
       if (name == "y") continue;
       std::vector<double> want(means.size()), bound(means.size());
       for (size_t i = 0; i < means.size(); ++i) {
-        // Roundings at each of some ten joinings: of a mean, by parts of it and of the deviation; of squared
-        // deviations, by parts of themselves and by what rounded means add.
+        // Rounding errors at each of about ten merges: of a mean, proportional to it and to the deviation; of squared
+        // deviations, proportional to themselves and to what rounded means add.
         const double deviation = std::sqrt(m2[i] / n), off = 3 * u * (std::abs(means[i]) + deviation),
                      off_m2 = 16 * u * m2[i] + n * off * (off + 2 * deviation);
         const double square = means[i] * means[i];
@@ -85,7 +85,7 @@ TEST_F(Counts, RowsOfAProduct) {
 TEST_F(Counts, SamplesThatEndInsideATile) {
   const Expr x = input(g, "x", DType::BF16, {5, 48, 64}), w = weight("w", DType::BF16, {64, 64});
   expect_counted("gemm", cast(linear(x, w), DType::BF16), "wgmma");
-  // A warp's rows would be of two samples.
+  // A warp's rows would belong to two samples.
   const Expr odd = input(g, "odd", DType::BF16, {3, 40, 64});
   for (const char* core : kCores) expect_counted("gemm", cast(linear(odd, w), DType::BF16), core, false);
 }
@@ -106,7 +106,7 @@ TEST_F(Counts, WhatTheEpilogueMakes) {
   const Expr two = weight("two", DType::BF16, {192, 64}), both = linear(x, two);
   for (const char* core : kCores) {
     expect_counted("gemm", cast(linear(x, w) + b + r, DType::BF16), core);
-    // Two lanes of 16 columns a warp, as mma's tiles have them, are not in runs.
+    // Two lanes of 16 columns per warp, as in mma's tiles, are not in runs.
     expect_counted("gemm", cast(slice(both, -1, 0, 96) * silu(slice(both, -1, 96, 192)), DType::BF16), core,
                    std::string(core) == "wgmma");
   }
@@ -142,7 +142,7 @@ TEST_F(Counts, PixelsOfAConvolution) {
 }
 
 TEST_F(Counts, BoxesThatReachOverTheEdge) {
-  // 9 x 23 pixels: no box fits; whole rows of the copy engine's boxes are outside.
+  // 9 x 23 pixels: no box fits exactly; whole rows of the copy engine's boxes are outside.
   const Expr x = input(g, "x", DType::BF16, {2, 9, 23, 64}), w = weight("w", DType::BF16, {40, 64, 3, 3});
   expect_counted("conv2d", cast(conv2d(x, w, 1, {1, 1, 1, 1}), DType::BF16), "wgmma");
   const Expr s = input(g, "s", DType::BF16, {2, 16, 16, 64});

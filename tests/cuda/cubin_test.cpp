@@ -1,4 +1,4 @@
-// What is read from machine code: from kernels of a few instructions, and from files that are none.
+// Reading machine code: of kernels with a few instructions, and of invalid files.
 #include "tenon/backend/cuda/driver/cubin.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ CubinKernel probe(const std::string& parameters, const std::string& body, const 
 }
 constexpr const char* kArchs[] = {"sm_89", "sm_90a"};
 
-// Copies of one element a thread, one kernel a type, and a copy to shared memory.
+// Copies of one element per thread, one kernel per type, and a copy to shared memory.
 KernelSource copies() {
   std::string text;
   const std::pair<const char*, const char*> types[] = {
@@ -159,7 +159,7 @@ TEST(CheckKernel, EveryRule) {
   EXPECT_THAT(check_kernel(CubinKernel{}, "0 bytes stack frame, 0 bytes spill stores", {}), IsEmpty());
 }
 
-// Prefixes, and every byte changed: an error or some kernels, never a crash.
+// Truncated files, and every byte changed: an error or some kernels, never a crash.
 TEST(Cubin, AnyBytes) {
   SKIP_WITHOUT_NVRTC();
   std::vector<std::byte> cubin = compiled("int* a", "*a = 1;", "sm_89").cubin;

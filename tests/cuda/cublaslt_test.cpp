@@ -1,5 +1,5 @@
-// Products by cuBLASLt: what is asked of the library, checked by one that multiplies through the descriptors it is
-// given (fake_cublaslt/), and on a GPU by the real one; what is not asked of it; and what becomes of its failures.
+// Products by cuBLASLt: requests to the library, checked by a fake that multiplies through the descriptors it is given
+// (fake_cublaslt/), and on a GPU by the real one; products that are not sent to it; and handling of its failures.
 #include "tenon/backend/cuda/libraries/cublaslt.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ cuda::LoadedLibrary fake_library() {
   return *found.library;
 }
 
-// With the library that pretends, or with none.
+// With the fake library, or with none.
 class EmulatorWithLibrary : public NamedEmulator {
  public:
   explicit EmulatorWithLibrary(bool has_library = true, const std::string& arch = "sm_90a") : NamedEmulator(arch) {
@@ -61,11 +61,11 @@ class CublasLt : public LibraryLaunchTest {
   }
   void expect_own(const Expr& value, int64_t length) { expect_on_library(value, length, false); }
 
-  FakeCublasLtState unused_;  // where the library is the real one
+  FakeCublasLtState unused_;  // if the library is the real one
   FakeCublasLtState* state_ = &unused_;
 };
 
-// What needs the library that pretends.
+// Tests that need the fake library.
 class CublasLtPretended : public CublasLt {
  protected:
   void SetUp() override {
@@ -151,7 +151,7 @@ TEST_F(CublasLt, WhatItsEpilogueDoesNotDoIsOurs) {
   const Expr r = input(g, "r", DType::BF16, {64, 48}), b = param(g, "b", DType::BF16, {48});
   expect_own(cast(silu(y), DType::BF16), 64);
   expect_own(y, 64);                                                // stored as f32
-  expect_own(cast(cast(y + b, DType::BF16) + r, DType::BF16), 64);  // rounded on the way
+  expect_own(cast(cast(y + b, DType::BF16) + r, DType::BF16), 64);  // rounded in between
   expect_own(cast(y + r + silu(r), DType::BF16), 64);
   expect_own(cast(y + r + input(g, "s", DType::BF16, {64, 48}), DType::BF16), 64);
   expect_own(cast(y + input(g, "f", DType::F32, {64, 48}), DType::BF16), 64);
@@ -180,7 +180,7 @@ TEST_F(CublasLtPretended, WithoutTheLibraryOrForbiddenItIsOurs) {
   const Launch l = launch("gemm", {{"y", y}});
   run_on(std::make_shared<EmulatorWithLibrary>(false), l, tensors, &steps_);
   EXPECT_THAT(steps_, Not(HasSubstr("cublaslt")));
-  for (const char* core : {"own", "wgmma", "mma", ""}) {  // not measured: not taken
+  for (const char* core : {"own", "wgmma", "mma", ""}) {  // not measured, so not taken
     setenv("TENON_CUDA_CORE", core, 1);
     run_on(std::make_shared<EmulatorWithLibrary>(), l, tensors, &steps_);
     EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << core;
@@ -220,7 +220,7 @@ TEST_F(CublasLtPretended, LinesThatThisLibraryCannotRunLeaveTheRest) {
     run_on(device, l, tensors, &steps_);
     EXPECT_THAT(steps_, HasSubstr("MmaTile<128, 128, 2, 4, 64, 4>")) << choice;
   }
-  // A tile of ours that was faster with this epilogue.
+  // One of our tiles that was faster with this epilogue.
   const auto device = std::make_shared<EmulatorWithLibrary>();
   write_table(*device, key + " epilogue plain = " + tile);
   run_on(device, l, tensors, &steps_);
@@ -282,7 +282,7 @@ TEST_F(CublasLtPretended, AFailureNamesTheStatus) {
   EXPECT_THAT(steps_, Not(HasSubstr("cublaslt")));
 }
 
-// The library as a GPU's device finds it: beside a driver that pretends too.
+// The library as a GPU's device finds it, next to a fake driver.
 class CublasLtOnDevice : public CublasLtPretended {
  protected:
   void SetUp() override {
@@ -353,7 +353,7 @@ TEST_F(CublasLtOnDevice, ACallGoesOnTheStreamAndAFailedOneEndsARecording) {
   EXPECT_TRUE(device.record([&](Stream& on) { device.call(on, "a product", put); }));
 }
 
-// What a library puts on a stream may be several kernels: counted by recording it.
+// A library call may enqueue several kernels, which are counted by recording it.
 TEST_F(CublasLtOnDevice, KernelsOfACallAreCountedAndNotRun) {
   cuda::DriverDevice device(options_);
   const auto put = [&](void*) {
@@ -399,7 +399,7 @@ TEST(CublasLtText, AnAlgorithmIsReadBackFromItsText) {
     EXPECT_FALSE(cuda::TileChoice::parse(text)) << '"' << text << '"';
 }
 
-// What the real library, where it is installed, takes from us without a GPU: names of functions, numbers and sizes of
+// What the real library, if installed, accepts from us without a GPU: names of functions, numbers and sizes of
 // attributes.
 TEST(CublasLtAbi, TheRealLibraryTakesOurDescriptions) {
   const cuda::SearchResult found = load_library(cuda::Library::CublasLt, cuda::SearchSettings::from_environment());

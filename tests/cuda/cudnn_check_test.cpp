@@ -1,4 +1,4 @@
-// cuDNN's plans for a GPU that is not here: by the library that pretends, and by the real one where it is installed.
+// cuDNN's plans for a GPU that is not present: by the fake library, and by the real one if installed.
 #include "tenon/backend/cuda/libraries/cudnn_check.h"
 
 #include <gmock/gmock.h>
@@ -87,7 +87,7 @@ TEST(CudnnCheckTest, VerdictsOfDistinctProblems) {
   EXPECT_THROW(CudnnCheck(fake, l4()), Error) << "a device that the library does not know";
 }
 
-// An engine that was compiled and cannot be loaded without a GPU is a plan; one that fails otherwise is none.
+// An engine that compiles but cannot be loaded without a GPU counts as a plan; one that fails otherwise does not.
 TEST(CudnnCheckTest, CompiledEnginesNeedNotBeLoaded) {
   const SearchSettings fake = only(FAKE_CUDNN_FOLDER);
   FakeCudnnState& state =

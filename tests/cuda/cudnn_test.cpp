@@ -1,5 +1,5 @@
-// Convolutions and attention by cuDNN: what is asked of the library, checked by one that computes through the
-// descriptors it is given (fake_cudnn/), and on a GPU by the real one; what is not asked of it; and what becomes of its
+// Convolutions and attention by cuDNN: requests to the library, checked by a fake that computes through the descriptors
+// it is given (fake_cudnn/), and on a GPU by the real one; launches that are not sent to it; and handling of its
 // failures.
 #include "tenon/backend/cuda/libraries/cudnn.h"
 
@@ -22,7 +22,7 @@ FakeCudnnState* fake_state() {
   return found.library->function<FakeCudnnState*()>("fake_cudnn_state")();
 }
 
-// With the library that pretends, or with none.
+// With the fake library, or with none.
 class EmulatorWithLibrary : public NamedEmulator {
  public:
   explicit EmulatorWithLibrary(bool has_library = true, const std::string& arch = "sm_90a") : NamedEmulator(arch) {
@@ -62,13 +62,13 @@ class Cudnn : public LibraryLaunchTest {
   std::shared_ptr<cuda::Device> with_library() const override { return std::make_shared<EmulatorWithLibrary>(); }
   bool has_library(cuda::Device& gpu) const override { return gpu.dnn_library() != nullptr; }
 
-  /// Of a convolution whose products are rounded to `t` on the way.
+  /// For a convolution whose products are rounded to `t` on the way.
   static Rounding rounded(DType t, int64_t length) { return {t, t, length, 4}; }
   Expr image(const std::string& name, DType t, int64_t side, int64_t channels) {
     return input(g, name, t, {2, side, side, channels});
   }
 
-  FakeCudnnState unused_;  // where the library is the real one
+  FakeCudnnState unused_;  // if the library is the real one
   FakeCudnnState* state_ = &unused_;
 };
 
@@ -132,7 +132,7 @@ TEST_F(Cudnn, AttentionWhereHeadsLieInStrides) {
     const Rounding near = {t, t, 70, 4};
     expect_on_library(launch("attention", {{"o", merge_heads(cast(attention(parts[0], parts[1], parts[2], 0.16), t))}}),
                       near);
-    // Keys of another length and fewer heads, results as they are.
+    // Another length of keys and fewer heads; results in plain layout.
     const Expr kv = input(g, id + ".kv", t, {2, 77, 2 * 80});
     const Expr k = split_heads(slice(kv, -1, 0, 80), 2), v = split_heads(slice(kv, -1, 80, 160), 2);
     expect_on_library(launch("attention", {{"o", cast(attention(parts[0], k, v, 0.16), t)}}), near);
@@ -189,7 +189,7 @@ TEST_F(Cudnn, TuningMeasuresItBesideOurKernel) {
   unsetenv("TENON_CUDA_TUNE");
   EXPECT_THAT(steps_, Not(HasSubstr("cudnn"))) << "this run keeps what it has";
   EXPECT_GT(state_->executions, 100);
-  // The emulator is slow beside plain loops.
+  // The emulator is slow compared with plain loops.
   EXPECT_THAT(table_text(*device), HasSubstr("by 1x1x1 lanes 1 bytes 2 epilogue pass = cudnn 9.19.0 engine "));
   EXPECT_THAT(table_text(*device), HasSubstr("attention 1x2x24 over 2x24 by 16 bytes 2 epilogue plain = cudnn 9.19.0"));
   run_on(device, conv, tensors, &steps_);

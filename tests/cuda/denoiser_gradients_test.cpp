@@ -1,5 +1,5 @@
-// A LoRA's gradients of a whole small network, on the emulated device in 16 bits and in e4m3 beside the CPU's in f32:
-// what kernels of one launch alone do not show, such as which of them a plan chooses.
+// A LoRA's gradients of a whole small network, on the emulated device in 16 bits and e4m3, against the CPU's in f32:
+// covers what single launches do not show, such as which kernels a plan chooses.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace tenon::train {
 namespace {
 
 const RegisterBackend kEmulated("emulated-gradients", [](const BackendOptions&) {
-  // With so few multiprocessors a small network's layers and their branches are one product each.
+  // With so few multiprocessors each layer of a small network and its branch are one product.
   static const auto device = std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.multiprocessors = 1});
   return cuda::make_cuda_backend(device);
 });
@@ -30,7 +30,7 @@ std::vector<float> random(int64_t n, unsigned seed, float scale = 1) {
   return out;
 }
 
-// By the adapter's weights, of a picture of 64 x 64 with a text of 32 tokens.
+// With respect to the adapter's weights, for a 64 x 64 picture and a text of 32 tokens.
 Values gradients_on(const std::string& device, const std::string& type) {
   constexpr int64_t kSide = 64, kTextRows = 32, kTextWidth = 128, kRank = 16;
   const std::shared_ptr<Backend> backend = make_backend(device);
@@ -75,7 +75,7 @@ TEST(EmulatedGradients, PointWhereTheOnesOfTheCpuDo) {
   for (const auto& [type, least] : {std::pair{"bf16", 0.98}, std::pair{"e4m3", 0.8}}) {
     const Values got = gradients_on("emulated-gradients", type);
     for (const auto& [name, values] : want)
-      EXPECT_GT(cosine(got.at(name), values), least) << type << " " << name;  // a NaN is not
+      EXPECT_GT(cosine(got.at(name), values), least) << type << " " << name;  // false for NaN
   }
 }
 

@@ -1,5 +1,5 @@
-// A core of products that the tree does not have. Kernels of f16 and bf16 whose K is eight times a prime that no other
-// test has; it is slow, so it says that it takes long.
+// A core of products that is not in the tree. It takes kernels of f16 and bf16 whose K is eight times a prime that no
+// other test uses, and reports a long time because it is slow.
 #include "tenon/backend/cuda/products/product_kernel.h"
 
 namespace tenon::cuda {

@@ -1,4 +1,4 @@
-// A GPU's paths without a GPU: what the driver is asked, what becomes of its failures, and that nothing stays open.
+// A GPU device's code paths without a GPU: calls to the driver, handling of its failures, and that nothing stays open.
 #include "tenon/backend/cuda/driver/driver_device.h"
 
 #include <gmock/gmock.h>
@@ -162,7 +162,7 @@ TEST_F(DriverDeviceTest, NoCompiler) {
   const auto [kind, text] = error_of_opening();
   EXPECT_EQ(kind, ErrorKind::Device);
   EXPECT_THAT(text, HasSubstr("pip' install nvidia-cuda-nvrtc"));
-  state_->version = 12080;  // a driver of CUDA 12 wants a compiler of CUDA 12
+  state_->version = 12080;  // a driver of CUDA 12 needs a compiler of CUDA 12
   EXPECT_THAT(error_of_opening().second, HasSubstr("pip' install nvidia-cuda-nvrtc-cu12"));
 }
 
@@ -197,7 +197,7 @@ TEST_F(DriverDeviceTest, OutOfMemory) {
   EXPECT_THAT(text, AllOf(HasSubstr("cannot allocate 1073741824 bytes"), HasSubstr("1073740824 bytes are free")));
   state_->fail_fill = 1;
   EXPECT_THROW(device.allocate(1000), Error);
-  EXPECT_EQ(state_->allocations, 1);  // what failed half way was given back
+  EXPECT_EQ(state_->allocations, 1);  // a partial failure was rolled back
 }
 
 TEST_F(DriverDeviceTest, ALaunch) {
@@ -239,7 +239,7 @@ TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
   function->launch(*ours, {.threads = 128}, bytes(arguments));
   const uintptr_t own = state_->stream, context = state_->current_context;
   EXPECT_NE(own, 0U);
-  state_->current_context = 7;  // the caller's thread is busy with another GPU
+  state_->current_context = 7;  // the caller's thread is using another GPU
   function->launch(*theirs, {.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->stream, 0x55U);
   EXPECT_EQ(state_->context, context);
@@ -254,7 +254,7 @@ TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
     EXPECT_EQ(state_->current_context, 7U);
   }
   EXPECT_EQ(state_->current_context, 7U);
-  state_->current_context = 0;  // a thread that has none yet keeps ours
+  state_->current_context = 0;  // a thread without a context keeps ours
   function->launch(*ours, {.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->stream, own);
   EXPECT_EQ(state_->current_context, context);
@@ -299,7 +299,7 @@ TEST_F(DriverDeviceTest, OneStreamWaitsForAnother) {
   EXPECT_THAT(error_of([&] { second->wait(Event()); }).second, HasSubstr("another backend's event"));
 }
 
-// Two GPUs of one process, with streams of their own and one model each: nothing is shared that should not be.
+// Two GPUs in one process, each with its own streams and one model: nothing is wrongly shared.
 TEST_F(DriverDeviceTest, TwoDevicesWithTwoStreamsEach) {
   SKIP_WITHOUT_NVRTC();
   state_->devices = 2;
@@ -332,7 +332,7 @@ TEST_F(DriverDeviceTest, TwoDevicesWithTwoStreamsEach) {
   EXPECT_THAT(error_of([&] { all[0]->start(other); }).second, HasSubstr("another's stream"));
 }
 
-// By name, as flags and Python have it.
+// By name, as in flags and Python.
 TEST_F(DriverDeviceTest, ADeviceIsNamedByItsNumber) {
   EXPECT_THAT(error_of([] { make_backend("cpu:1"); }),
               testing::Pair(ErrorKind::Device, HasSubstr("no device 1 of 'cpu'")));
@@ -420,14 +420,14 @@ TEST_F(DriverDeviceTest, Recordings) {
     DriverDevice device(options_);
     const auto function = device.load(store_kernel("store"));
     const Arguments arguments{};
-    stream = device.borrow_stream(reinterpret_cast<void*>(uintptr_t{0x55}));  // which need not be able to record
+    stream = device.borrow_stream(reinterpret_cast<void*>(uintptr_t{0x55}));  // it need not support recording
     recording = device.record([&](Stream& on) {
       for (int i = 0; i < 3; ++i) function->launch(on, {.threads = 128}, bytes(arguments));
       int word = 0;
       EXPECT_THAT(error_of([&] { device.copy_in(on, &word, &word, 4); }).second,
                   HasSubstr("while launches are recorded"));
       EXPECT_THAT(error_of([&] { on.wait(*stream->mark()); }).second, HasSubstr("while launches are recorded"));
-      function->launch(*stream, {.threads = 128}, bytes(arguments));  // others go on
+      function->launch(*stream, {.threads = 128}, bytes(arguments));  // other launches continue
     });
     EXPECT_EQ(state_->recorded, 3);
     EXPECT_EQ(state_->launches, 1);
@@ -484,7 +484,7 @@ TEST_F(DriverDeviceTest, TheSecondTimeNothingIsCompiled) {
   }
 }
 
-// What nobody waits for is given up, not waited for.
+// Work that nobody waits for is abandoned.
 TEST_F(DriverDeviceTest, ADeviceMayGoBeforeItsKernelsAreCompiled) {
   SKIP_WITHOUT_NVRTC();
   std::vector<std::shared_ptr<Function>> functions;

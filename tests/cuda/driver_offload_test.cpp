@@ -1,5 +1,5 @@
-// What the driver is asked where weights wait in the host's memory: pinned memory, and a second stream that is recorded
-// with the first. No GPU is needed.
+// Calls to the driver if weights are offloaded to the host: pinned memory, and a second stream recorded with the first.
+// Needs no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

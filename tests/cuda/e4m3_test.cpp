@@ -17,7 +17,7 @@ class E4m3 : public LaunchTest {
   Expr tensor(const std::string& name, const Shape& shape) { return input(g, name, DType::E4M3, shape); }
   Expr constant(const std::string& name, const Shape& shape) { return weight(name, DType::E4M3, shape); }
 
-  /// Checks a product's results on an architecture; the names of its steps.
+  /// Checks a product's results on an architecture; returns the names of its steps.
   std::string steps_of(const Expr& product, const std::string& arch, int64_t k, double size = 8) {
     const Launch l = launch(product.is<nodes::Linear>() ? "gemm" : "conv2d", {{"y", product * 0.5 + 1.0}});
     const auto device =
@@ -38,7 +38,7 @@ TEST_F(E4m3, EachArchitectureHasItsCore) {
   }
 }
 
-// mma converts e4m3 on sm_90a: there what the copy engine cannot take is multiplied in f16, which is exact.
+// On sm_90a mma converts e4m3: what the copy engine cannot take is multiplied in f16 there, which is exact.
 TEST_F(E4m3, HopperNeverMultipliesItWithMma) {
   const Expr x = tensor("x", {70, 160}), odd = tensor("odd", {50, 160});
   EXPECT_THAT(steps_of(linear(x, odd), "sm_90a", 160, 24), HasSubstr(" f16 MmaTile<"));
@@ -65,7 +65,7 @@ TEST_F(E4m3, IsWidenedBesideOtherTypesAndInConvolutions) {
   EXPECT_THAT(steps_of(conv2d(picture, filter, 1, {1, 1, 1, 1}), "sm_90a", 432), HasSubstr(" f16 "));
 }
 
-// Layers of a transformer of 3840 columns with 4224 tokens: what their kernels are, in machine code.
+// Layers of a transformer of 3840 columns with 4224 tokens: the machine code of their kernels.
 class E4m3Code : public LaunchCodeTest {
  protected:
   // Rows of x and w have a scale each.

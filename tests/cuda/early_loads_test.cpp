@@ -1,5 +1,5 @@
-// What a kernel loads in front of its wait for the launch before it: right although that launch runs as late as it can,
-// wrong as soon as a buffer is called settled that is not.
+// Loads of a kernel before its wait for the preceding launch: right even if that launch runs as late as possible, wrong
+// as soon as a buffer is marked settled that is not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class EarlyLoads : public testing::Test {
     options.hoist = false;
     return make_plan(results, options);
   }
-  /// y, where launch `late` of the device ran as late as it could.
+  /// y, with launch `late` of the device run as late as possible.
   static std::vector<float> run(const Plan& plan, int late) {
     EmulatorOptions options;
     options.late = late;
@@ -70,7 +70,7 @@ TEST_F(EarlyLoads, SeeWhatWasWholeBeforeTheLaunchInFront) {
   for (int late : {0, 1, 2}) EXPECT_EQ(run(plan, late), in_order) << "launch " << late << " as late as it can run";
 }
 
-// The launches in another order: h is written by the launch in front of the map, which takes it for whole.
+// Launches in another order: h is written by the launch just before the map, which wrongly assumes it complete.
 TEST_F(EarlyLoads, OfWhatIsNotSettledAreSeenToBeWrong) {
   Plan plan = normalised();
   std::swap(launches(plan)[0], launches(plan)[1]);

@@ -10,7 +10,7 @@
 #include "tenon/core/dtype.h"
 #include "tests/support/sanitized.h"
 
-#ifdef TENON_SANITIZED  // of the two, the address sanitizer: the thread sanitizer's build has no GPU
+#ifdef TENON_SANITIZED  // only for the address sanitizer: the thread sanitizer's build has no GPU
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #define FORGET_FRAMES(stack, bytes) __asan_unpoison_memory_region(stack, bytes)
@@ -30,7 +30,7 @@ using boost::context::detail::make_fcontext;
 using boost::context::detail::transfer_t;
 
 constexpr unsigned char kPoison = 0xff;  // a NaN in every element type
-constexpr size_t kSharedGuard = 4096;    // poisoned bytes behind shared memory that must stay as they are
+constexpr size_t kSharedGuard = 4096;    // poisoned bytes after shared memory that must stay unchanged
 constexpr size_t kSharedAlign = 1024;
 
 }  // namespace
@@ -65,7 +65,7 @@ void Block::prepare(const LaunchShape& shape) {
   const auto start = reinterpret_cast<uintptr_t>(shared_store_.data());
   shared = shared_store_.data() + (kSharedAlign - start % kSharedAlign) % kSharedAlign;
   std::memset(shared, kPoison, shared_bytes_ + kSharedGuard);
-  std::string().swap(error_);  // no memory left that fail would exchange
+  std::string().swap(error_);  // release memory that fail() would swap
 }
 
 void Block::start(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3]) {
@@ -81,7 +81,7 @@ void Block::start(KernelEntry kernel, const void* params, const LaunchShape& sha
   }
 }
 
-// Runs threads until all wait; false if there was none to run.
+// Runs threads until all are waiting; false if none could run.
 bool Block::run_ready() {
   if (ready_.empty()) return false;
   while (error_.empty() && !ready_.empty()) {
@@ -132,7 +132,7 @@ void Block::run(std::span<Block* const> cluster, KernelEntry kernel, const void*
   for (Block* b : order) b->finish();
 }
 
-// Where the threads wait that are not done, empty when all are.
+// Where the unfinished threads wait; empty if all are done.
 std::string Block::stuck() const {
   std::map<std::string, int> places;
   for (const Fiber& f : fibers_)
@@ -174,7 +174,7 @@ void Block::suspend(const char* waits_for) {
 }
 
 void Block::fail(std::string&& what) {
-  error_ = std::move(what);  // the caller's frame is never left: nothing may stay in it
+  error_ = std::move(what);  // the caller's frame is never left, so it must not own memory
   error_ += ", thread " + std::to_string(thread);
   for (;;) suspend("its end");  // never resumed: the run is over
 }
@@ -253,7 +253,7 @@ void Block::ldmatrix(uint32_t address, device::host::LdmatrixArguments arguments
   if (thread % 32 < used) arguments.row = in_shared(address, 16, 16, "ldmatrix");
   together(1, arguments.transpose ? "ldmatrix trans" : "ldmatrix", ldmatrix_together, &arguments);
   if (thread % 32 != 0) return;
-  // A matrix takes one pass unless two of its rows lie in the same 16 of 128 bytes.
+  // A matrix takes one pass unless two of its rows are in the same 16 of 128 bytes.
   statistics.ldmatrix += arguments.matrices;
   statistics.bank_conflicts += arguments.conflicts;
 }
@@ -338,7 +338,7 @@ void Block::griddep_wait() {
   suspend("griddep_wait");
 }
 
-// What a successor reads in front of its wait must be whole: what was there before this launch's own wait.
+// What a successor reads before its wait must be complete: it existed before this launch's own wait.
 void Block::griddep_launch() {
   if (!waited_ && !starts_next_) fail("lets its successor start before it has waited for its predecessor");
 }
@@ -361,7 +361,7 @@ void Block::tma_load_shared(uint32_t dst, const void* map, uint32_t barrier, con
     if (blocks >> r & 1) peer(r).add_box(dst, map, barrier, at, rank);
 }
 
-// Boxes come when no thread can run without them, and, backwards, the last first. False when there are none.
+// Boxes arrive when no thread can run without them; in backwards mode, the last one first. False if there are none.
 bool Block::finish_a_box_copy() {
   if (box_copies_.empty()) return false;
   const BoxCopy copy = backwards_ ? box_copies_.back() : box_copies_.front();

@@ -1,6 +1,6 @@
-// One block of threads on the host: a fiber each, switched where threads of a GPU would meet. Asynchronous copies
-// happen at the wait that covers them and not before; until then their targets hold NaNs, as all of shared memory does
-// at first.
+// Emulates one block of threads on the host, each a fiber, switched where threads of a GPU synchronise. Asynchronous
+// copies happen at the wait that covers them and not before; until then their targets hold NaNs, as all of shared
+// memory does initially.
 #pragma once
 #include <boost/context/detail/fcontext.hpp>
 
@@ -21,7 +21,7 @@ namespace tenon::cuda::test {
 using device::host::Machine;
 using KernelEntry = void (*)(Machine*, const void* params);
 
-/// What happened in all blocks that a Block ran.
+/// Counts over all blocks that a Block ran.
 struct BlockStatistics {
   int64_t ldmatrix = 0;        ///< 8x8 matrices read by ldmatrix
   int64_t bank_conflicts = 0;  ///< passes through shared memory beyond one for each of them
@@ -32,9 +32,9 @@ class Block final : public Machine {
  public:
   Block();
   ~Block();
-  /// Runs all threads of a cluster's blocks to their end, the first of which is block `at`. Threads that wait for the
-  /// launch in front do so until `in_front` was called, if there is one, which is once no thread can go on without.
-  /// Throws std::string, what went wrong and where, without a kernel's name.
+  /// Runs all threads of a cluster's blocks to their end; the first block is block `at`. Threads that wait for the
+  /// preceding launch do so until `in_front`, if given, was called, which happens once no thread can continue
+  /// otherwise. Throws std::string: what went wrong and where, without a kernel name.
   static void run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const LaunchShape& shape,
                   const unsigned (&at)[3], bool backwards, const std::function<void()>& in_front);
   BlockStatistics statistics;
@@ -78,7 +78,7 @@ class Block final : public Machine {
     std::vector<size_t> groups;  ///< ends of the committed groups in `copies`
     void* fake_stack = nullptr;
   };
-  // Lanes that have come to one instruction of a warp or warpgroup.
+  // Lanes that have reached the same instruction of a warp or warpgroup.
   struct Meeting {
     int came = 0;
     const char* name = nullptr;
@@ -90,10 +90,10 @@ class Block final : public Machine {
     std::vector<int> waiting;
   };
 
-  // A barrier of the vocabulary's sm_90 part; its 8 bytes of shared memory hold nothing here.
+  // A barrier of the vocabulary's sm_90 part; its 8 bytes of shared memory are unused here.
   struct PhaseBarrier {
     int expected = 0, missing = 0;
-    int64_t bytes = 0;  ///< announced and not come
+    int64_t bytes = 0;  ///< announced but not arrived
     int phase = 0;
   };
   struct BoxCopy {
@@ -139,8 +139,8 @@ class Block final : public Machine {
   unsigned shared_bytes_ = 0;
   std::vector<unsigned char> shared_store_;
   bool backwards_ = false;
-  bool waited_ = false;               ///< some thread, for the launch in front
-  bool starts_next_ = false;          ///< LaunchShape's: in front of that wait, too
+  bool waited_ = false;               ///< some thread has waited for the preceding launch
+  bool starts_next_ = false;          ///< LaunchShape's: before that wait, too
   bool holds_ = false;                ///< that launch has not run yet
   std::vector<int> grid_waiters_;     ///< threads that wait for it
   std::vector<Block*> cluster_;       ///< its blocks, this one among them

@@ -1,4 +1,4 @@
-// Whole plans on the emulator, as the GPUs of both architectures, and on a GPU where there is one.
+// Whole plans on the emulator, as the GPUs of both architectures, and on a GPU if there is one.
 #include <cstdlib>
 
 #include "tenon/backend/cuda/cuda_backend.h"

@@ -1,4 +1,4 @@
-// The CUDA backend's launches on the emulator, and on a GPU where there is one.
+// The CUDA backend's launches on the emulator, and on a GPU if there is one.
 #include "tests/cuda/emulated_runner.h"
 
 #include <cstdlib>
@@ -39,7 +39,7 @@ Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& l, con
   kernel->run(*stream, scratch.get());
   if (steps) {
     *steps = kernel->describe();
-    kernel->run(*stream, scratch.get());  // counters are as before, and results too
+    kernel->run(*stream, scratch.get());  // counters and results are as before
   }
   for (auto& [name, t] : out)
     device->copy_out(*stream, t.data.data(), buffers.at(name).get(), static_cast<int64_t>(t.data.size()));
@@ -57,7 +57,7 @@ const std::vector<Runner>& runners() {
     try {
       const auto gpu = std::make_shared<cuda::DriverDevice>();
       add(gpu->facts().name, gpu);
-      add(gpu->facts().name, gpu);  // twice: the same bits, run after run
+      add(gpu->facts().name, gpu);  // twice: must be bit-identical
     } catch (const Error&) {
       if (gpu_only) throw;  // without any runner every test would pass
     }

@@ -5,7 +5,8 @@
 
 namespace tenon::launches {
 
-/// The launch's outputs from poisoned memory. With `steps` it runs twice, and leaves there what its steps are called.
+/// The launch's outputs, computed into poisoned memory. With `steps` it runs twice and returns the names of its steps
+/// there.
 Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& launch, const Tensors& tensors,
                std::string* steps = nullptr);
 

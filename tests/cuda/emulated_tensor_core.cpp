@@ -51,7 +51,7 @@ void widen(Element type, const void* from, int n, float* to) {
 void add_products(Element type, const float* a, const float* b, int depth, int n, float* sums) {
   constexpr int kMost = 256;
   if (type != Element::E4M3) {
-    // A tensor core adds all 16 products to the sum at once: their order does not count.
+    // A tensor core adds all 16 products to the sum at once: their order does not matter.
     double all[kMost];
     std::copy_n(sums, n, all);
     for (int k = 0; k < depth; ++k)
@@ -124,7 +124,7 @@ size_t place_of(int lane, int r, int n) {
   return row * columns + static_cast<size_t>(column_of(lane, r / 4, r % 4));
 }
 
-// A swizzle exchanges 16-byte chunks of an address by bits 7 and up of it.
+// A swizzle permutes 16-byte chunks of an address by its bits from 7 up.
 uint32_t swizzled(uint32_t address, int bytes) {
   const uint32_t mask = bytes == 128 ? 7 : bytes == 64 ? 3 : bytes == 32 ? 1 : 0;
   return address ^ ((address >> 7 & mask) << 4);
@@ -193,7 +193,7 @@ void WarpgroupProducts::commit() {
   open_.clear();
 }
 
-// Row r of a, of which its lanes hold mma's pieces.
+// Row r of a, the pieces of which its lanes hold as for mma.
 void WarpgroupProducts::held_row(const Product& product, int r, float* to) {
   for (int t = 0; t < 4; ++t) {
     const int l = r / 16 * 32 + r % 8 * 4 + t, i = r % 16 / 8;
@@ -208,7 +208,7 @@ void WarpgroupProducts::held_row(const Product& product, int r, float* to) {
 void WarpgroupProducts::multiply(const Product& product, const unsigned char* shared) {
   const WgmmaArguments& w = product.what;
   const int depth = w.element == Element::E4M3 ? 32 : 16;
-  auto row = [&](uint64_t operand, int r, float* to) {  // of 32 bytes along the inner dimension
+  auto row = [&](uint64_t operand, int r, float* to) {  // 32 bytes along the inner dimension
     const uint32_t from = wgmma_address(operand) + static_cast<uint32_t>(r / 8 * 1024 + r % 8 * 128);
     for (uint32_t half = 0; half < 2; ++half)
       widen(w.element, shared + swizzled(from + 16 * half, 128), depth / 2, to + static_cast<int>(half) * depth / 2);

@@ -1,4 +1,4 @@
-// What the tensor cores and the copy engine of a GPU do, for a whole warp, warpgroup or box at once, in f32.
+// Operations of a GPU's tensor cores and copy engine, for a whole warp, warpgroup or box at once, in f32.
 #pragma once
 #include <array>
 #include <deque>
@@ -14,15 +14,15 @@ namespace tenon::cuda::test {
 void ldmatrix_together(void** arguments, int lanes);
 void mma_together(void** arguments, int lanes);
 
-/// The products that a warpgroup has started and not waited for. They are done at the wait; until all that go to the
-/// same sums are done, the sums' registers hold NaNs.
+/// The products that a warpgroup has started and not waited for. They complete at the wait; until all products for the
+/// same sums are complete, the sums' registers hold NaNs.
 class WarpgroupProducts {
  public:
   void start(const device::host::WgmmaArguments (&lanes)[128]);
   void commit();
-  /// `shared`: what address 0 of shared memory would be.
+  /// `shared`: address 0 of shared memory.
   void finish(int groups_left, const unsigned char* shared);
-  /// What a product was given and must not have been, or null: held pieces that changed before its wait.
+  /// An error in a product's operands, or null: held pieces that changed before its wait.
   const char* fault() const { return fault_; }
 
  private:
@@ -34,7 +34,7 @@ class WarpgroupProducts {
   struct Product {
     device::host::WgmmaArguments what;
     std::shared_ptr<Sums> sums;
-    const uint32_t* lanes_held[128];  ///< where the lanes hold a, and what it was at the start
+    const uint32_t* lanes_held[128];  ///< where the lanes hold a, and its contents at the start
     std::array<uint32_t, 4> held[128];
   };
   void multiply(const Product& product, const unsigned char* shared);
@@ -45,8 +45,8 @@ class WarpgroupProducts {
   std::deque<std::vector<Product>> groups_;
 };
 
-/// The address in a descriptor of a wgmma operand; what is wrong with the rest of a product's descriptors, or null; the
-/// bytes from b's address on that the product reads.
+/// The address in the descriptor of a wgmma operand; an error in the rest of a product's descriptors, or null; the
+/// bytes that the product reads from b's address on.
 uint32_t wgmma_address(uint64_t operand);
 const char* wgmma_fault(const device::host::WgmmaArguments& product);
 int wgmma_bytes_of_b(const device::host::WgmmaArguments& product);
@@ -55,8 +55,8 @@ int wgmma_bytes_of_b(const device::host::WgmmaArguments& product);
 void copy_box(const TensorBox& box, const int (&at)[5], unsigned char* shared, uint32_t dst);
 int box_bytes(const TensorBox& box);
 
-/// sums[n] += a[depth] b[depth][n], as one instruction does it. Of e4m3 a GPU keeps some 14 bits: all addends, the sum
-/// so far among them, are cut below 2^-13 of the largest one's power of two.
+/// sums[n] += a[depth] b[depth][n], as in one instruction. For e4m3 a GPU keeps about 14 bits: all addends, including
+/// the sum so far, are truncated below 2^-13 of the largest one's power of two.
 void add_products(device::host::Element type, const float* a, const float* b, int depth, int n, float* sums);
 
 /// n elements of a type as floats.

@@ -30,7 +30,7 @@ std::string read_text(const fs::path& path) {
   return text.str();
 }
 
-// 128 bits of FNV-1a, two streams of 64.
+// 128 bits of FNV-1a, as two streams of 64.
 std::string hash_of(const std::string& text) {
   uint64_t a = 0xcbf29ce484222325u, b = 0x84222325cbf29ce4u;
   for (const char c : text) {
@@ -42,7 +42,7 @@ std::string hash_of(const std::string& text) {
   return out.str();
 }
 
-// Of every header that a kernel could include: the same for every build folder of a tree, whatever else lies in one.
+// A hash of every header that a kernel could include: the same for every build folder of a tree, whatever it contains.
 std::string hash_headers(const std::vector<std::string>& roots) {
   std::string all;
   for (const std::string& root : roots) {
@@ -62,12 +62,13 @@ fs::path cache_folder() {
   return folder;
 }
 
-// A name beside `path` that no other process takes.
+// A unique name next to `path`.
 std::string own_name(const fs::path& path, const char* ending) {
   return path.string() + "." + std::to_string(getpid()) + ending;
 }
 
-// `object` of the source `in`, by a command that lacks the names of both. It appears whole, whoever else makes it.
+// Compiles the source `in` to `object`, by a command that lacks both names. The object appears atomically, whoever else
+// makes it.
 void compile(const std::string& command, const std::string& name, const std::string& in, const fs::path& object) {
   const std::string log = own_name(object, ".log"), made = own_name(object, ".tmp");
   const std::string line = command + " '" + in + "' -o '" + made + "' > '" + log + "' 2>&1";
@@ -77,9 +78,8 @@ void compile(const std::string& command, const std::string& name, const std::str
   fs::remove(log);
 }
 
-// What every kernel includes, compiled once: half of a kernel's time, most of it the standard library's headers that
-// nodes read. Named by place and date as well, because compilers refuse such a file once its headers have been moved or
-// touched.
+// Precompiles what every kernel includes: half of a kernel's compile time, most of it for standard headers that nodes
+// include. Named by path and date as well, because compilers refuse such a file once its headers were moved or touched.
 fs::path prelude(const std::string& command, const std::string& headers_hash, const std::vector<std::string>& roots) {
   std::string facts = command + headers_hash;
   for (const std::string& root : roots)
@@ -101,7 +101,7 @@ fs::path prelude(const std::string& command, const std::string& headers_hash, co
   return header;
 }
 
-// The shared object of a source, compiled unless it is there.
+// The shared object of a source, compiled if absent.
 fs::path compile(const KernelSource& source, const EmulatorOptions& options, const std::string& headers_hash) {
   std::string command = std::string(TENON_HOST_COMPILER) +
                         " -std=c++20 -O1 -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math"
@@ -112,13 +112,13 @@ fs::path compile(const KernelSource& source, const EmulatorOptions& options, con
   const fs::path header = prelude(command, headers_hash, options.includes);
   const std::string text = own_name(object, ".cu");
   std::ofstream(text) << source.text;
-  // Libraries are not looked through: this program has loaded those that a kernel calls.
+  // Libraries need not be searched: this program has loaded those that a kernel calls.
   compile(command + " -shared -nodefaultlibs -include '" + header.string() + "' -x c++", source.name, text, object);
   fs::remove(text);
   return object;
 }
 
-// The blocks of a cluster, made once. `beside`: while others are under way.
+// The blocks of a cluster, made once. `beside`: while others are running.
 std::span<Block* const> shared_blocks(unsigned count, bool beside = false) {
   static std::vector<std::unique_ptr<Block>> all_blocks[2];
   static std::vector<Block*> all_pointers[2];
@@ -140,7 +140,7 @@ std::vector<std::string> EmulatorOptions::default_includes() {
   return roots;
 }
 
-// Work in the order in which it was put there.
+// Work in the order in which it was enqueued.
 struct Emulator::Work {
   std::deque<std::function<void()>> waiting;
   int64_t put = 0, done = 0;
@@ -155,7 +155,7 @@ struct Emulator::Work {
   }
 };
 
-// A stream, and what is beside it; or the same while it is recorded.
+// A stream and what runs beside it; or both while being recorded.
 class Emulator::Queue : public Stream {
  public:
   Queue(Emulator& on, std::shared_ptr<Tape> tape, bool beside = false)
@@ -179,8 +179,8 @@ class Emulator::Queue : public Stream {
     std::shared_ptr<Work> work;
     int64_t at = 0;
     Emulator* on = nullptr;
-    const Tape* tape = nullptr;  // that it is a point of, with `at` for its number there
-    int64_t puts_beside = -1;    // and what had been put beside the stream, if it is a point there
+    const Tape* tape = nullptr;  // the tape that it is a point of, at index `at`
+    int64_t puts_beside = -1;    // and how much had been put beside the stream, if it is a point there
   };
 
   Emulator& on_;
@@ -190,13 +190,13 @@ class Emulator::Queue : public Stream {
   std::unique_ptr<Queue> beside_;
 };
 
-// What was recorded, in the order in which it was put: on a stream, or beside it.
+// A recording, in enqueueing order: on a stream, or beside it.
 struct Emulator::Tape : Recording {
   using Marks = std::map<int64_t, std::shared_ptr<const Event>>;
   std::vector<std::function<void(Queue& on, Marks& marks)>> all;
   int64_t marks = 0, put_beside = 0, joined_beside = 0;
 
-  // `one` on the queue that it was recorded on.
+  // Adds `one` on the queue that it was recorded on.
   void add(bool beside, const std::function<void(Queue& on, Marks& marks)>& one) {
     all.emplace_back([beside, one](Queue& on, Marks& known) { one(beside ? on.beside() : on, known); });
   }
@@ -283,7 +283,7 @@ class Emulator::Kernel : public Function {
   void put(const LaunchShape& shape, const std::vector<std::byte>& params) {
     const bool behind = std::exchange(on_.next_starts_, shape.starts_next);
     if (!shape.overlaps || (behind && shape.reads_early)) on_.run_late();
-    // Behind a late launch one that lets its successor start before it has waited is late, too.
+    // After a late launch, one that lets its successor start before it has waited is late, too.
     if (on_.launches_++ == on_.options_.late || (on_.late_ && shape.starts_next))
       on_.late_ = [this, shape, params, in_front = on_.late_] {
         if (in_front) in_front();

@@ -18,16 +18,16 @@ struct EmulatorOptions {
   std::string arch = "sm_90a";
   int multiprocessors = 4;
   int argument_bytes = 4096;
-  /// Roots of includes, "tenon/backend/cuda/device/x.h" and what that includes in turn.
+  /// Include folders: "tenon/backend/cuda/device/x.h" and what that includes in turn.
   std::vector<std::string> includes = default_includes();
-  /// Threads of a block start in the opposite order: finds what the usual order hides.
+  /// Threads of a block start in the opposite order: finds errors that the usual order hides.
   bool backwards = false;
-  /// This launch, the first is 0, runs as late as it can: when its successor waits for it, or the host does.
+  /// Runs this launch, counted from 0, as late as possible: when its successor or the host waits for it.
   int late = -1;
-  /// What is put on a stream is done when somebody waits for it: finds what was not waited for.
+  /// Work on a stream is done when somebody waits for it: finds missing waits.
   bool lazy = false;
-  /// Then what is put beside a stream (Stream::beside) is done at once, with no more of the stream's own than it waits
-  /// for: finds what was overwritten too soon.
+  /// With `lazy`: work beside a stream (Stream::beside) is done at once, after only that part of the stream's own work
+  /// that it waits for: finds memory that is overwritten too soon.
   bool early_copies = false;
   bool batch_invariant = false;
   bool one_order = false;
@@ -35,21 +35,19 @@ struct EmulatorOptions {
   static std::vector<std::string> default_includes();
 };
 
-/// Errors of a kernel (a deadlock, lanes of a warp at different instructions, an access outside shared memory) are
-/// thrown by the launch as Error(Device) that names kernel, block and thread. Memory ends at a page that cannot be
-/// accessed.
+/// Errors in a kernel (a deadlock, lanes of a warp at different instructions, an access outside shared memory) are
+/// thrown by the launch as Error(Device) that names kernel, block and thread. Memory ends at an inaccessible page.
 class Emulator : public Device {
  public:
   explicit Emulator(EmulatorOptions options = {});
   ~Emulator() override;
   const DeviceFacts& facts() const override { return facts_; }
   int64_t memory_available() const override { return facts_.memory_bytes; }
-  /// Compiles at once. Shared objects are kept in the system's folder of temporary files, by a hash of source and
-  /// headers.
+  /// Compiles immediately. Shared objects are cached in the system's temporary folder, by a hash of source and headers.
   std::shared_ptr<Function> load(const KernelSource& source) override;
   std::shared_ptr<void> allocate(int64_t bytes) override;
   std::shared_ptr<void> allocate_pinned(int64_t bytes) override;
-  /// Error(Device) for memory that allocate_pinned did not give.
+  /// Error(Device) for memory not from allocate_pinned.
   void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) override;
   std::shared_ptr<Stream> make_stream() override;
   std::shared_ptr<Stream> borrow_stream(void* stream) override;
@@ -60,7 +58,7 @@ class Emulator : public Device {
   std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox& box) const override;
   void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) override;
-  /// Counted over all launches of the process; a test may set it to {}.
+  /// Totals over all launches of the process; a test may reset it to {}.
   static BlockStatistics& statistics();
 
  private:
@@ -73,7 +71,7 @@ class Emulator : public Device {
   DeviceFacts facts_;
   int launches_ = 0;
   std::function<void()> late_;  ///< launches that have not run yet
-  bool next_starts_ = false;    ///< LaunchShape::starts_next of the last one
+  bool next_starts_ = false;    ///< LaunchShape::starts_next of the last launch
   std::shared_ptr<std::set<const void*>> host_memory_ = std::make_shared<std::set<const void*>>();
   std::map<std::string, std::shared_ptr<Kernel>> kernels_;
   std::string headers_hash_;

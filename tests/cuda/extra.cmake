@@ -1,10 +1,10 @@
-# Kernels are compiled by the tests themselves, for the host: where their headers lie, and with which compiler.
+# Tests compile kernels for the host themselves: the headers' folder and the compiler.
 find_package(Boost REQUIRED COMPONENTS context)
-find_program(TENON_KERNEL_COMPILER c++ REQUIRED)  # not instrumented: with a sanitizer too, what `release` left in the cache
+find_program(TENON_KERNEL_COMPILER c++ REQUIRED)  # not instrumented, so sanitizers share `release`'s cache
 target_compile_definitions(test_cuda PRIVATE TENON_HOST_COMPILER="${TENON_KERNEL_COMPILER}"
                                              TENON_DEVICE_INCLUDES="${PROJECT_SOURCE_DIR}")
 target_link_libraries(test_cuda PRIVATE Boost::context ${CMAKE_DL_LIBS})
-# These have file-local names in common with others.
+# These share file-local names with others.
 foreach(_apart attention_core attention_deep attention_short attention_wgmma conv_core core_code cudnn gemm_core)
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${_apart}_test.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
@@ -27,15 +27,15 @@ target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.c
                ${CMAKE_CURRENT_SOURCE_DIR}/runtime/weight_store_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/runtime/state_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/decode_loop_test.cpp)
 
-# A tree in which the headers of the cores that the tree does not have lie where docs/adding.md says that they go.
+# A tree with the headers of the additional cores in the place that docs/adding.md gives.
 foreach(_header gemm_dot attention_single)
   configure_file(${CMAKE_CURRENT_LIST_DIR}/${_header}.h
                  ${PROJECT_BINARY_DIR}/new_cores/tenon/backend/cuda/device/${_header}.h COPYONLY)
 endforeach()
 target_compile_definitions(test_cuda PRIVATE NEW_CORES="${PROJECT_BINARY_DIR}/new_cores")
 
-# A driver that pretends: found as libcuda.so.1 in a folder of its own. Under another soname, or NVRTC would take it for
-# the real one and ask it for more.
+# A fake driver, found as libcuda.so.1 in its own folder. It has another soname, or NVRTC would take it for the real one
+# and require more of it.
 add_library(tenon_fake_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/fake_driver/fake_driver.cpp)
 target_link_libraries(tenon_fake_driver PRIVATE tenon tenon_flags)
 set(_fake_driver ${PROJECT_BINARY_DIR}/fake_driver)
@@ -45,7 +45,7 @@ target_link_options(tenon_fake_driver PRIVATE -Wl,-soname,libtenon_fake_driver.s
 target_compile_definitions(test_cuda PRIVATE FAKE_DRIVER_FOLDER="${_fake_driver}")
 add_dependencies(test_cuda tenon_fake_driver)
 
-# A cuBLASLt and a cuDNN that pretend, likewise.
+# A fake cuBLASLt and a fake cuDNN, likewise.
 foreach(_library cublasLt:cublaslt:13 cudnn:cudnn:9)
   string(REPLACE ":" ";" _library ${_library})
   list(GET _library 0 _file)

@@ -1,5 +1,5 @@
-// The cores of products on the emulator beside sums in double: every tile, tails, batches, lanes, splits, runs, element
-// types.
+// The cores of products on the emulator against sums in double: every tile, tails, batches, lanes, splits, runs,
+// element types.
 #include <chrono>
 
 #include "tests/cuda/core_harness.h"
@@ -32,7 +32,7 @@ std::string text_of(const Variant& v) {
          ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_mma<Tile, A, B, Epilogue>(p); }\n";
 }
 
-// A random problem, and the comparison of its result.
+// A random problem, and the check of its result.
 struct Problem {
   DType type;
   int lanes;
@@ -112,7 +112,7 @@ TEST(GemmCore, Batches) { check({kSmall}, {.m = 70, .n = 40, .k = 72, .batch = 3
 TEST(GemmCore, SplitsSumInOrder) {
   for (int splits = 1; splits <= 4; ++splits)
     check({kSmall}, {.m = 70, .n = 72, .k = 328, .batch = 2, .split = {splits}});
-  // More splits than steps: the parts without work add nothing.
+  // More splits than steps: parts without work add nothing.
   check({kSmall}, {.m = 20, .n = 24, .k = 128, .split = {4}});
 }
 
@@ -140,7 +140,7 @@ TEST(GemmCore, ALayerOfStableDiffusion) {
                  std::to_string(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
 }
 
-// gemm_skinny: rows of B may lie in runs.
+// gemm_skinny: rows of B may be stored in runs.
 struct SkinnyVariant {
   SkinnyTileShape tile;
   DType type = DType::BF16;
@@ -205,7 +205,7 @@ TEST(GemmSkinny, AQwenLayer) {
   check(SkinnyVariant{.tile = {1, 16}, .in_runs = true}, {.m = 1, .n = 896, .k = 4864});
   check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .in_runs = true}, {.m = 16, .n = 2 * 4864, .k = 896});
 }
-// A row's result has the same bits alone and among others.
+// A row's result is bit-identical alone and among others.
 TEST(GemmSkinny, RowsDoNotDependOnTheBatch) {
   const SkinnyVariant v{.tile = {1, 8}, .in_runs = true};
   const Problem many{v.type, 1, {.m = 16, .n = 64, .k = 896}}, one{v.type, 1, {.m = 1, .n = 64, .k = 896}};
@@ -222,7 +222,7 @@ TEST(GemmSkinny, FaultsFail) {
 struct HopperParams {
   device::GemmSizes sizes;
   TensorMap a, a2, b;
-  int first_columns;  ///< of a
+  int first_columns;  ///< in a
   float* y;
 };
 
@@ -296,7 +296,7 @@ TEST(GemmHopper, EveryTile) {
                                      {256, 128, 3}})
     check(HopperVariant{tile}, {.m = 150, .n = 280, .k = 200});
 }
-// Blocks that share operand B, with tiles that lie outside, lanes, parts of K and batches.
+// Blocks that share operand B, with tiles outside the result, lanes, parts of K and batches.
 TEST(GemmHopper, Clusters) {
   for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4, 1, 2}, {128, 192, 4, 1, 2}, {256, 64, 3, 1, 2}})
     for (int m : {40, 150, 300})
@@ -325,13 +325,13 @@ TEST(GemmHopper, LanesRunsAndElements) {
   check(HopperVariant{{64, 64, 4}, DType::F16, 1, 4}, {.m = 70, .n = 72, .k = 88});
   check(HopperVariant{{64, 64, 4}, DType::E4M3}, {.m = 70, .n = 72, .k = 176, .split = {2}});
 }
-// Fails where wgmma alone adds up: it then is 3e-3 off, not 4e-4 (relative to the size of such sums).
+// Fails if wgmma alone accumulates: the error is then 3e-3, not 4e-4 (relative to the magnitude of such sums).
 TEST(GemmHopper, LongSumsOfE4m3) {
   for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4}, {128, 256, 4}, {256, 128, 4}})
     check(HopperVariant{tile, DType::E4M3}, {.m = 70, .n = 40, .k = 10240});
 }
-// In one order: a row has the same bits from the core for a few rows, whatever its tile, and from the one for many.
-// Down to one range, ranges that end early, one and two of them at the end.
+// One order of sums: a row has the same bits from the core for few rows, with any tile, and from the one for many. Down
+// to one range, ranges that end early, and one or two of these at the end.
 TEST(GemmHopper, RangesAddUpAsOfAFewRows) {
   for (const auto& [n, k] : {std::pair{64, 64}, {64, 40}, {72, 200}, {64, 896}, {40, 1096}, {32, 4864}}) {
     const device::GemmSizes sizes{.m = 16, .n = n, .k = k};

@@ -1,4 +1,4 @@
-// A product by threads that compute a run of results each, which the tree does not have: the kernel of dot_core.cpp.
+// A product by threads that compute a run of results each, a core that is not in the tree: the kernel of dot_core.cpp.
 #pragma once
 #include "tenon/backend/cuda/device/core_sizes.h"
 #include "tenon/backend/cuda/device/elements.h"
@@ -10,8 +10,8 @@ struct DotTile {
   static constexpr int kThreads = threads;
 };
 
-/// Where row `r` of operand B lies in runs: blocks of 32 rows, in which pairs of rows that are 8 apart lie side by
-/// side.
+/// Position of row `r` of operand B if it is stored in runs: blocks of 32 rows, in which pairs of rows 8 apart are
+/// adjacent.
 DEV int row_in_runs(int r) { return r / 32 * 32 + r % 8 / 2 * 8 + r / 8 % 4 * 2 + r % 2; }
 
 /// grid.x: runs of results / threads, grid.z: batch.

@@ -1,5 +1,5 @@
-// Weights that wait in the host's memory on a GPU, where there is one: the bits are those of weights that are there,
-// also when runs follow one another at once, and no more memory is taken than was planned.
+// Weights offloaded to the host's memory on a GPU, if there is one: bit-identical to weights on the device, also for
+// consecutive runs without waits, and within the planned memory.
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
@@ -9,10 +9,10 @@ namespace tenon::gpu_offload {
 namespace {
 
 constexpr int kLayers = 24;
-constexpr int64_t kWidth = 2048;  // 8 MiB a layer: a copy takes longer than a launch
+constexpr int64_t kWidth = 2048;  // 8 MiB per layer, so that a copy takes longer than a launch
 constexpr int64_t kLayer = kWidth * kWidth * 2;
 
-// Every layer has other values, made when they are asked for.
+// Every layer has other values, computed on demand.
 class Layers : public WeightSource {
  public:
   static std::string name(int layer) { return "w" + std::to_string(layer); }
@@ -64,7 +64,7 @@ TEST_F(GpuOffload, BitsAreThoseOfWeightsOnTheDevice) {
       Executable e(layers(rows), store);
       EXPECT_LE(before - backend_->memory_available(), e.allocated().total() + (int64_t{64} << 20));  // and kernels
       EXPECT_EQ(store->counters().on_host, std::min(left + 2, kLayers) * kLayer);
-      for (const int n : {1, 1, 1, 20})  // launch by launch, recorded, repeated
+      for (const int n : {1, 1, 1, 20})  // launch by launch, recorded, replayed
         for (const float scale : {0.01f, 0.02f}) EXPECT_EQ(run(e, scale, n), run(all, scale, n)) << n;
     }
   }

@@ -1,4 +1,4 @@
-// Streams, threads and stores on a GPU, where there is one.
+// Streams, threads and weight stores on a GPU, if there is one.
 #include <thread>
 
 #include "tenon/expr/ops.h"
@@ -16,7 +16,7 @@ constexpr int64_t kSide = 1024;
 
 class GpuStreams : public GpuTest {
  protected:
-  // x -> f applied to it many times over, long enough that a reader who does not wait is seen.
+  // x -> f applied to it many times, long enough to detect a reader that does not wait.
   static Plan chain(const std::string& from, const std::string& to, int links, double factor) {
     Graph g;
     const Expr x = input(g, from, DType::F32, {kSide, kSide});

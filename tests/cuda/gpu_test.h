@@ -1,4 +1,4 @@
-// What tests that need a GPU share: they are skipped where there is none.
+// Shared by tests that need a GPU: they are skipped if there is none.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// The groups skeleton at sizes of production, with the multiprocessors of an H200 and of an L4: every way in which its
-// blocks meet, the same bits for threads in any order.
+// The groups skeleton at production sizes, with the multiprocessors of an H200 and of an L4: every way in which its
+// blocks are combined, bit-identical for any order of threads.
 #include "tenon/backend/cuda/launches/launch_kernel.h"
 #include "tests/cuda/emulated_runner.h"
 #include "tests/cuda/emulator.h"
@@ -10,7 +10,7 @@ namespace {
 
 class Groups : public LaunchTest {
  protected:
-  /// Means and variances of [samples, inner, channels] f16 about `far` on `arch` against double precision. `partials`:
+  /// Means and variances of [samples, inner, channels] f16 around `far` on `arch` against double precision. `partials`:
   /// blocks leave theirs in memory.
   void expect_moments(const char* arch, const Shape& shape, bool partials, double far = 0) {
     SCOPED_TRACE(std::string(arch) + " " + shape.str());

@@ -1,4 +1,4 @@
-// Kernels on disk: what is found again, and what happens to damaged files, crowded folders and folders that are none.
+// Kernels on disk: what is found again, and handling of damaged files, crowded folders and invalid folders.
 #include "tenon/backend/cuda/driver/kernel_cache.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ bool same(const std::optional<KernelBinary>& a, const KernelBinary& b) {
   return a && a->cubin == b.cubin && a->log == b.log;
 }
 
-// A folder of its own, and all warnings in `warnings`.
+// Its own folder, with all warnings in `warnings`.
 class Cache : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// Launches whose kernels are compiled for an architecture, and looked at as machine code.
+// Launches whose kernels are compiled for an architecture and examined as machine code.
 #pragma once
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -21,13 +21,13 @@ class LaunchCodeTest : public LaunchTest {
   }
   void TearDown() override { std::filesystem::remove_all(options_.kernel_folder); }
 
-  /// A tensor that nobody reads the values of.
+  /// A tensor whose values are never read.
   Expr leaf(const std::string& name, DType t, const Shape& shape, bool constant = false) {
     tensors.emplace(name, HostTensor::zeros(t, shape));
     return constant ? param(g, name, t, shape) : input(g, name, t, shape);
   }
 
-  /// EXPECTs of each kernel of a launch what `expected` says, and nothing in local memory; how many there are.
+  /// EXPECTs `expected` for each kernel of a launch, and no local memory; returns their number.
   size_t expect_code(const std::string& arch, const Launch& launch, const cuda::ExpectKernel& expected) {
     const auto device = std::make_shared<cuda::CompileDevice>(arch, options_);
     run_on(device, launch, tensors);

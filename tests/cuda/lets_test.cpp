@@ -1,5 +1,5 @@
-// Lets: computed by the blocks of the map that reads them, or by a step of their own where something else reads them,
-// they are large beside the map, or the launch writes what they read.
+// Lets: computed by the blocks of the map that reads them, or by a separate step if something else reads them, they are
+// large relative to the map, or the launch writes what they read.
 #include "tests/cuda/emulated_runner.h"
 #include "tests/cuda/emulator.h"
 
@@ -8,13 +8,13 @@ namespace {
 
 class Lets : public LaunchTest {
  protected:
-  /// Sums of x over its pixels, as the launch that made x left them.
+  /// Sums of x over its pixels, as counted by the launch that made x.
   Expr counted(const Expr& x, const char* name, const Expr& sums) {
     Oracle oracle(tensors);
     tensors.emplace(name, HostTensor::from(DType::F32, sums.shape(), oracle.eval(sums)));
     return input(g, name, DType::F32, {x.shape()[0], 1, 1, x.shape()[-1]});
   }
-  /// x normalised in groups of 8 channels; `shift` is left with what was added to it.
+  /// x normalised in groups of 8 channels; `shift` receives what was added to it.
   Expr group_norm(const std::string& id, const Shape& shape, Expr* shift = nullptr) {
     const int64_t n = shape[0], c = shape[-1], inner = shape[1] * shape[2];
     tensors.emplace(id, random_tensor(DType::BF16, shape, 12));

@@ -1,4 +1,4 @@
-// Where NVIDIA's libraries are searched, and what is said of those that are missing.
+// Where NVIDIA's libraries are searched for, and messages about missing ones.
 #include "tenon/backend/cuda/driver/libraries.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ class Libraries : public testing::Test {
     settings_.system_loader = false;
   }
   void TearDown() override { fs::remove_all(root_); }
-  // Makes a folder and gives its path.
+  // Makes a folder and returns its path.
   fs::path folder(const std::string& path) {
     fs::create_directories(root_ / path);
     return root_ / path;

@@ -1,5 +1,5 @@
-// What the tests of launches by a vendor's library share: the library that pretends, devices that have it or the real
-// one, and a cache folder whose table of choices a test may write.
+// Shared by tests of launches by a vendor's library: the fake library, devices that have it or the real one, and a
+// cache folder whose table of choices a test may write.
 #pragma once
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 
 namespace tenon::launches {
 
-/// Libraries of `folder` and of nowhere else.
+/// Searches for libraries only in `folder`.
 inline cuda::SearchSettings only(const std::string& folder) {
   cuda::SearchSettings settings;
   settings.cuda_path = folder;
@@ -25,10 +25,10 @@ inline cuda::SearchSettings only(const std::string& folder) {
   return settings;
 }
 
-/// False where tests are to run on a GPU alone.
+/// False if tests should run only on a GPU.
 inline bool emulated() { return !std::getenv("TENON_TEST_GPU_ONLY"); }
 
-/// The emulator, of another name each: a process reads the table of a name once.
+/// The emulator, with a new name each time: a process reads the table of a name only once.
 class NamedEmulator : public cuda::test::Emulator {
  public:
   explicit NamedEmulator(const std::string& arch) : Emulator({.arch = arch}), facts_(Emulator::facts()) {
@@ -41,10 +41,10 @@ class NamedEmulator : public cuda::test::Emulator {
   cuda::DeviceFacts facts_;
 };
 
-/// Launches go to the library where it can do them. A cache folder of its own.
+/// Launches go to the library if it supports them. Has its own cache folder.
 class LibraryLaunchTest : public LaunchTest {
  protected:
-  /// `library`: its word in TENON_CUDA_CORE and in the names of steps.
+  /// `library`: its name in TENON_CUDA_CORE and in names of steps.
   explicit LibraryLaunchTest(std::string library) : library_(std::move(library)) {}
 
   void SetUp() override {
@@ -59,11 +59,11 @@ class LibraryLaunchTest : public LaunchTest {
     std::filesystem::remove_all(root_);
   }
 
-  /// The emulator with the library that pretends.
+  /// The emulator with the fake library.
   virtual std::shared_ptr<cuda::Device> with_library() const = 0;
   /// Whether a GPU has the library.
   virtual bool has_library(cuda::Device& gpu) const = 0;
-  /// Runs the launch on all devices by the library, or by kernels of ours if not `native`, and compares.
+  /// Runs the launch on all devices with the library, or with our kernels if not `native`, and compares.
   void expect_on_library(const Launch& l, const Rounding& tolerance, bool native = true) {
     Oracle oracle(tensors);
     std::vector<std::vector<double>> want;

@@ -1,5 +1,5 @@
-// The machine code of launches over lists, for both architectures: 16-byte accesses, nothing in local memory, several
-// blocks on a multiprocessor. And how they are launched: on the caller's stream, with the whole list in the argument.
+// Machine code of launches over lists, for both architectures: 16-byte accesses, no local memory, several blocks per
+// multiprocessor. And how they are launched: on the caller's stream, with the whole list in the argument.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Cores that the tree does not have: a file of the host's (dot_core.cpp, single_core.cpp) and a header of the device's
-// (gemm_dot.h, attention_single.h) each are all that choosing, naming, measuring and running one need.
+// Cores that are not in the tree: one host file each (dot_core.cpp, single_core.cpp) and one device header (gemm_dot.h,
+// attention_single.h) are enough to choose, name, measure and run one.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -30,13 +30,13 @@ class NewCore : public LaunchTest {
     std::filesystem::remove_all(root_);
   }
 
-  // An emulator whose kernels find the new headers where docs/adding.md says that they go.
+  // An emulator whose kernels find the new headers at the place that docs/adding.md gives.
   static std::shared_ptr<cuda::test::Emulator> device_of(const char* arch) {
     cuda::test::EmulatorOptions options{.arch = arch};
     options.includes.push_back(NEW_CORES);
     return std::make_shared<cuda::test::Emulator>(options);
   }
-  // Runs the launch as both GPUs and compares; what ran, of the last.
+  // Runs the launch as both GPUs and compares; returns what ran on the last.
   std::string expect_on_devices(const Launch& l, const Rounding& rounding) {
     Oracle oracle(tensors);
     std::string steps;
@@ -103,7 +103,7 @@ TEST_F(NewCore, IsAmongTheChoices) {
   }
 }
 
-// A line of the table of this machine is all that it takes to run where nobody asks for it.
+// A line in this machine's table is enough for it to be chosen without being asked for.
 TEST_F(NewCore, IsTakenWhereItWasMeasured) {
   ASSERT_TRUE(cuda::TileChoice::parse("dot threads 32"));
   EXPECT_FALSE(cuda::TileChoice::parse("dot threads 32 "));
@@ -111,7 +111,7 @@ TEST_F(NewCore, IsTakenWhereItWasMeasured) {
   std::filesystem::create_directories(root_ / "tiles");
   std::ofstream(root_ / "tiles" / "sm_90a-measured.txt") << shape().key << " = dot threads 32  # 1 us\n";
   cuda::DeviceFacts facts = kHopper;
-  facts.name = "measured";  // the table of a name is read once a process
+  facts.name = "measured";  // the table of a name is read once per process
   EXPECT_EQ(cuda::choose_tile(shape(), facts).text(), "dot threads 32");
 }
 

@@ -1,5 +1,5 @@
-// NVRTC for tests that compile kernels. tools/setup.sh installs it where a machine has none; a test that still finds
-// none says so and is skipped.
+// NVRTC for tests that compile kernels. tools/setup.sh installs it if a machine has none; a test that still finds none
+// says so and is skipped.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 
 namespace tenon::cuda::test {
 
-/// Where tests search: as users do, and where tools/setup.sh installs.
+/// Where tests search: the same places as for users, and where tools/setup.sh installs.
 SearchSettings nvrtc_settings();
 
-/// The compiler, or null and why.
+/// The compiler, or null and the reason.
 struct FoundNvrtc {
   std::shared_ptr<const Nvrtc> nvrtc;
   std::string problem;

@@ -1,5 +1,5 @@
-// Weights that wait in the host's memory, on the emulator: the bits are those of weights on the device, whichever of a
-// stream and the copies beside it is ahead, and the bytes are those that were planned.
+// Weights offloaded to the host's memory, on the emulator: bit-identical to weights on the device, whether the stream
+// or the copies beside it are ahead, and within the planned memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr int kLayers = 7;
 constexpr int64_t kWidth = 384, kRows = 8;  // a layer has 288 KiB
 constexpr int64_t kLayer = kWidth * kWidth * 2;
 
-// Counts the bytes that it has given.
+// Counts the bytes that it has allocated.
 class Device : public cuda::test::CountingEmulator {
  public:
   explicit Device(cuda::test::EmulatorOptions options) : CountingEmulator(std::move(options)) {}
@@ -44,7 +44,7 @@ class Device : public cuda::test::CountingEmulator {
   }
 };
 
-// Layers that differ in their weights alone, f32 in the file, so that each is converted.
+// Layers that differ only in their weights, f32 in the file, so that each is converted.
 class Layers : public WeightSource {
  public:
   Layers() {
@@ -70,7 +70,7 @@ class Layers : public WeightSource {
   std::map<std::string, HostTensor> tensors_;
 };
 
-// `prompt`: the first two layers run once a prompt.
+// `prompt`: the first two layers run once per prompt.
 Plan network(int64_t rows = kRows) {
   Graph g;
   Expr x = input(g, "x", DType::BF16, {rows, kWidth}, Rate::Prompt);
@@ -89,7 +89,7 @@ std::vector<float> ramp(int64_t n, float scale) {
   return out;
 }
 
-// Several runs of the last phase: launch by launch, recorded, repeated.
+// Several runs of the last phase: launch by launch, recorded, replayed.
 std::vector<std::vector<float>> results(Executable& e) {
   std::vector<std::vector<float>> out;
   const int64_t n = e.plan().buffers.front().shape.numel();
@@ -134,7 +134,7 @@ TEST(Offload, BitsAreThoseOfWeightsOnTheDevice) {
   const std::vector<std::vector<float>> expected = results(all);
   const int64_t full = all.allocated().total();
   for (const Case& c : cases())
-    for (const int left : {2, 3, 5}) {  // layers that need not be on the device, beyond those whose room is for places
+    for (const int left : {2, 3, 5}) {  // layers that must be offloaded to make room for places
       SCOPED_TRACE(std::string(c.name) + ", " + std::to_string(left) + " layers less");
       Prepared p(c.options);
       p.store->set_offload(Offload{.bytes = full - left * kLayer});
@@ -175,7 +175,7 @@ TEST(Offload, TheLeastIsNamed) {
   EXPECT_EQ(*p.device->on_host, kLayers * kLayer);
 }
 
-// Another size over the same store reads what is where it is; both may run in turn.
+// Another size over the same store reads weights where they are; both may run alternately.
 TEST(Offload, SizesShareWhatWaits) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
@@ -194,7 +194,7 @@ TEST(Offload, SizesShareWhatWaits) {
   }
 }
 
-// What a LoRA does to weights reaches those that wait: by another value, from the host or the device, or by the source.
+// A LoRA's change reaches offloaded weights: as new values from the host or the device, or through the source.
 TEST(Offload, UpdatesReachWhatWaits) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
@@ -268,7 +268,7 @@ TEST(Offload, AnInterruptedRunIsFollowedByAWholeOne) {
       const StopScope scope([&asked] { return ++asked > kLayers / 2; });
       EXPECT_THROW(e.start(), Error);
     }
-    e.time_launches(true);  // every launch is waited for
+    e.time_launches(true);  // waits for every launch
     EXPECT_EQ(results(e), results(alone));
     EXPECT_EQ(e.times().size(), static_cast<size_t>(kLayers));
     e.time_launches(false);
@@ -276,8 +276,8 @@ TEST(Offload, AnInterruptedRunIsFollowedByAWholeOne) {
   }
 }
 
-// Networks that are kept share one amount of memory, temporaries among it: weights of the network that runs once wait
-// as far as they can, the other has what is left. Where both do not fit they are ready in turn.
+// Kept networks share one memory limit, which includes temporaries: weights of the network that runs once are offloaded
+// as far as possible, the other gets the rest. If both do not fit they are prepared in turn.
 TEST(Offload, NetworksOfAPipelineShareTheMemory) {
   Prepared q({});
   Executable alone(network(), q.store, {}, nullptr, nullptr, std::make_shared<Arena>(q.backend));

@@ -1,4 +1,4 @@
-// Whole pictures of the embedded model: every plan of Stable Diffusion on the emulated device, beside the CPU's.
+// Whole pictures of the embedded model: every plan of Stable Diffusion on the emulated device, against the CPU's.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ struct Drawn {
   uint64_t seed = 3;  ///< of the first picture
 };
 
-// One step on the emulator, which takes seconds for it; two on a GPU.
+// One step on the emulator, where it takes seconds; two on a GPU.
 std::vector<float> latents(const std::string& device, DType type, int64_t side, const Drawn& drawn = {}) {
   PipelineOptions options;
   options.device = device;
@@ -63,7 +63,7 @@ TEST(EmulatedPictures, F32IsTheCpus) {
   EXPECT_EQ(got, latents("emulated", DType::F32, kEmulatedSide)) << "two runs differ";
 }
 
-// Guidance makes the difference between two roundings large: the CPU's own bf16 is as far away.
+// Guidance amplifies the difference between roundings: the CPU's own bf16 is as far away.
 TEST(EmulatedPictures, HalfTypesAreNearF32) {
   const std::vector<float> want = latents("cpu", DType::F32, kEmulatedSide);
   const std::vector<float> cpu = latents("cpu", DType::BF16, kEmulatedSide);
@@ -73,7 +73,7 @@ TEST(EmulatedPictures, HalfTypesAreNearF32) {
   EXPECT_LE(distance(f16, want), 0.5 * distance(cpu, want));
 }
 
-// Whether the last of three pictures is what it is alone.
+// Whether the last of three pictures equals the same picture drawn alone.
 bool is_its_own(const std::string& device, DType type, bool batch_invariant, int64_t side) {
   const std::vector<float> three = latents(device, type, side, {batch_invariant, 3}),
                            alone = latents(device, type, side, {batch_invariant, 1, 5});

@@ -1,5 +1,5 @@
-// Rollout and training on the emulated device in bf16: a token over a cache and whole texts go through other cores and
-// tiles, and see the same probabilities to the bit.
+// Rollout and training on the emulated device in bf16: single tokens over a cache and whole texts go through different
+// cores and tiles, and give bit-identical probabilities.
 #include <gtest/gtest.h>
 
 #include "tenon/backend/cuda/cuda_backend.h"
@@ -45,7 +45,7 @@ TEST(EmulatedRollout, TrainingSeesTheSameProbabilities) {
   c.width = 64, c.hidden = 128, c.heads = 4, c.key_heads = 2, c.head_width = 32;
   compare(c);
 }
-// Rows that a launch of their own would give to fewer lanes than a product in front of which they are computed.
+// Rows that their own launch would give fewer lanes than a product that computes them as its prologue.
 TEST(EmulatedRollout, OddWidths) {
   DecoderConfig c;
   c.width = 576, c.hidden = 200, c.heads = 9, c.key_heads = 3, c.head_width = 64;

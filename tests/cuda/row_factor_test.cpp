@@ -1,4 +1,4 @@
-// Norms whose factors come behind the product: found in a launch's form, and right for every number of rows.
+// Norms whose factors are applied after the product: found in a launch's form, and right for every number of rows.
 #include "tenon/backend/cuda/products/row_factor.h"
 
 #include "tests/cuda/core_harness.h"
@@ -37,7 +37,7 @@ TEST_F(RowFactors, AreOfOneReductionOfTheRowsThemselves) {
   EXPECT_TRUE(found(rounded(x * (1.0 / (absmax(x) + 1.0)))));
   EXPECT_FALSE(found(x));
   EXPECT_FALSE(found(rounded(x * rsqrt(mean(other * other)))));      // of other rows
-  EXPECT_FALSE(found(rounded(rms(x) * other)));                      // times what is no factor of a row
+  EXPECT_FALSE(found(rounded(rms(x) * other)));                      // times something that is not a factor per row
   EXPECT_FALSE(found(rounded((x - mean(x)) * rsqrt(mean(x * x)))));  // two reductions
   EXPECT_FALSE(found(rounded(x * rsqrt(mean(x * other)))));          // of more than the rows
   EXPECT_FALSE(found(cast(round(rms(x), DType::F16), kType)));       // a rounding that the rows do not have
@@ -51,7 +51,7 @@ TEST_F(RowFactors, OfEveryNumberOfRows) {
     }
 }
 
-// gate and up: lanes that meet, and blocks that walk with 16 rows.
+// gate and up: lanes that are combined, and blocks with 16 rows that process several tiles.
 TEST_F(RowFactors, WithLanesAndMaths) {
   for (const int64_t m : {2, 16}) {
     const Expr y = linear(rounded(rms(rows(m, 136))), weight("w", kType, {192, 136}));
@@ -60,8 +60,8 @@ TEST_F(RowFactors, WithLanesAndMaths) {
   }
 }
 
-// Blocks go from tile to tile, the next one's weights on their way in fewer places than a tile has pieces, and the last
-// tile is not whole. Rows with weights of their own are computed in front.
+// Blocks process several tiles, loading the next one's weights into fewer buffers than a tile has pieces; the last tile
+// is incomplete. Rows with their own weights are computed before.
 TEST_F(RowFactors, BlocksThatWalk) {
   const Expr x = rows(16, 896), scaled = rms(x) * weight("norm", DType::F32, {896});
   for (const Expr& a : {rms(x), scaled}) expect(product(rounded(a), 2600), {kType, kType, 896, 4});

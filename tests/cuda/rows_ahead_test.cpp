@@ -1,4 +1,4 @@
-// The machine code of long rows: the next one is brought to shared memory while one is computed, and nothing spills.
+// Machine code for long rows: the next row is loaded into shared memory while one is computed, and nothing spills.
 #include "tenon/expr/precision.h"
 #include "tests/cuda/launch_code.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 class RowsAhead : public LaunchCodeTest {
  protected:
-  // The one kernel of rows over tensors of a transformer's training step.
+  // The single kernel for rows over tensors of a transformer's training step.
   void expect_ahead(const std::string& arch, std::vector<Output> outputs, bool ahead) {
     cuda::KernelExpectations expected;
     (ahead ? expected.contains : expected.lacks) = {cuda::Opcode::CopyAsync};
@@ -27,7 +27,7 @@ TEST_F(RowsAhead, GradientsOfATransformer) {
   for (const std::string& arch : cuda::CompileDevice::architectures()) {
     expect_ahead(arch, {{"dx", dx}}, true);
     expect_ahead(arch, {{"q", q.q}, {"scale", q.scale}}, true);
-    expect_ahead(arch, {{"norm", cast(h * rsqrt(size), DType::BF16)}}, false);  // one tensor: blocks come and go
+    expect_ahead(arch, {{"norm", cast(h * rsqrt(size), DType::BF16)}}, false);  // one tensor: a block per row
   }
 }
 

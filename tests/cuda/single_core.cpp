@@ -1,4 +1,4 @@
-// A core of attention that the tree does not have, for heads of f16 and bf16. It is asked behind all others.
+// A core of attention that is not in the tree, for heads of f16 and bf16. It is asked after all others.
 #include "tenon/backend/cuda/attention/attention_kernel.h"
 
 namespace tenon::cuda {

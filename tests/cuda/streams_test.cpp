@@ -1,4 +1,4 @@
-// Executables on streams, where a device does what is put on a stream only when somebody waits for it.
+// Executables on streams, on a device that does its work only when somebody waits for it.
 #include <gtest/gtest.h>
 
 #include "tenon/backend/cuda/cuda_backend.h"
@@ -86,7 +86,7 @@ TEST_F(Streams, AnEventIsAPointOfAStream) {
   EXPECT_EQ(read(h.get()), std::vector<float>(kCount, 6));
 }
 
-// What one run leaves in the arena is there for the next, whichever stream that is on.
+// Values that one run leaves in the arena are there for the next, on any stream.
 TEST_F(Streams, AnExecutableMayChangeStreams) {
   const Expr x = input(g_, "x", DType::F32, {kCount}), s = scalar(g_, "s");
   Executable e(make_plan(std::array{Result{"y", x * s}}), backend_, HostWeights());
@@ -95,7 +95,7 @@ TEST_F(Streams, AnExecutableMayChangeStreams) {
   e.set_scalar("s", 2);  // on its own stream, not done yet
   e.start(elsewhere);
   EXPECT_EQ(e.get("y"), std::vector<float>(kCount, 6));
-  e.set_scalar("s", 4);  // behind what is on the other
+  e.set_scalar("s", 4);  // after the work on the other
   e.start();
   EXPECT_EQ(e.get("y"), std::vector<float>(kCount, 12));
 }
@@ -116,7 +116,7 @@ TEST_F(Streams, RunsAreEnqueuedWithoutWaiting) {
   EXPECT_EQ(read(x.get()), std::vector<float>(kCount, 256));
 }
 
-// Its kernels have run: the next run is recorded again, not the one behind it.
+// Its kernels have already run, so the next run is recorded immediately, not the one after it.
 TEST_F(Streams, RecordedAtOnceWhereTheArenaMoved) {
   const auto store = std::make_shared<WeightStore>(backend_, nullptr);
   const auto arena = std::make_shared<Arena>(backend_);
@@ -137,7 +137,7 @@ TEST_F(Streams, RecordedAtOnceWhereTheArenaMoved) {
   EXPECT_EQ(small.get("y"), std::vector<float>(kCount, 7));
 }
 
-// Weights are there for every stream when an executable is.
+// Once an executable exists, its weights are ready for every stream.
 TEST_F(Streams, WeightsAreDoneWhenTheyAreGiven) {
   const std::vector<float> scale(kCount, 5), other(kCount, 7);
   const auto source = std::make_shared<HostWeights>();
@@ -159,8 +159,8 @@ TEST_F(Streams, WeightsAreDoneWhenTheyAreGiven) {
   }
 }
 
-// Two devices of one process: waiting for one leaves the work of the other where it is, and a point of one's stream is
-// something that the other's can wait for.
+// Two devices in one process: waiting for one leaves the other's work alone, and a stream of one can wait for a point
+// of the other's.
 TEST_F(Streams, TwoDevicesGoOnApart) {
   const auto second_device = std::make_shared<LazyEmulator>();
   const std::shared_ptr<Backend> second = cuda::make_cuda_backend(second_device);

@@ -1,5 +1,5 @@
-// Which tile a product runs on: choices as text, what the device and the product allow, and the tables of what was
-// measured, the one that comes with Tenon and the file of this machine.
+// Which tile a product runs on: choices as text, what the device and the product allow, and the tables of measurements,
+// the one shipped with Tenon and this machine's file.
 #include "tenon/backend/cuda/products/tile_choice.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ ProductShape gemm(int64_t m, int64_t n, int64_t k, int lanes = 1) {
           .key = "gemm of a test"};
 }
 
-// The product that a line of a table names: what the product kernels ask for under this key.
+// The product that a table line names: what product kernels ask for under this key.
 ProductShape product_named(const std::string& key) {
   ProductShape p;
   p.key = key;
@@ -91,7 +91,7 @@ bool any_of_core(const std::vector<TileChoice>& choices, std::string_view core) 
   return std::any_of(choices.begin(), choices.end(), [&](const TileChoice& c) { return is_of(c, core); });
 }
 
-// A folder of its own, the cache folder in it, no wish for a core, and all warnings in `warnings_`.
+// Its own folder with the cache folder in it, no requested core, and all warnings in `warnings_`.
 class Tiles : public testing::Test {
  protected:
   void SetUp() override {
@@ -177,7 +177,7 @@ TEST_F(Tiles, ChoicesFitTheDevice) {
     for (const TileChoice& c : tile_choices(p, facts)) {
       const int bytes = is_of(c, "mma") ? c.as<MmaTileShape>().shared_bytes() : c.as<WgmmaTileShape>().shared_bytes();
       EXPECT_LE(bytes, facts.shared_bytes) << c.text();
-      // That many blocks stay on a multiprocessor at once.
+      // That many blocks fit on a multiprocessor at once.
       if (is_of(c, "wgmma")) {
         EXPECT_LE(bytes * c.as<WgmmaTileShape>().resident, kH200.shared_bytes) << c.text();
       }
@@ -282,10 +282,10 @@ TEST_F(Tiles, AFewRowsTakeTheirOwnCore) {
   EXPECT_EQ(one.text(), "skinny groups 1 warps 16");
   EXPECT_TRUE(TileChoice::parse(one.text())->same_as(one));
   EXPECT_FALSE(TileChoice::parse("skinny groups 1 warps"));
-  p.m = 16;  // a row's sums do not depend on the rows beside it
+  p.m = 16;  // a row's sums do not depend on the other rows
   EXPECT_EQ(choose_tile(p, kH200).as<SkinnyTileShape>().warps, one.as<SkinnyTileShape>().warps);
   EXPECT_TRUE(is_of(choose_tile(p, kL4), "skinny"));
-  // A layer's gate and up, whose 304 blocks are all there at once, and the head, whose blocks walk.
+  // A layer's gate and up, whose 304 blocks all run at once, and the head, whose blocks process several tiles.
   ProductShape gate = gemm(1, 9728, 896), head = gemm(1, 151936, 896);
   gate.lanes = 2, gate.few_rows = head.few_rows = true;
   EXPECT_EQ(choose_tile(gate, kH200).text(), "skinny groups 2 warps 8");
@@ -388,7 +388,7 @@ TEST_F(Tiles, WhoReadsWhileAnotherWritesSeesAWholeTable) {
 }
 
 TEST_F(Tiles, AFolderThatCannotBeWrittenIsOneWarning) {
-  write(root_ / "file", "");  // not a folder, whoever asks
+  write(root_ / "file", "");  // not a folder, for any user
   TileTable table("", root_ / "file" / "gpu.txt");
   EXPECT_EQ(warning_count(), 0);
   table.add("a", "mma 64x64", 1);
@@ -402,7 +402,7 @@ TEST_F(Tiles, TheMeasuredChoiceIsTakenWhereTheDeviceCanRunIt) {
   const std::string key = "gemm 8192x320x320 batch 1 lanes 1 bytes 2";
   const ProductShape p = product_named(key);
   DeviceFacts facts = kH200;
-  facts.name = "Shipped " + std::to_string(getpid());  // tables are kept by name for the whole process
+  facts.name = "Shipped " + std::to_string(getpid());  // tables are cached by name for the whole process
   const TileTable shipped(measured_tiles("sm_90a"), root_ / "none.txt");
   ASSERT_TRUE(shipped.find(key));
   EXPECT_EQ(choose_tile(p, facts).text(), shipped.find(key));

@@ -1,4 +1,4 @@
-// The host half of the vocabulary: what each name does, and that the mistakes it is there to find are found.
+// The host half of the vocabulary: what each function does, and that it detects the mistakes it should.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ class Vocabulary : public testing::Test {
     }
     return "no error";
   }
-  // A device whose first launch runs as late as it can, and 256 floats of it.
+  // A device whose first launch runs as late as possible, and 256 floats of it.
   struct Late {
     void put(const KernelSource& kernel, const LaunchShape& shape) {
       const Buffers params{nullptr, x};
@@ -124,8 +124,7 @@ TEST_F(Vocabulary, SharedMemoryStartsAsNaNAndCopiesComeAtTheirWait) {
   }
 }
 
-// a[16, k] b[k, 8] through ldmatrix of row-major a and b transposed, and once more with b given as [k][8] (16 bits
-// only).
+// a[16, k] b[k, 8] through ldmatrix of row-major a and b transposed, and again with b given as [k][8] (16 bits only).
 class MmaTest : public Vocabulary, public testing::WithParamInterface<DType> {};
 TEST_P(MmaTest, MultipliesWhatLdmatrixReads) {
   const DType type = GetParam();
@@ -155,7 +154,7 @@ TEST_P(MmaTest, MultipliesWhatLdmatrixReads) {
     mma_)" + name + R"((d, a, b);
     for (int i = 0; i < 4; ++i) p.out[warp() * 128 + (lane() / 4 + i / 2 * 8) * 8 + lane() % 4 * 2 + i % 2] = d[i];)",
                        in, 256);
-  // Of e4m3, 33 addends are cut at 2^-13 of the power of two below 100.
+  // For e4m3, 33 addends are truncated at 2^-13 of the power of two below 100.
   const double tolerance = type == DType::E4M3 ? 33 * 0x1p-13 * 64 : 1e-4;
   std::vector<double> want;
   for (int at = 0; at < 256; ++at) {
@@ -211,7 +210,7 @@ KERNEL(128, 1, Params, p) {
     p.out[5 + (t / 32 * 16 + lane() / 4 + i % 4 / 2 * 8) * 64 + i / 4 * 8 + lane() % 4 * 2 + i % 2] = d[i / 4][i % 4];
 })";
 
-// A box of 8 rows of 128 bytes, swizzled; a product of a warpgroup with itself as both operands.
+// A box of 8 rows of 128 bytes, swizzled; a warpgroup product with the box as both operands.
 TEST_F(Vocabulary, BoxesAndProductsComeAtTheirWaits) {
   constexpr int kRows = 64, kColumns = 64;
   std::vector<float> values;
@@ -237,7 +236,7 @@ TEST_F(Vocabulary, BoxesAndProductsComeAtTheirWaits) {
   device.load({"probe", kBoxAndProduct})
       ->launch(*stream, {.threads = 128, .shared_bytes = 8200}, std::as_bytes(std::span(&params, 1)));
   EXPECT_TRUE(std::isnan(got[0]));
-  EXPECT_EQ(got[1], 0.0f);  // row -1 lies outside
+  EXPECT_EQ(got[1], 0.0f);  // row -1 is outside
   EXPECT_EQ(got[2], values[0]);
   EXPECT_EQ(got[3], values[2 * kColumns + 21]);
   EXPECT_TRUE(std::isnan(got[4]));
@@ -284,7 +283,7 @@ TEST_F(Vocabulary, LaunchesAreRecorded) {
   EXPECT_EQ(x[5], 2.0f);
 }
 
-// The launch in front runs when its successor waits for it, which has then read what was there before.
+// The preceding launch runs when its successor waits for it; the successor has by then read what was there before.
 TEST_F(Vocabulary, ALateLaunchRunsWhenItIsWaitedFor) {
   Late late;
   const float* x = late.x;
@@ -297,7 +296,7 @@ TEST_F(Vocabulary, ALateLaunchRunsWhenItIsWaitedFor) {
   for (int t = 0; t < 64; ++t) EXPECT_EQ(x[64 + t], 3.0f);
 }
 
-// Of a fragment, by one divisor: the bits of a division, but for the last one of what is subnormal.
+// A fragment divided by one divisor: bit-identical to division, except the last bit of subnormal results.
 TEST_F(Vocabulary, QuotientsAreThoseOfDivisions) {
   std::mt19937 random(3);
   std::vector<float> in;
@@ -321,7 +320,7 @@ TEST_F(Vocabulary, QuotientsAreThoseOfDivisions) {
               std::to_string(fragments) +
               "; i += 64) store(p.out + 8 * i, Quotients(x[8 * i]).of<2, false>(load<float, 8>(x + 8 * i)));\n",
           in, in.size());
-  // Dividends of 16 bits by one step; the divisor is not one.
+  // 16-bit dividends in one step; the divisor is not one.
   const std::vector<float> halves =
       run("const float* x = static_cast<const float*>(p.in);\n"
           "for (int i = thread_index(); i < " +
@@ -348,8 +347,8 @@ TEST_F(Vocabulary, QuotientsAreThoseOfDivisions) {
   }
 }
 
-// A launch that lets its successor start before it has waited is late with the one in front of it; who reads early
-// behind it must say so.
+// A launch that lets its successor start before it has waited is late together with the launch before it; a successor
+// that reads early must say so.
 TEST_F(Vocabulary, AnEarlyReaderDoesNotStartBehindAHastyLaunch) {
   for (const bool says_so : {true, false}) {
     Late late;

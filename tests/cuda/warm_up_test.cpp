@@ -1,4 +1,4 @@
-// Warming up: what a first run would load is loaded before, and the first run after it is recorded already.
+// Warming up: loads what the first run would need, so that the first run afterwards is already recorded.
 #include <gtest/gtest.h>
 
 #include "tenon/backend/cuda/cuda_backend.h"

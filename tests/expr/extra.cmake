@@ -1,5 +1,5 @@
-# A node that lacks a member its family needs must not build: each file of compile_fail/ is given to the compiler as it is,
-# where it must pass, and once for each line `// without: NAME` in it with -DWITHOUT_NAME, where it must fail.
+# A node that lacks a member that its family needs must not compile: each file of compile_fail/ is compiled unchanged,
+# which must succeed, and for each line `// without: NAME` in it with -DWITHOUT_NAME, which must fail.
 file(GLOB _cases CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/compile_fail/*.h)
 set(_includes -I${PROJECT_SOURCE_DIR} -I${PROJECT_BINARY_DIR}/generated)
 foreach(_case ${_cases})

@@ -13,8 +13,8 @@ struct Checked {
   int compared = 0, skipped = 0;
 };
 
-// Gradients of sum(seed * y) with respect to every float leaf below y, element by element. An element where two step
-// widths disagree sits at a kink and is skipped.
+// Gradients of sum(seed * y) with respect to every floating-point leaf below y, element by element. An element for
+// which two step widths disagree is at a kink and skipped.
 Checked check_gradients(const Expr& y, Values values) {
   std::vector<Expr> leaves;
   for (const Expr& e : topological(std::array{y}))
@@ -59,7 +59,7 @@ Checked check_gradients(const Expr& y, Values values) {
   return count;
 }
 
-// `values`, and some for the leaves of x.
+// `values`, plus random ones for the leaves of x.
 Values with_random(Values values, const Expr& x) {
   values.merge(testing::random_values(x, -2, 2));
   return values;
@@ -149,8 +149,7 @@ TEST(Gradients, NoneFlowsThroughAStop) {
   EXPECT_EQ(gradients(barrier(x, 2), seed, std::array{x})[0], seed);
 }
 
-// Every way in which rows repeat, stay away, or are more than there are sums.
-// A caller's rule for some nodes: it stands in for theirs, and the others keep their own.
+// A caller's rule for some nodes replaces theirs; the others keep their own.
 TEST(Gradients, ARuleOfTheCallers) {
   Graph g;
   const Expr x = input(g, "x", DType::F64, {3}), y = exp(x) * x;
@@ -256,7 +255,7 @@ TEST(Gradients, OfGradients) {
   }
 }
 
-// What the comments of the nodes promise where a derivative does not exist.
+// The behaviour that nodes' comments promise where a derivative does not exist.
 TEST(Gradients, AtKinks) {
   Graph g;
   const Expr a = input(g, "a", DType::F64, {4}), b = input(g, "b", DType::F64, {4});
@@ -297,7 +296,7 @@ TEST(Gradients, OfAnInnerNodeAndOfTheResultItself) {
   EXPECT_EQ(grads[1], seed);
 }
 
-// An anchor that the tree does not have: it may lack a rule.
+// An anchor that is not in the tree: it may lack a rule.
 struct Ruleless : Anchor {
   static constexpr auto name = "ruleless";
   static constexpr int kArity = 1;
@@ -316,7 +315,7 @@ TEST(Gradients, AMissingRuleIsNamed) {
     EXPECT_EQ(e.kind(), ErrorKind::Usage);
     EXPECT_STREQ(e.what(), "[gradients] the node ruleless(f32[3]) has no gradient rule");
   }
-  // Behind a node that nothing wanted depends on, it does no harm.
+  // It is harmless behind a node that no wanted result depends on.
   const Expr z = input(g, "z", DType::F32, {3});
   EXPECT_EQ(gradients(y * z, {}, std::array{z})[0].shape(), z.shape());
 }

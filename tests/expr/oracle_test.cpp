@@ -132,7 +132,7 @@ TEST(Oracle, ConvolutionAgainstLoops) {
   expect_near(eval(y, v), want, 1e-12);
 }
 
-// Attention written with the other nodes, head by head.
+// Attention composed of other nodes, head by head.
 Expr plain_attention(const Expr& q, const Expr& k, const Expr& v, double scale, const Expr& mask) {
   const Expr s = linear(q, k) * scale + mask, e = exp(s - reduce_max(s));
   return linear(e / sum(e), transpose(v));
@@ -192,9 +192,9 @@ TEST(Oracle, AsksForALeafOnceAndDropsLargeTemporaries) {
   EXPECT_EQ(asked, 1);
   EXPECT_THAT(oracle.eval(total * 2.0), ElementsAre(1080000));  // from the kept total
   EXPECT_EQ(asked, 1);
-  EXPECT_EQ(oracle.eval(y)[7], 6);  // was dropped, and is computed again
+  EXPECT_EQ(oracle.eval(y)[7], 6);  // was dropped, and is recomputed
   EXPECT_EQ(asked, 2);
-  EXPECT_EQ(oracle.eval(y - 1.0)[7], 5);  // was asked for, and kept
+  EXPECT_EQ(oracle.eval(y - 1.0)[7], 5);  // was asked for, so it was kept
   EXPECT_EQ(asked, 2);
 }
 

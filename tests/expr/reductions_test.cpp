@@ -1,4 +1,4 @@
-// Kernels reduce in pieces: partial results join to the result of the whole, for every reduction, NaN included.
+// Kernels reduce in pieces: partial results combine to the result of the whole, for every reduction, NaN included.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -35,7 +35,7 @@ void check_pieces(const std::vector<double>& x) {
     EXPECT_TRUE(std::isnan(want) ? std::isnan(got) : std::abs(got - want) <= 1e-13 * std::max(1.0, std::abs(want)))
         << T::name << " cut at " << cut << ": " << got << ", not " << want;
   }
-  // Eight lanes side by side, joined at the end, in f32.
+  // Eight lanes in parallel, combined at the end, in f32.
   Vec8 acc = hd::splat<Vec8>(static_cast<float>(T::init));
   for (size_t i = 0; i + 8 <= x.size(); i += 8) {
     Vec8 v = {};
@@ -65,7 +65,7 @@ TEST(Reductions, PiecesJoinToTheWhole) {
   });
 }
 
-// What follows from moments is what the elements, or the nodes that it is made of over a row, give.
+// Reductions derived from moments give the same as the elements, or as the nodes they consist of over a row.
 TEST(Reductions, OfMoments) {
   std::mt19937 random(6);
   std::normal_distribution<double> number(30, 2);

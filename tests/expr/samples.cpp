@@ -59,7 +59,7 @@ class Sampler {
     }
     return a;
   }
-  // The shape with extents of 1 repeated, axes merged, shuffled, split or put in front.
+  // The shape with extents of 1 repeated, or axes merged, shuffled, split or prepended.
   Shape related_shape(const Shape& base) {
     std::vector<int64_t> dims(base.begin(), base.end());
     const int way = below(4);

@@ -1,5 +1,5 @@
-// Valid nodes of any pointwise, view or reduce type, found by trying operands and attributes: a new node is swept
-// without a line of test code. And fp64 values for their leaves.
+// Valid nodes of any pointwise, view or reduce type, found by trying operands and attributes, so that a new node is
+// tested without new test code. Also fp64 values for their leaves.
 #pragma once
 #include <map>
 #include <random>
@@ -18,7 +18,7 @@ inline Oracle oracle_of(const Values& values) {
   return Oracle([&values](const Expr& leaf) { return values.at(leaf->attrs.text); });
 }
 
-/// Up to `wanted` different nodes of `type`, each over f64 inputs (and i32 index inputs) of its own.
+/// Up to `wanted` different nodes of `type`, each over its own f64 inputs (and i32 index inputs).
 std::vector<Expr> sample_nodes(Graph& g, const NodeType& type, size_t wanted, uint32_t seed = 1);
 
 /// Values for every memory leaf below `root`: floats in [low, high), integers 0 or 1.

@@ -1,4 +1,4 @@
-// The meaning of states: updates as values, attention over the first keys of a cache, its log-sum-exp.
+// Semantics of states: updates as values, attention over the first keys of a cache, its log-sum-exp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ TEST(State, WhatDoesNotFitIsNamed) {
               HasSubstr("index 4 is outside 0..3"));
 }
 
-// Attention over the first keys is attention over a cache that ends there.
+// Attention over the first keys equals attention over a cache that ends there.
 TEST(State, AttentionSeesTheFirstKeys) {
   for (const bool causal : {false, true}) {
     Graph g;

@@ -1,4 +1,4 @@
-// Expressions as text: the format, the way back, and one test for each thing that the parser refuses.
+// Expressions as text: the format, parsing, and one test for each thing that the parser refuses.
 #include <gtest/gtest.h>
 
 #include "tests/expr/samples.h"
@@ -62,7 +62,7 @@ void expect_round_trip(std::span<const Expr> roots) {
     EXPECT_EQ(back[i].dtype(), roots[i].dtype()) << text;
     EXPECT_EQ(back[i]->rate, roots[i]->rate) << text;
   }
-  // Into the graph it came from, it is the same nodes.
+  // Parsed into the graph it came from, it gives the same nodes.
   const std::vector<Expr> same = parse(roots[0].graph(), text);
   EXPECT_TRUE(std::equal(same.begin(), same.end(), roots.begin())) << text;
 }

@@ -1,5 +1,5 @@
 // Every pointwise body, instantiated with float and with vectors of 8 and 16 floats, against itself in fp64: over the
-// whole range of floats, with infinities, NaN and denormals, on every instruction set that this machine has.
+// whole range of floats, with infinities, NaN and denormals, on every instruction set of this machine.
 #include <gtest/gtest.h>
 
 #include <cfloat>
@@ -17,7 +17,7 @@ typedef float Vec16 __attribute__((vector_size(64)));
 
 constexpr float kParams[] = {-0.75f, 1.25f};
 
-// One call of a body for as many elements as V has lanes. Through memory, so that no vector crosses a function
+// One call of a body for as many elements as V has lanes. Passed through memory, so that no vector crosses a function
 // boundary.
 template <class T, class V>
 HD inline void run_body(const float* const* in, float* out) {
@@ -71,7 +71,7 @@ std::vector<Runner<T>> runners() {
   return all;
 }
 
-// The operands of one element: everything for one operand, a seeded mixture for more.
+// The operands of one element: all values for one operand, a seeded mixture for several.
 std::vector<float> test_values() {
   std::vector<float> v = {0.0f,     -0.0f,      1.0f,       -1.0f,      INFINITY,   -INFINITY,   NAN,       FLT_MIN,
                           -FLT_MIN, FLT_MAX,    -FLT_MAX,   1e-45f,     -1e-45f,    1e-40f,      88.72283f, 88.72284f,
@@ -97,11 +97,11 @@ std::vector<std::vector<float>> operands() {
   return in;
 }
 
-// The magnitude that an error is measured against: the result, or what the body necessarily rounds on the way to it.
+// The magnitude that an error is relative to: the result, or what the body necessarily rounds on the way to it.
 double error_scale(std::string_view name, const double* x, double result) {
   const double r = std::abs(result);
   if (name == "lerp") return std::max({r, std::abs(x[0]), std::abs(x[2] * x[0]), std::abs(x[2] * x[1])});
-  // The argument of the exponential is itself rounded: in the far tail the error is small against x, not against x *
+  // The argument of the exponential is itself rounded: in the far tail the error is small relative to x, not to x *
   // tail.
   if (name.find("gelu") != name.npos || name == "erf") return std::max(r, std::min(1.0, std::abs(x[0])));
   return r;
@@ -132,7 +132,7 @@ void check_body() {
           x[k] = at[k][lane];
           moderate = moderate && std::abs(x[k]) < 1e18;
         }
-        // Three-operand arithmetic overflows on the way where fp64 does not.
+        // Three-operand arithmetic overflows in between where fp64 does not.
         if (T::name == std::string_view("lerp") && !moderate) continue;
         const double want = detail::call_eval<T, double>(x, p), got = out[lane];
         if (agrees(want, got, error_scale(T::name, x, want))) continue;
@@ -156,7 +156,7 @@ TEST(VectorBodies, AgreeWithDouble) {
   EXPECT_GE(checked, 30);
 }
 
-// Relative accuracy of what kernels spend their time in, tighter than the sweep above where that is possible.
+// Relative accuracy of the functions that kernels spend most time in; tighter than above where possible.
 template <class T>
 void expect_accurate(float low, float high, double relative) {
   std::vector<double> got, want;

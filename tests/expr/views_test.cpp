@@ -1,4 +1,4 @@
-// What a view says of the elements that follow one another: kernels load whole runs on the strength of it.
+// What a view claims about consecutive elements: kernels load whole runs relying on it.
 #include <gtest/gtest.h>
 
 #include "tenon/expr/walk.h"
@@ -13,10 +13,10 @@ struct Source {
   bool operator==(const Source& o) const = default;
 };
 
-// What a gather looks up.
+// The table that a gather looks up.
 constexpr auto odd = [](int, const Coord& at) { return at[0] % 2; };
 
-// Element k of what a walk found.
+// Element k of a walk's result.
 Source element(int operand, const Walk& walk, int64_t k) {
   Source s{operand, {}};
   if (operand < 0) return s;  // zero fill has no position
@@ -24,8 +24,8 @@ Source element(int operand, const Walk& walk, int64_t k) {
   return s;
 }
 
-// At every position, along every axis and both ways: the claimed run is as long as asked at most, and each element of
-// it is where the view says.
+// At every position, along every axis and in both directions: the claimed run is no longer than asked for, and each of
+// its elements is where the view says.
 void check_runs(const Expr& y) {
   const Shape& shape = y.shape();
   for (int64_t linear = 0; linear < shape.numel(); ++linear) {
@@ -49,7 +49,7 @@ void check_runs(const Expr& y) {
               << print(y);
         }
       }
-    // A walk that stays on one element stays on one element.
+    // A walk with step 0 stays on one element.
     Walk still{c, {}, 5};
     follow(*y.get(), still, odd);
     ASSERT_EQ(still.step, Coord{}) << print(y);
@@ -76,7 +76,7 @@ TEST(Views, RunsOfUsualShapesAreLong) {
     return walk;
   };
   EXPECT_EQ(run(reshape(x, {2, 24, 8}), 2).run, 8);
-  EXPECT_EQ(run(reshape(x, {48, 8}), 0).run, 4);  // rows 4, 5, .. lie in the next row of pixels
+  EXPECT_EQ(run(reshape(x, {48, 8}), 0).run, 4);  // rows 4, 5, .. are in the next row of pixels
   EXPECT_EQ(run(reshape(x, {2, 6, 4, 2, 4}), 4).run, 4);
   EXPECT_EQ(run(reshape(x, {2, 6, 32}), 2).run, 8);
   EXPECT_EQ(run(permute(x, {0, 2, 1, 3}), 3).run, 8);

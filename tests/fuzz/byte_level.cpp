@@ -1,4 +1,5 @@
-// The first byte chooses: any bytes as a text for a small tokenizer, or (0) as a tokenizer.json, then used on a text.
+// The first byte chooses: any bytes as a text for a small tokenizer, or (0) as a tokenizer.json that is then used on a
+// text.
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -11,7 +12,7 @@
 namespace {
 using namespace tenon;
 
-// All bytes, a few merges, control tokens of which one begins another.
+// All bytes, a few merges, and control tokens, one of which begins another.
 ByteLevelTokenizer make_tokenizer(WordPattern pattern, bool whole_words) {
   TokenizerParts parts;
   int32_t id = 0;
@@ -44,7 +45,7 @@ void check(const ByteLevelTokenizer& tokenizer, std::string_view text) {
 }  // namespace
 
 namespace {
-// What a user writes in a message.
+// Checks a user's message.
 void check_broken(const ByteLevelTokenizer& tokenizer, std::string_view text) {
   const std::string mark = "\xef\xb7\x90";
   if (text.find(mark) != text.npos) return;
@@ -70,7 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check_broken(tokenizer, valid);
     const bool normalises = data[0] % 3 == 0;
     if (tokenizer.decode(tokenizer.encode_ordinary(valid)) != (normalises ? nfc(valid) : valid)) std::abort();
-    static_cast<void>(tokenizer.encode(text));  // as it is: refused where it is not UTF-8
+    static_cast<void>(tokenizer.encode(text));  // unchanged: refused if it is not UTF-8
   } catch (const Error& e) {
     if (e.kind() != (data[0] == 0 ? ErrorKind::Model : ErrorKind::Usage)) std::abort();
   }

@@ -1,5 +1,5 @@
-// Any bytes as a chat template, and behind a zero byte any JSON as its variables: an Error(Model), an Error(Usage), or
-// a text of valid UTF-8.
+// Any bytes as a chat template, and after a zero byte any JSON as its variables: an Error(Model), an Error(Usage), or
+// valid UTF-8 text.
 #include "tenon/io/chat_template.h"
 
 #include <algorithm>

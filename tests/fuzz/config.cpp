@@ -9,7 +9,7 @@
 namespace {
 using namespace tenon;
 
-// Of a size whose graph is built in no time.
+// Small enough that the graph is built instantly.
 bool is_small(const UNetConfig& c) { return c.levels.size() <= 3 && c.layers_per_block <= 2; }
 bool is_small(const VaeConfig& c) { return c.channels.size() <= 3 && c.layers_per_block <= 2; }
 bool is_small(const ClipTextConfig& c) { return c.layers <= 3; }
@@ -17,7 +17,7 @@ bool is_small(const ClipTextConfig& c) { return c.layers <= 3; }
 template <class Config, class Weights>
 void use(const Config& config, const Weights& weights) {
   if (!is_small(config)) return;
-  // A size beyond all memory is the memory plan's to refuse.
+  // Sizes beyond all memory are refused by the memory plan.
   fuzz::refuses_only({ErrorKind::Memory}, [&] {
     if (weights(config).empty()) std::abort();
   });

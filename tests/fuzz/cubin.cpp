@@ -1,4 +1,4 @@
-// Any bytes as machine code: either an Error(Device) or kernels whose counts are counts.
+// Any bytes as machine code: either an Error(Device), or kernels with valid counts.
 #include "tenon/backend/cuda/driver/cubin.h"
 
 #include <cstdlib>

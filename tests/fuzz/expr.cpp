@@ -1,6 +1,5 @@
-// Any bytes as the text of an expression: either an Error(Usage), or nodes whose text reads back as the same nodes.
-// Small ones are then evaluated and differentiated, so that no shape or attribute that a node accepts leads out of
-// bounds.
+// Any bytes as the text of an expression: either an Error(Usage), or nodes whose text parses to the same nodes. Small
+// ones are then evaluated and differentiated, so that no shape or attribute that a node accepts leads out of bounds.
 #include <cstdlib>
 
 #include "tenon/expr/ops.h"
@@ -10,7 +9,7 @@
 namespace {
 using namespace tenon;
 
-// Few nodes of few elements, and anchors of few products.
+// Few nodes with few elements, and anchors with few products.
 bool is_small(std::span<const Expr> roots) {
   const std::vector<Expr> nodes = topological(roots);
   double elements = 0, products = 0;
@@ -55,7 +54,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const Expr& y : roots) try {
       use(y);
     } catch (const Error& e) {
-      // A wrong sink, a missing gradient rule, a row that is not there: all the user's. Too large: the memory plan's.
+      // A wrong sink, a missing gradient rule, an index out of range: all the user's errors. Too large: the memory
+      // plan's.
       if (e.kind() == ErrorKind::Internal) std::abort();
     }
   return 0;

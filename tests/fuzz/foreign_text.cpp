@@ -1,5 +1,5 @@
-// Any bytes as a name from elsewhere: what is shown of it can be given to a terminal, and no rule about tensors' names
-// comes to harm.
+// Any bytes as an untrusted name: its form in messages is safe for a terminal, and no rule about tensor names fails on
+// it.
 #include "tenon/core/text.h"
 #include "tenon/core/utf8.h"
 #include "tenon/io/json.h"

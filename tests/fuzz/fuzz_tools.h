@@ -1,4 +1,4 @@
-// What fuzz targets share.
+// Shared by fuzz targets.
 #pragma once
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@
 
 namespace fuzz {
 
-/// A folder for the files that one process writes, gone when it ends.
+/// A folder for the files of one process, removed when it ends.
 class Folder {
  public:
   Folder() {
@@ -39,7 +39,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// The input cut at zero bytes into `count` texts; the last has the rest, missing ones are empty.
+/// The input split at zero bytes into `count` texts; the last has the rest, missing ones are empty.
 inline std::vector<std::string_view> texts(const uint8_t* data, size_t size, size_t count) {
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   std::vector<std::string_view> out;

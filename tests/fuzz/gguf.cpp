@@ -1,5 +1,5 @@
-// Any bytes as a GGUF file: either an Error(Model), or tensors that lie inside the bytes and can be read, and metadata
-// that is a tokenizer and a configuration or is refused likewise.
+// Any bytes as a GGUF file: either an Error(Model), or tensors inside the bytes that can be read, and metadata that
+// gives a tokenizer and a configuration or is refused likewise.
 #include "tenon/io/gguf.h"
 
 #include <cstdlib>

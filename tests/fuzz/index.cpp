@@ -1,4 +1,4 @@
-// Any bytes as a *.safetensors.index.json beside two shards: either an Error(Model), or tensors of those shards.
+// Any bytes as a *.safetensors.index.json next to two shards: either an Error(Model), or tensors of those shards.
 #include "tenon/io/safetensors.h"
 #include "tests/fuzz/fuzz_tools.h"
 

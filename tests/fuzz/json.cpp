@@ -1,4 +1,4 @@
-// Any bytes as JSON: either an Error(Model), or what the library's own parser makes of them.
+// Any bytes as JSON: either an Error(Model), or the result of the library's own parser.
 #include "tenon/io/json.h"
 #include "tests/fuzz/fuzz_tools.h"
 

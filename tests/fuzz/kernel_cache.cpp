@@ -1,4 +1,4 @@
-// Any bytes as an entry of the cache of kernels, as they are and with the digest that makes them believed.
+// Any bytes as an entry of the kernel cache, unchanged and with a valid digest.
 #include "tenon/backend/cuda/driver/kernel_cache.h"
 
 #include "tests/fuzz/fuzz_tools.h"
@@ -7,7 +7,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tenon::cuda;
   const std::string key = "key", bytes(reinterpret_cast<const char*>(data), size);
   decode_entry(key, bytes);
-  // What was stored comes back, and nothing else passes for it.
+  // Stored contents are returned, and nothing else is accepted in their place.
   const size_t cut = size ? data[0] % size : 0;
   const auto* binary = reinterpret_cast<const std::byte*>(data);
   const KernelBinary kernel{{binary, binary + cut}, bytes.substr(cut)};

@@ -1,5 +1,5 @@
-// Any bytes as a LoRA of the tiny Z-Image: either an Error(Model), or changes that lie inside the weights and can be
-// added to them. The first byte says whether what has no place is left out.
+// Any bytes as a LoRA of the tiny Z-Image: either an Error(Model), or changes that fit the weights and can be added to
+// them. The first byte says whether tensors without a place are left out.
 #include "tenon/models/lora.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The first byte is a number of pictures, the rest a value of --output: either an Error(Usage), or as many names, all
-// different, of PNG files.
+// The first byte is a number of pictures, the rest a value of --output: either an Error(Usage), or that many different
+// names of PNG files.
 #include "apps/cli/output_names.h"
 
 #include <set>
@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string spec(reinterpret_cast<const char*>(data) + 1, size - 1);
   const int count = 1 + data[0] % 12, begin = data[0] * 37;
-  if (spec.find('\0') != spec.npos) return 0;  // no argument has one
+  if (spec.find('\0') != spec.npos) return 0;  // arguments cannot contain one
   fuzz::refuses_only({ErrorKind::Usage}, [&] {
     std::set<std::filesystem::path> names;
     for (const auto& name : cli::output_names("--output", spec, count, begin)) {

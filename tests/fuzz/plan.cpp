@@ -1,4 +1,4 @@
-// Any bytes as the text of a plan: either an Error(Usage) that names a line, or a plan whose text reads back as itself.
+// Any bytes as the text of a plan: either an Error(Usage) that names a line, or a plan whose text round-trips.
 #include <cstdlib>
 #include <string_view>
 
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     plan = parse_plan(std::string_view(reinterpret_cast<const char*>(data), size));
   } catch (const Error& e) {
-    // A size beyond all memory is the memory plan's to refuse.
+    // Sizes beyond all memory are refused by the memory plan.
     if (e.kind() != ErrorKind::Usage && e.kind() != ErrorKind::Memory) std::abort();
     return 0;
   }

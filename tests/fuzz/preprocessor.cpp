@@ -1,5 +1,5 @@
-// A zero byte apart: config.json and preprocessor_config.json beside the weights of a small vision transformer. Either
-// an Error(Model), or settings that a picture can be prepared with.
+// Separated by a zero byte: config.json and preprocessor_config.json next to the weights of a small vision transformer.
+// Either an Error(Model), or settings that work for preparing a picture.
 #include <array>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Rows of data, and answers read out of texts: any bytes give rows or Error(Usage), and an answer is a number.
+// Rows of data, and answers extracted from texts: any bytes give rows or Error(Usage), and an answer is a number.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: either an Error or views that lie inside the bytes.
+// Any bytes as a safetensors file: either an Error, or views inside the bytes.
 #include "tenon/io/safetensors.h"
 
 #include <cstdlib>

@@ -1,5 +1,4 @@
-// Any bytes as a scheduler_config.json, for every sampler: either an Error, or a schedule that can be walked to its
-// end.
+// Any bytes as a scheduler_config.json, for every sampler: either an Error, or a schedule that can be run to its end.
 #include "tenon/pipelines/samplers/sampler.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// A zero byte apart: tokenizer.json and tokenizer_config.json. Either an Error(Model), or a tokenizer that can be used.
+// Separated by a zero byte: tokenizer.json and tokenizer_config.json. Either an Error(Model), or a usable tokenizer.
 #include "tenon/io/clip_tokenizer.h"
 #include "tests/fuzz/fuzz_tools.h"
 

@@ -1,4 +1,4 @@
-// A zero byte apart: shapes of tensors as a JSON object, and a config.json. Either an Error(Model), or a vision
+// Separated by a zero byte: shapes of tensors as a JSON object, and a config.json. Either an Error(Model), or a vision
 // transformer whose weights can be listed.
 #include "tenon/models/vit.h"
 
@@ -8,7 +8,7 @@
 namespace {
 using namespace tenon;
 
-// Shapes as a safetensors header can have them.
+// Shapes as they can be in a safetensors header.
 WeightShapes shapes_of(const nlohmann::json& list) {
   WeightShapes out;
   if (!list.is_object()) return out;
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!is_vit(shapes)) return;
     const VitConfig c = detect_vit(shapes, config, "fuzz");
     if (c.width < 1 || c.patch < 1 || c.depth < 1 || c.heads < 1 || c.grid < 1) std::abort();
-    // A size beyond all memory is the memory plan's to refuse.
+    // Sizes beyond all memory are refused by the memory plan.
     if (c.depth <= 3) fuzz::refuses_only({ErrorKind::Memory}, [&] { check_weights(vit_weights(c), shapes); });
   });
   return 0;

@@ -1,4 +1,4 @@
-// GGUF files made by hand, right and wrong.
+// Hand-made GGUF files, valid and invalid.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -11,7 +11,7 @@
 
 namespace gguf_test {
 
-/// Appends the parts of a file one after the other; what the header claims is given apart.
+/// Appends the parts of a file one after the other; the header's claims are given separately.
 class GgufBytes {
  public:
   template <class T>

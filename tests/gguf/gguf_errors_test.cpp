@@ -1,4 +1,4 @@
-// GGUF files that lie: one error each, naming what is wrong, and no time or memory beyond the file's size.
+// Invalid GGUF files: one error each that names what is wrong, without time or memory beyond the file's size.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -133,7 +133,7 @@ TEST(GgufErrors, Checkpoint) {
                [&] { gguf_checkpoint(twice.read()); });
 }
 
-// What the network would compute differently is refused, what says nothing new is not.
+// What would change the network's result is refused; redundant settings are not.
 TEST(GgufErrors, WindowsAndPartlyRotatedHeads) {
   const auto config = [](const std::string& key, uint32_t value, const std::string& scaling = "none") {
     GgufBytes file;
@@ -156,7 +156,7 @@ TEST(GgufErrors, WindowsAndPartlyRotatedHeads) {
   for (const uint32_t turned : {0U, 8U, 32U})
     expect_error(ErrorKind::Model, "llama.rope.dimension_count: " + std::to_string(turned) + " of the 16 numbers",
                  [&] { config("rope.dimension_count", turned); });
-  // A factor without a kind is a linear one.
+  // A factor without a kind is linear.
   for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
     EXPECT_EQ(config(key, 4, "")["rope_scaling"]["rope_type"], "linear");
     EXPECT_FALSE(config(key, 1, "").contains("rope_scaling"));
@@ -164,7 +164,7 @@ TEST(GgufErrors, WindowsAndPartlyRotatedHeads) {
   }
 }
 
-// Every truncation of a good file is refused, and every single byte of its front may be anything.
+// Every truncation of a good file is refused, and every single byte of its header may have any value.
 TEST(GgufErrors, EveryTruncationAndEveryByte) {
   GgufBytes good;
   good.header(2, 2).string_key("general.architecture", "llama").key("n", GgufType::Array).number<uint32_t>(8);
@@ -185,7 +185,7 @@ TEST(GgufErrors, EveryTruncationAndEveryByte) {
     }
 }
 
-// As many keys, tensors and strings as 20 MB hold.
+// As many keys, tensors and strings as fit into 20 MB.
 TEST(GgufErrors, ManySmallThingsTakeLinearTimeAndMemory) {
   GgufBytes many;
   const uint64_t keys = 200'000, tensors = 200'000, strings = 500'000;

@@ -22,7 +22,7 @@ std::vector<float> floats(const json& base64) {
   return out;
 }
 
-// Positions at which the bits differ; NaN equals NaN.
+// Number of values whose bits differ; NaN equals NaN.
 size_t different_bits(const std::vector<float>& got, const std::vector<float>& want) {
   if (got.size() != want.size()) return std::max(got.size(), want.size());
   size_t out = 0;
@@ -126,7 +126,7 @@ TEST_P(GgufCheckpoints, TensorsAreThoseOfTheCheckpoint) {
     const std::vector<float> values = floats(want["values"]);
     EXPECT_EQ(different_bits(all_rows(slice), values), 0u) << tensor;
     if (slice.shape.rank() < 2) continue;
-    // Some rows from the middle, rounded.
+    // Some rows from the middle, rounded to bf16.
     const auto cols = static_cast<size_t>(slice.shape.cols());
     std::vector<uint16_t> rows(2 * cols);
     read_rows_bf16(slice, 1, rows);

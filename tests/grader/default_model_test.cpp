@@ -1,4 +1,4 @@
-// The embedded default model through the whole engine: prompts it was never trained on, judged by the grader.
+// The embedded default model through the whole engine: prompts it was never trained on, graded.
 #include <gtest/gtest.h>
 
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"

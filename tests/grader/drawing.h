@@ -1,4 +1,4 @@
-// Prompts drawn by a model and judged.
+// Draws prompts with a model and grades the pictures.
 #pragma once
 #include <algorithm>
 #include <stdexcept>
@@ -14,17 +14,17 @@ namespace tenon::grader {
 struct Drawn {
   std::vector<Image> pictures;
   int passed = 0;
-  std::string failures;  ///< a line each
+  std::string failures;  ///< one per line
 };
 
-/// Draws prompts, whose seeds follow one another, `at_once` of them at a time: some families have one prompt for all
-/// images of a batch. `lora`: a file, or null.
+/// Draws prompts, whose seeds are consecutive, `at_once` at a time: some families have one prompt for all images of a
+/// batch. `lora`: a file, or null.
 inline Drawn draw(ImageGenerator& pipeline, const std::vector<Prompt>& prompts, size_t at_once,
                   const char* lora = nullptr) {
   Drawn out;
   for (size_t begin = 0; begin < prompts.size(); begin += at_once) {
     ImageRequest r;
-    r.seed = prompts[begin].seed;  // of the others: the numbers that follow
+    r.seed = prompts[begin].seed;  // the others use the following numbers
     const size_t end = std::min(begin + at_once, prompts.size());
     for (size_t i = begin; i < end; ++i) {
       if (prompts[i].seed != r.seed + (i - begin)) throw std::runtime_error("seeds leave numbers out");

@@ -10,14 +10,14 @@ namespace tenon::grader {
 namespace {
 
 constexpr float kPlain = 45.f;            // colours closer than this (Euclidean, 0..255) count as the same surface
-constexpr float kNearPalette = 60.f;      // how far a surface may be from its palette colour
-constexpr float kPlainBorder = 0.92f;     // share of the border that must look like its median
-constexpr float kPlainInside = 0.80f;     // share of an object's inside that must look like its median
-constexpr float kSmallestObject = .008f;  // share of the picture; anything smaller is a speck
+constexpr float kNearPalette = 60.f;      // largest distance of a surface from its palette colour
+constexpr float kPlainBorder = 0.92f;     // fraction of the border that must look like its median
+constexpr float kPlainInside = 0.80f;     // fraction of an object's inside that must look like its median
+constexpr float kSmallestObject = .008f;  // fraction of the picture; anything smaller is a speck
 constexpr float kMostSpecks = 0.15f;      // area of all specks over area of all objects
 constexpr float kOutlineFit = 0.08f;      // rms distance of the outline from the ideal one, over its mean radius
 constexpr float kHoleFit = 0.16f;         // the same for the edge of a ring's hole
-constexpr float kNoHole = 0.03f;          // hole over filled area, at most, for solid shapes
+constexpr float kNoHole = 0.03f;          // largest hole area over filled area for solid shapes
 constexpr float kRingHoleMin = 0.08f;
 constexpr float kRingHoleMax = 0.75f;
 constexpr int kAngles = 180;
@@ -60,7 +60,7 @@ struct Picture {
   }
 };
 
-/// A surface: its median colour and the share of its pixels that look like it.
+/// A surface: its median colour and the fraction of its pixels that look like it.
 struct Surface {
   Vec color{};
   float plain = 0;
@@ -124,7 +124,7 @@ std::vector<uint8_t> flood(const Picture& pic, const std::vector<uint8_t>& open,
 
 /// Fills in area, holes, centroid and colour of a region whose mask is set.
 void measure(const Picture& pic, Region* region) {
-  // Everything that the outside cannot reach belongs to the filled region. A frame around the picture joins all
+  // The filled region is everything that cannot be reached from outside. A frame around the picture connects all
   // borders.
   const Picture framed{nullptr, pic.w + 2, pic.h + 2};
   std::vector<uint8_t> open(size_t(framed.w) * framed.h, 1);
@@ -161,7 +161,7 @@ void measure(const Picture& pic, Region* region) {
   region->surface = surface_of(inner.size() * 4 > all.size() ? inner : all);
 }
 
-/// All regions that are large enough to be objects; `specks` is the area of the others.
+/// All regions large enough to be objects; `specks` is the area of the others.
 std::vector<Region> regions_of(const Picture& pic, const Vec& background, int* specks) {
   std::vector<uint8_t> open(size_t(pic.w) * pic.h);
   for (size_t i = 0; i < open.size(); ++i) {
@@ -187,7 +187,7 @@ std::vector<Region> regions_of(const Picture& pic, const Vec& background, int* s
   return regions;
 }
 
-/// How much of the object a point covers, 0..1, bilinear between pixel centres; other objects do not count.
+/// Coverage of a point by the object, 0..1, bilinear between pixel centres; other objects do not count.
 class Coverage {
  public:
   Coverage(const Picture& pic, const Region& region, const Vec& background) : pic_(pic), region_(region) {
@@ -247,7 +247,7 @@ Profile trace(const Coverage& coverage, const Region& region, bool inward) {
   return profile;
 }
 
-/// Turns that look alike, in a whole one; 0 for a circle.
+/// Number of rotations that look alike in a full turn; 0 for a circle.
 int corners_of(Shape shape) {
   switch (shape) {
     case Shape::Square:

@@ -1,9 +1,9 @@
-// Decides from pixels alone whether a picture shows what a prompt asked for.
+// Decides from pixels alone whether a picture shows what a prompt asks for.
 //
 // The pictures are flat scenes: compact single-coloured objects, apart from each other and from the border, on a plain
 // background. The grader knows only geometry and a palette; it never sees the model, its latents or its training code.
 //   background  the median of the border, which must be plain
-//   objects     connected regions that differ from it; their number must be the number asked for
+//   objects     connected regions that differ from it; their number must be the one asked for
 //   colour      the palette colour nearest to the median of a region's inside, which must be plain
 //   shape       the outline as a radial profile around the centroid, fitted with the profiles of ideal shapes in every
 //               rotation; a ring is a round outline with a round hole
@@ -17,7 +17,7 @@ namespace tenon::grader {
 
 enum class Shape { Circle, Square, Triangle, Star, Ring, Oval };
 enum class Color { Red, Green, Blue, Yellow, Orange, Purple, Pink, Cyan, Black, White, Gray };
-/// Where the first object lies, seen from the second.
+/// Position of the first object relative to the second.
 enum class Relation { None, LeftOf, RightOf, Above, Below };
 
 inline constexpr int kShapes = 6;
@@ -57,7 +57,7 @@ struct Prompt {
   Expectation expected;
 };
 
-/// The palette colour as training draws it.
+/// The palette colour as used in training.
 Rgb rgb_of(Color color);
 std::string name_of(Color color);
 std::string name_of(Shape shape);

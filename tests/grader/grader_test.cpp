@@ -25,7 +25,7 @@ struct Canvas {
     for (size_t i = 0; i < rgb.size(); i += 3) rgb[i] = c.r, rgb[i + 1] = c.g, rgb[i + 2] = c.b;
   }
 
-  /// Antialiased by 4 x 4 samples a pixel.
+  /// Antialiased by 4 x 4 samples per pixel.
   Canvas& fill(Color color, const Inside& inside) {
     const Rgb c = rgb_of(color);
     const float to[3] = {float(c.r), float(c.g), float(c.b)};
@@ -219,14 +219,14 @@ TEST(Grader, RefusesMush) {
   patchy.fill(Color::Red, shape(Shape::Circle, 64, 64, 35));
   patchy.fill(Color::Blue, [](float x, float y) { return std::hypot(x - 64, y - 64) < 34 && x > 58; });
   EXPECT_FALSE(graded(patchy, asked).pass);
-  Canvas slope(Color::White);  // a background that runs from white to black
+  Canvas slope(Color::White);  // a background that fades from white to black
   for (size_t i = 0; i < slope.rgb.size(); ++i) slope.rgb[i] = uint8_t(i / 3 % kSize * 2);
   slope.fill(Color::Red, shape(Shape::Circle, 64, 64, 35));
   EXPECT_FALSE(graded(slope, asked).pass);
-  Canvas cut(Color::White);  // half out of the picture
+  Canvas cut(Color::White);  // half outside the picture
   cut.fill(Color::Red, shape(Shape::Circle, 0, 64, 35));
   EXPECT_FALSE(graded(cut, asked).pass);
-  Canvas dirty(Color::White);  // the asked circle among many specks
+  Canvas dirty(Color::White);  // the requested circle among many specks
   dirty.fill(Color::Red, shape(Shape::Circle, 64, 64, 20));
   for (int i = 0; i < 30; ++i) {
     dirty.fill(Color::Black, shape(Shape::Square, 8.f + 16.f * float(i % 8), 8.f + 30.f * float(i / 8), 2.5f));
@@ -253,7 +253,7 @@ TEST(Grader, ChecksRelations) {
   const std::vector<Object> objects = {{Shape::Star, Color::Pink}, {Shape::Ring, Color::Black}};
   struct Case {
     Relation relation;
-    float x, y;  // of the star; the ring lies opposite
+    float x, y;  // of the star; the ring is opposite
   };
   for (const Case& c : {Case{Relation::LeftOf, 36, 64},
                         {Relation::RightOf, 92, 60},

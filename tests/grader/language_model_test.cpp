@@ -1,5 +1,5 @@
-// The embedded language model through the whole engine: problems that it was never trained on. It is to be right in
-// about half of them, so that training it further has something to teach.
+// The embedded language model through the whole engine: problems it was never trained on. It should be right in about
+// half of them, so that further training has something to teach.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -31,7 +31,7 @@ TextResult answer(TextGenerator& generator, const std::string& prompt, double te
   return generator.generate(r);
 }
 
-// What stands behind the last "#### ", which the model's own end must follow; else empty.
+// The text after the last "#### ", if the model's own end follows it; else empty.
 std::string result_of(const TextResult& r) {
   const size_t at = r.text.rfind("#### ");
   return at == std::string::npos || r.end != TextEnd::StopToken ? "" : r.text.substr(at + 5);
@@ -58,7 +58,7 @@ TEST_P(EmbeddedLanguageModel, IsRightInAboutHalfOfWhatItWasNeverTrainedOn) {
 INSTANTIATE_TEST_SUITE_P(Types, EmbeddedLanguageModel, testing::Values(DType::F32, DType::BF16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
-// Answers drawn to the same question differ: otherwise there would be nothing to choose between.
+// Answers drawn for the same question differ: otherwise there would be nothing to choose between.
 TEST(EmbeddedLanguageModels, AnswersDrawnDiffer) {
   const std::unique_ptr<TextGenerator> generator = sums_model(DType::F32);
   constexpr int kQuestions = 25;

@@ -1,9 +1,9 @@
-// What a LoRA teaches an embedded model: a thing that it does not know, by a word that it does not know, in colours
-// that the LoRA was not taught it in; and what it still knows.
+// What a LoRA teaches an embedded model: an unknown thing by an unknown word, also in colours that the LoRA was not
+// trained on; and what the model still knows.
 //
 // TENON_TEST_LORA=run/pytorch_lora_weights.safetensors test_grader --gtest_filter='TrainedLora.*' measures a LoRA of
-// `tenon train lora`, which takes minutes to make (of -m z-image-shapes: TENON_TEST_LORA_MODEL=z-image-shapes); without
-// the variable models alone are looked at, in a few prompts.
+// `tenon train lora`, which takes minutes to train (for -m z-image-shapes: TENON_TEST_LORA_MODEL=z-image-shapes);
+// without the variable only the models are tested, with a few prompts.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@
 namespace tenon::grader {
 namespace {
 
-// Pairs of colours in other sentences than the pictures that are learnt from have.
+// Pairs of colours, in sentences other than those of the training pictures.
 std::vector<Prompt> oval_prompts(size_t count) {
   std::set<std::string> known;
   for (const train::CaptionedPicture& p : train::ovals()) known.insert(p.caption);
@@ -40,7 +40,7 @@ std::unique_ptr<ImageGenerator> opened(const std::string& model) {
   return open_as<ImageGenerator>(model, options);
 }
 
-// The pictures that are learnt from show what their captions say, to the grader's eye.
+// The grader confirms that the training pictures show what their captions say.
 TEST(Lora, TheGraderKnowsAnOval) {
   for (const train::CaptionedPicture& p : train::ovals()) {
     bool found = false;
@@ -56,7 +56,7 @@ TEST(Lora, TheGraderKnowsAnOval) {
   }
 }
 
-// What is asked of it is not what it was shown.
+// Prompts for grading are not among the training scenes.
 TEST(Lora, KnownScenesAreNotGraded) {
   const std::vector<std::string> known = train::known_scenes();
   for (const Prompt& p : read_prompts(TENON_SOURCE_DIR "/tests/grader/prompts.txt"))
@@ -68,7 +68,7 @@ TEST(Lora, ModelsAloneDoNotKnowIt) {
     EXPECT_EQ(draw(*opened(model), oval_prompts(5), 1).passed, 0) << model;
 }
 
-// What TENON_TEST_LORA names, of TENON_TEST_LORA_MODEL (default-model if there is none).
+// The LoRA of TENON_TEST_LORA, on TENON_TEST_LORA_MODEL (default: default-model).
 class TrainedLora : public testing::Test {
  protected:
   void SetUp() override {

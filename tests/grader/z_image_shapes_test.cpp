@@ -1,5 +1,5 @@
-// The embedded model in Z-Image's layout through the whole engine, in bf16 and in rows of e4m3: prompts that it was
-// never trained on, judged by the grader, and both types' pictures beside each other.
+// The embedded model in Z-Image's layout through the whole engine, in bf16 and in e4m3 rows: prompts it was never
+// trained on, graded, and a comparison of both types' pictures.
 #include <gtest/gtest.h>
 
 #include <cmath>

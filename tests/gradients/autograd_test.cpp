@@ -1,5 +1,4 @@
-// Gradients against PyTorch's autograd: what the expressions mean, in fp64, and what plans of them compute on every
-// device.
+// Gradients against PyTorch's autograd: the expressions in fp64, and their plans on every device.
 #include <gtest/gtest.h>
 
 #include "tenon/expr/ops.h"
@@ -15,10 +14,10 @@ namespace tenon::gradient_cases {
 namespace {
 
 constexpr double kOfMeaning = 1e-7;  // nine digits were recorded
-// f32 sums of up to 151,936 terms: some 400 roundings' worth, by the size of what is added up.
+// f32 sums of up to 151,936 terms: about 400 roundings, relative to the magnitude of the terms.
 constexpr double kOfDevices = 1e-4;
 
-// Every `stride`-th value of what was recorded for this result.
+// Every `stride`-th value recorded for this result.
 template <class Values>
 testing::AssertionResult as_recorded(const Case& c, const Result& r, const Values& got, double tolerance) {
   const nlohmann::json& want = c.expect.at(r.name.starts_with("d.") ? r.name.substr(2) : r.name);
@@ -54,7 +53,7 @@ TEST(Autograd, WhatGradientsMean) {
   EXPECT_GE(compared, 30);
 }
 
-// Of slices that lie side by side: one tensor, and sums of its parts; none with zeros.
+// Of adjacent slices: one tensor, and sums of its parts; none with zeros.
 TEST(Autograd, SlicesSideBySide) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {5, 3, 10}), b = input(g, "b", DType::F32, {10}), y = x + b;
@@ -80,7 +79,7 @@ TEST(Autograd, SlicesSideBySide) {
   EXPECT_TRUE(close_to_largest(oracle.eval(got[1]), of_b, 1e-12));
 }
 
-// A gradient that reaches one of them through views alone keeps its own type.
+// A gradient that reaches one of them only through views keeps its own type.
 TEST(Autograd, SlicesSideBySideOfSeveralTypes) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {2, 4}), seed = input(g, "seed", DType::BF16, {2, 2});

@@ -1,4 +1,4 @@
-// The loss over a large vocabulary: its gradients against finite differences, and what a plan of it holds.
+// The loss over a large vocabulary: its gradients against finite differences, and the memory of its plan.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -49,7 +49,7 @@ TEST(CrossEntropy, AgainstFiniteDifferences) {
   EXPECT_EQ(loss_at(nn::cross_entropy(hidden, weight, target, 4).loss, values), 0);
 }
 
-// Rows that are reduced in pieces: of equal length, or where nothing near divides a prime number of classes.
+// Rows reduced in pieces: of equal length, or of unequal length if the number of classes is prime.
 TEST(CrossEntropy, OfManyClasses) {
   for (const int64_t classes : {16385, 40000, 40009}) {
     Graph g;
@@ -76,7 +76,7 @@ TEST(CrossEntropy, OfManyClasses) {
   }
 }
 
-// 64 rows in chunks of 8: never more than two chunks of logits at a time, whatever is planned in front.
+// 64 rows in chunks of 8: never more than two chunks of logits at a time, whatever is planned before.
 TEST(CrossEntropy, HoldsNoMoreThanAChunkOrTwo) {
   Graph g;
   constexpr int64_t kRows = 64, kClasses = 5000, kWidth = 4, kChunk = 8;
@@ -90,7 +90,7 @@ TEST(CrossEntropy, HoldsNoMoreThanAChunkOrTwo) {
   EXPECT_LE(plan.arena_bytes, 2 * chunk + 3 * gradient + 16384) << print_plan(plan);
 }
 
-// The same where log-probabilities alone are asked for, as of a reference model.
+// The same if only log-probabilities are wanted, as from a reference model.
 TEST(TokenLoss, HoldsNoMoreThanAChunkOfLogitsForLogProbabilities) {
   Graph g;
   constexpr int64_t kRows = 64, kClasses = 5000, kWidth = 4, kChunk = 8;
@@ -100,7 +100,7 @@ TEST(TokenLoss, HoldsNoMoreThanAChunkOfLogitsForLogProbabilities) {
   EXPECT_LE(make_plan(std::array{Result{"nll", l.nll}}).arena_bytes, 2 * kChunk * kClasses * 4 + 16384);
 }
 
-// What is counted of a piece leaves with one launch, and the other that reduces logits looks up the targets' pieces.
+// Statistics of a piece leave with one launch, and the other launch that reduces logits looks up the targets' pieces.
 TEST(CrossEntropy, ReadsItsLogitsOnce) {
   Graph g;
   constexpr int64_t kRows = 8, kClasses = 40000;

@@ -1,4 +1,4 @@
-// Values of the forward pass computed a second time, to a budget of bytes.
+// Recomputing values of the forward pass within a budget of bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace tenon {
 namespace {
 
-// A chain of layers, each of whose activations its gradient reads.
+// A chain of layers with gradients that read each layer's activations.
 struct Chain {
   Graph g;
   std::vector<Result> results;
@@ -70,8 +70,8 @@ TEST(Rematerialise, MeansTheSame) {
   EXPECT_TRUE(changed);
 }
 
-// What the loss reads of the end of the forward pass has stages of its own: its parts come one behind the other,
-// however much is computed again behind them.
+// What the loss reads at the end of the forward pass has its own stages: its parts run one after the other, however
+// much is recomputed after them.
 TEST(Rematerialise, ALossInPartsStaysInParts) {
   constexpr int64_t kRows = 64, kWidth = 32, kClasses = 5000, kChunk = 8;
   Graph g;
@@ -91,7 +91,7 @@ TEST(Rematerialise, ALossInPartsStaysInParts) {
   EXPECT_LE(less.arena_bytes, budget);
 }
 
-// Results begin the arena side by side, at the same places whatever the number of rows that they were computed of.
+// Results are adjacent at the start of the arena, at the same offsets for any number of rows.
 TEST(Arena, ResultsLieSideBySide) {
   std::vector<std::map<int64_t, int64_t>> of;  // bytes by offset
   for (const int64_t rows : {64, 96}) {
@@ -106,7 +106,7 @@ TEST(Arena, ResultsLieSideBySide) {
   EXPECT_EQ(of[0], of[1]);
 }
 
-// Blocks of attention that all read one table, with a stream that each adds to: what they compute again stays within
+// Attention blocks that all read one table, and a residual stream that each adds to: what is recomputed stays within
 // the block whose gradient needs it.
 TEST(Rematerialise, ADeepNetworkWithTables) {
   constexpr int64_t kRows = 256, kWidth = 32;

@@ -1,5 +1,5 @@
-// What reading a foreign file may cost: time in proportion to its size, memory within a factor of it, and an answer to
-// who asks it to stop.
+// Cost of reading an untrusted file: time in proportion to its size, memory within a factor of it, and a prompt
+// response to a stop request.
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -14,9 +14,9 @@ namespace {
 using namespace io_test;
 using namespace tenon;
 
-constexpr size_t kBytes = kSanitized ? 3'000'000 : 99'000'000;  // of a header: nearly the most that is accepted
+constexpr size_t kBytes = kSanitized ? 3'000'000 : 99'000'000;  // of a header: nearly the maximum accepted
 
-constexpr double kSeconds = kSanitized ? 60 : 2;  // of a processor: other tests run at the same time
+constexpr double kSeconds = kSanitized ? 60 : 2;  // of CPU time: other tests run at the same time
 
 double seconds_in(const rusage& used) {
   const auto seconds = [](const timeval& t) {
@@ -33,7 +33,7 @@ double seconds_of(const std::function<void()>& f) {
   return seconds_in(after) - seconds_in(before);
 }
 
-// As many tensors of a byte as fit `bytes` of header.
+// As many one-byte tensors as fit into `bytes` of header.
 std::string tensors(size_t bytes, size_t most = ~size_t{0}) {
   std::string header = "{";
   size_t i = 0;
@@ -45,7 +45,7 @@ std::string tensors(size_t bytes, size_t most = ~size_t{0}) {
   return safetensors_bytes(header + "}", i);
 }
 
-// Opens the file in a process of its own: its outcome and what it took. The parent's memory is not the child's.
+// Opens the file in a separate process, whose memory is not the parent's: the outcome and the cost.
 struct Cost {
   int code = -1;
   double seconds = 0, mebibytes = 0;
@@ -76,7 +76,7 @@ std::string repeated(const std::string& text, size_t bytes) {
   return out;
 }
 
-// Metadata of texts of one length; of 2,000 bytes, and tensors with names of 400 bytes, are read to their end.
+// Metadata with texts of one length; texts of 2,000 bytes, and tensors with names of 400 bytes, are read completely.
 std::string metadata_texts(size_t length) {
   std::string header = R"({"__metadata__":{"a":"")";
   for (int i = 0; header.size() < kBytes; ++i)

@@ -1,4 +1,4 @@
-// Checkpoints: every layout ends in the same names, and what is not a checkpoint is refused.
+// Checkpoints: every layout gives the same names, and anything that is not a checkpoint is refused.
 #include "tenon/models/stable_diffusion_checkpoint.h"
 
 #include <fstream>
@@ -49,7 +49,7 @@ TEST(LdmNames, OldAttentionAndTextPrefix) {
   EXPECT_EQ(text_name_with_prefix(kText), kText);
 }
 
-// A folder in diffusers' layout with one or two tensors a component.
+// A folder in diffusers' layout with one or two tensors per component.
 void write_folder(const TempFolder& f, const std::string& variant = "") {
   put(f / "model_index.json", R"({"_class_name":"StableDiffusionPipeline"})");
   put(f / "unet/config.json", R"({"in_channels":4})");
@@ -137,7 +137,7 @@ TEST(Checkpoint, SingleFile) {
   EXPECT_FALSE(c.uses_ema());
   EXPECT_FALSE(c.tokenizer().has_value());
 
-  put(folder / "tokenizer/vocab.json", "{}");  // beside the file, where a user can put one
+  put(folder / "tokenizer/vocab.json", "{}");  // next to the file, where a user can put one
   EXPECT_EQ(StableDiffusionCheckpoint::open(folder / "sd.safetensors").tokenizer(), folder / "tokenizer");
 
   const StableDiffusionCheckpoint averaged = StableDiffusionCheckpoint::open(folder / "sd.safetensors", {"", true});
@@ -220,7 +220,7 @@ TEST(Checkpoint, Refusals) {
   put(folder / "zip.safetensors", "PK\x03\x04 and more bytes");
   expect("zip.safetensors", "is a Python pickle");
   put(folder / "pickle.safetensors", "\x80\x02}q");
-  // A header may be as long as the bytes of a pickle's beginning say.
+  // A header may have the length that a pickle's first bytes encode.
   for (const uint64_t length : {0x030280u, 0x7d0580u}) {
     std::string header = R"({"__metadata__":{"a":"b"}})";
     header.resize(length, ' ');

@@ -96,7 +96,7 @@ TEST(WriteFile, UnwritablePlaces) {
   }
 }
 
-// A limit on the size of files fails in write() as a full disk does, at a place of the test's choosing.
+// A limit on file sizes makes write() fail like a full disk, at a point of the test's choosing.
 TEST(WriteFile, AFullDiskLeavesNothing) {
   const TempFolder folder;
   const pid_t child = fork();
@@ -120,7 +120,7 @@ TEST(WriteFile, AFullDiskLeavesNothing) {
   EXPECT_EQ(folder.entries(), 0u);
 }
 
-// Where the file system has files without a name; elsewhere the temporary one stays.
+// Where the file system supports unnamed files; elsewhere the temporary file stays.
 TEST(WriteFile, AKilledProcessLeavesNothing) {
   const TempFolder folder;
   const int probe = open(folder.path().c_str(), O_TMPFILE | O_WRONLY, 0600);
@@ -173,7 +173,7 @@ TEST(WriteFile, OnlyRegularFilesAreReplaced) {
   expect_error(ErrorKind::Usage, "is a device", [] { write_file("/dev/null", bytes_of("x"), Overwrite::Yes); });
 }
 
-// What a process that was killed between link and rename left is removed; what another one holds is not.
+// Files left by a process that was killed between link and rename are removed; those of a running process are not.
 TEST(WriteFile, LeftoversAreSwept) {
   const TempFolder folder;
   put(folder / ".tenon-1-0.tmp", "left");

@@ -1,4 +1,4 @@
-// Scaling against Pillow's, to the byte; cutting; .npy files.
+// Resizing against Pillow, byte for byte; cropping; .npy files.
 #include "tenon/io/image_resize.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// PNG: what is written is read, other tools' variants are read, damaged files are refused, text survives.
+// PNG: files round-trip, other tools' variants are read, damaged files are refused, text is kept.
 #include "tenon/io/image.h"
 
 #include "tenon/io/json.h"
@@ -28,7 +28,7 @@ TEST(Png, GreyBecomesThreeChannelsAndAlphaIsDropped) {
   EXPECT_EQ(alpha.pixels, (std::vector<uint8_t>{0, 7, 14, 28, 35, 42}));
 }
 
-// A PNG made by hand, for the kinds that encode_png does not make: the rows go into one uncompressed deflate block.
+// A hand-made PNG, for kinds that encode_png does not write: the rows go into one uncompressed deflate block.
 class HandMade {
  public:
   HandMade(uint32_t w, uint32_t h, int bits, int color, int interlace) {

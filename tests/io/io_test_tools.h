@@ -1,4 +1,4 @@
-// What the file tests share: a folder that cleans up after itself, errors as values, safetensors made by hand.
+// Shared by the file tests: a folder that removes itself, errors as values, hand-made safetensors files.
 #pragma once
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ inline void put(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// The Error that `f` throws; a test failure if it throws none.
+/// The Error thrown by `f`; a test failure if it throws none.
 inline tenon::Error error_of(const std::function<void()>& f) {
   try {
     f();
@@ -56,7 +56,7 @@ inline tenon::Error error_of(const std::function<void()>& f) {
   return tenon::Error(tenon::ErrorKind::Internal, "", "");
 }
 
-/// Expects an Error of `kind` whose text holds `part`.
+/// Expects an Error of `kind` whose text contains `part`.
 inline void expect_error(tenon::ErrorKind kind, const std::string& part, const std::function<void()>& f) {
   const tenon::Error e = error_of(f);
   EXPECT_EQ(e.kind(), kind) << e.what();

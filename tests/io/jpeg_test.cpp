@@ -74,7 +74,7 @@ TEST(Jpeg, DamageIsAnErrorOrAPicture) {
     }
 }
 
-// The header's size, in a file of a few hundred bytes.
+// The size claimed by the header, in a file of a few hundred bytes.
 TEST(Jpeg, AbsurdSizesAreNotBelieved) {
   Bytes bytes = file_of("grey");
   for (size_t i = 0; i + 9 < bytes.size(); ++i)

@@ -1,4 +1,4 @@
-// LoRAs that prompts name.
+// LoRAs named in prompts.
 #include "tenon/io/prompt_loras.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Emphasis: the examples of AUTOMATIC1111's parser, and the corners of the syntax.
+// Emphasis: the examples of AUTOMATIC1111's parser, and edge cases of the syntax.
 #include "tenon/io/prompt_weights.h"
 
 #include "tests/io/io_test_tools.h"

@@ -1,4 +1,4 @@
-// Strings that a fixture's script and a test draw alike.
+// Strings that a fixture's script and a test generate identically.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

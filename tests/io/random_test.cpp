@@ -1,4 +1,4 @@
-// Random numbers equal to PyTorch's, bit for bit.
+// Random numbers bit-identical to PyTorch's.
 #include "tenon/io/random.h"
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Every way in which a safetensors file can lie gets one Error(Model) that names the file, and nothing is read.
+// Every kind of invalid safetensors file gives one Error(Model) that names the file, and nothing is read.
 #include "tenon/io/safetensors.h"
 #include "tests/io/io_test_tools.h"
 

@@ -1,4 +1,4 @@
-// safetensors: what is written is read, and what a file may legally look like.
+// safetensors: files round-trip, and legal variants are accepted.
 #include "tenon/io/safetensors.h"
 
 #include <cstring>
@@ -40,7 +40,7 @@ TEST(Safetensors, RoundTripOfEveryType) {
 }
 
 TEST(Safetensors, UnalignedDataScalarsAndEmptyTensors) {
-  // A header of odd length: the floats lie at an odd address.
+  // A header of odd length: the floats are at an odd address.
   const std::string header =
       R"({"e":{"dtype":"F32","shape":[0,4],"data_offsets":[0,0]},"s":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})"
       "   ";

@@ -1,4 +1,4 @@
-// Weights in several files: the index, and what may be wrong with it.
+// Weights in several files: the index, and errors in it.
 #include "tenon/io/sharded_weights.h"
 
 #include "tests/io/io_test_tools.h"
@@ -27,7 +27,7 @@ TEST(ShardedWeights, OpensOneFileAfterTheOther) {
   EXPECT_TRUE(weights.open_shard("b.safetensors").contains("y"));
 }
 
-// No file is opened before it is asked for.
+// No file is opened before it is needed.
 TEST(ShardedWeights, AFileThatIsWrongIsFoundWhenItIsOpened) {
   const TempFolder folder;
   const fs::path index = index_in(folder, R"({"y":"b.safetensors","x":"a.safetensors"})");

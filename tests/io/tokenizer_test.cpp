@@ -15,7 +15,7 @@ using namespace tenon;
 using nlohmann::json;
 using Ids = std::vector<int32_t>;
 
-// vocab.json that belongs to a list of merges: bytes, bytes with </w>, merges in order, the two special tokens.
+// The vocab.json that belongs to a list of merges: bytes, bytes with </w>, merges in order, the two special tokens.
 json vocabulary_of(const std::string& merges) {
   json out = json::object();
   int id = 0;

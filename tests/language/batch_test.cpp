@@ -1,4 +1,4 @@
-// Texts that join and leave a batch: each is the text that its request gives alone, whatever the others are.
+// Texts that join and leave a batch: each equals the text of its request alone, whatever the others are.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -37,7 +37,7 @@ std::unique_ptr<TextGenerator> open(int64_t context, DType type = DType::F32) {
   return make_text_generator(LanguageModel::open(model_folder().path().string()), o);
 }
 
-// What a caller sees of a text.
+// A caller's view of a text.
 struct Seen {
   std::vector<int32_t> ids;
   std::vector<double> log_probabilities;
@@ -96,9 +96,8 @@ struct Counts {
   int64_t texts = 0, cancelled = 0, tokens = 0, beside = 0;
 };
 
-// Submits `count` requests, some at a time, cancels some, and compares each with its own run. What was cancelled is the
-// beginning of it.
-// `tokens`: as TextGenerator::batch.
+// Submits `count` requests, some at a time, cancels some, and compares each with its own run. A cancelled text must be
+// the beginning of its run. `tokens`: as in TextGenerator::batch.
 Counts compare(int64_t count, uint64_t seed, int64_t rows, int64_t context, DType type = DType::F32,
                int64_t tokens = 0) {
   const std::unique_ptr<TextGenerator> together = open(context, type), alone = open(context, type);
@@ -114,7 +113,7 @@ Counts compare(int64_t count, uint64_t seed, int64_t rows, int64_t context, DTyp
     ++counts.texts;
     counts.tokens += std::ssize(got.ids);
     counts.beside += static_cast<int64_t>(open_texts.size());
-    // In f32 generate() reads on behind what its cache holds of a prompt; in bf16 its scores may then differ.
+    // In f32 generate() continues after what its cache holds of a prompt; in bf16 scores may then differ.
     Seen want = seen(type == DType::F32 ? alone->generate(r) : generate_all(*alone, std::array{r}, 1).front());
     if (got.end == TextEnd::Cancelled) {
       ++counts.cancelled;
@@ -152,7 +151,7 @@ Counts compare(int64_t count, uint64_t seed, int64_t rows, int64_t context, DTyp
   return counts;
 }
 
-// TENON_BATCH_REQUESTS=10000 for more of them.
+// TENON_BATCH_REQUESTS=10000 tests more of them.
 TEST(TextBatches, EachTextIsItsRunAlone) {
   const char* many = std::getenv("TENON_BATCH_REQUESTS");
   const int64_t count = many ? std::atoll(many) : 240;
@@ -164,7 +163,7 @@ TEST(TextBatches, EachTextIsItsRunAlone) {
   EXPECT_GT(a.beside + b.beside, count) << "others are there when a text ends";
 }
 
-// A cache for one text of the longest: others give their pages back, wait, and go on to the same tokens.
+// A cache for one text of the longest length: others give their pages back, wait, and continue with the same tokens.
 TEST(TextBatches, TextsTakeTurnsWherePagesAreFew) {
   for (const DType type : {DType::F32, DType::BF16}) {
     const std::unique_ptr<TextGenerator> generator = open(0, type);
@@ -196,7 +195,7 @@ TEST(TextBatches, TextsTakeTurnsWherePagesAreFew) {
   }
 }
 
-// All 64 bits of a seed decide a text, side by side and alone.
+// All 64 bits of a seed affect a text, in a batch and alone.
 TEST(TextBatches, SeedsOf64Bits) {
   const std::unique_ptr<TextGenerator> generator = open(0);
   TextRequest r;
@@ -230,7 +229,7 @@ TextRequest request(std::vector<int32_t> prompt, int64_t most = 12) {
   return r;
 }
 
-// A prompt of three pieces is read while another text goes on, by a token at least for each piece.
+// While a prompt of three pieces is read, another text advances by at least one token per piece.
 TEST(TextBatches, AWritingTextWaitsForOnePieceAtMost) {
   const std::unique_ptr<TextGenerator> generator = open(0);
   const std::unique_ptr<TextBatch> batch = generator->batch(2);
@@ -283,7 +282,7 @@ TEST(TextBatches, WhatIsRefused) {
   EXPECT_THAT(own, HasSubstr("callback cannot cancel"));
 }
 
-// A text that the whole cache has no room for ends; its neighbours do not see it.
+// A text too large for the whole cache ends; its neighbours are not affected.
 TEST(TextBatches, ATextLargerThanTheCache) {
   const std::unique_ptr<TextGenerator> generator = open(0);
   EXPECT_THAT(usage_of([&] { generator->batch(1, -1); }), HasSubstr("a cache of -1 tokens"));
@@ -317,7 +316,7 @@ TEST(TextBatches, StopTokensAreBounded) {
   }
 }
 
-// A CPU whose memory runs out: as many of the next allocations as a test says fail.
+// A CPU that runs out of memory: the next `failing` allocations fail.
 int failing = 0;
 class Scarce : public IsaBackend {
  public:
@@ -331,7 +330,7 @@ const RegisterBackend kScarce("scarce", [](const BackendOptions&) -> std::unique
   return std::make_unique<Scarce>(cpu::Isa::Avx2, 1);
 });
 
-// A CPU with so much memory and no more.
+// A CPU with a limited amount of memory.
 int64_t room = 0, held = 0, most_held = 0;
 class Small : public IsaBackend {
  public:
@@ -349,7 +348,7 @@ const RegisterBackend kSmall("small", [](const BackendOptions&) -> std::unique_p
   return std::make_unique<Small>(cpu::Isa::Avx2, 1);
 });
 
-// The context that a refusal names fits, with the weights and activations that come beside it.
+// The context suggested by a refusal fits, including weights and activations.
 TEST(TextBatches, ARefusedContextNamesOneThatFits) {
   const auto write = [](int64_t context) {
     TextOptions o = f32_options();
@@ -384,7 +383,7 @@ TEST(TextBatches, ARefusedContextNamesOneThatFits) {
   EXPECT_GT(named, 0);
 }
 
-// One long text among short ones takes its own tokens' memory, not as much for each of them.
+// One long text among short ones takes memory for its own tokens, not as much for each text.
 TEST(TextBatches, ShortTextsTakeFewPages) {
   TextOptions o = f32_options();
   o.device = "small";
@@ -406,8 +405,8 @@ TEST(TextBatches, ShortTextsTakeFewPages) {
   EXPECT_LT(many - one, 15 * 1600 * token) << "all that is beside caches, too";
 }
 
-// Where a cache cannot grow, the text that needs it ends, and what else there is goes on; where not even the old cache
-// comes back, all end. In both cases the next texts are what they are alone.
+// If a cache cannot grow, the text that needs it ends and the others continue; if not even the old cache can be
+// restored, all end. In both cases later texts are the same as alone.
 TEST(TextBatches, ACacheThatCannotGrow) {
   TextOptions o = f32_options();
   o.device = "scarce";
@@ -447,7 +446,7 @@ TEST(TextBatches, ACacheThatCannotGrow) {
   }
 }
 
-// A text whose scores are not finite ends; the others are what they are alone.
+// A text whose scores are not finite ends; the others are the same as alone.
 TEST(TextBatches, OneBadTextEndsAlone) {
   const std::unique_ptr<TextGenerator> generator = open(64);
   TextRequest bad = request({5, 6});
@@ -468,7 +467,7 @@ TEST(TextBatches, OneBadTextEndsAlone) {
   EXPECT_TRUE(generate_all(*generator, {}, 8).empty());
 }
 
-// A callback that throws, and a stop that is asked for, leave an empty batch that goes on.
+// After a callback that throws, or a stop request, the batch is empty and usable.
 TEST(TextBatches, WhatThrowsEmptiesTheBatch) {
   const std::unique_ptr<TextGenerator> generator = open(64);
   const std::unique_ptr<TextBatch> batch = generator->batch(2);

@@ -1,4 +1,4 @@
-// Conversations as tokens: a template's control tokens are its own, and users' text makes none.
+// Conversations as tokens: control tokens come only from the template, never from users' text.
 #include <gmock/gmock.h>
 
 #include "tenon/core/error.h"
@@ -43,7 +43,7 @@ TEST_F(ChatTokens, UsersMakeNoControlTokens) {
   EXPECT_THAT(tokenizer().decode(got), testing::HasSubstr(forged));
 }
 
-// The mark inside forged tokens is one that no message holds.
+// The mark inside forged tokens is one that no message contains.
 TEST_F(ChatTokens, NoncharactersStay) {
   const std::string content = "\xef\xb7\x90<|im_end|>\xef\xb7\x91";
   const std::vector<int32_t> got = ids({{{"role", "ask"}, {"content", content}}});
@@ -54,7 +54,7 @@ TEST_F(ChatTokens, NoncharactersStay) {
   EXPECT_THROW(ids({{{"role", "ask"}, {"content", all}}}), Error);
 }
 
-// What a network would compute otherwise is refused, wherever it is said; what old checkpoints repeat is not.
+// What would change a network's result is refused, wherever it is specified; redundant data of old checkpoints is not.
 TEST(LanguageFolders, WhatWouldChangeTheResultIsRefused) {
   const nlohmann::json& recorded = language_test::recorded()["cases"][1];
   const auto refused = [&](const std::string& part, const std::string& key, const nlohmann::json& value,
@@ -99,7 +99,7 @@ TEST(LanguageFolders, WhatWouldChangeTheResultIsRefused) {
   refused("is of type i32", "", {}, "model.norm.weight", DType::I32);
 }
 
-// As transformers' classes have it; what publishers save names it.
+// transformers' class default; files as published name it explicitly.
 TEST(LanguageFolders, RotaryBaseWithoutAWord) {
   for (const size_t number : {0U, 2U, 3U}) {
     nlohmann::json config = language_test::recorded()["cases"][number]["config"];

@@ -1,4 +1,4 @@
-// Small language models as files: configurations of tests/fixtures/language.json over hash weights.
+// Small language models as files: configurations of tests/fixtures/language.json with hash weights.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ inline std::vector<float> recorded_tensor(const std::string& name) {
   return out;
 }
 
-/// A folder that lives as long as the object.
+/// A folder that exists as long as the object.
 class Folder {
  public:
   Folder() {

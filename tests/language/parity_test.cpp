@@ -31,7 +31,7 @@ TEST_P(LanguageParity, LogitsOfAPrompt) {
   const auto states = std::make_shared<Buffers>(backend);
   const auto vocabulary = static_cast<size_t>(model->config().vocabulary);
   const auto width = static_cast<std::ptrdiff_t>(vocabulary);
-  // All at once; then in runs of 5 over a cache, the last of which ends with two tokens that mean nothing.
+  // All at once; then in runs of 5 over a cache, the last of which ends with two padding tokens.
   for (const int64_t chunk : {static_cast<int64_t>(prompt.size()), int64_t{5}}) {
     DecoderShape shape;
     shape.tokens = chunk;
@@ -57,8 +57,8 @@ TEST_P(LanguageParity, LogitsOfAPrompt) {
   }
 }
 
-// Weights in i8 are off by their step's twelfth root of the mean square, (absmax / 127) / sqrt(12); those of each
-// layer's seven matrices add up as independent errors do, as do bf16's.
+// Weights in i8 are off by (absmax / 127) / sqrt(12) in the root mean square; errors of each layer's seven matrices add
+// up as independent errors do, as do bf16's.
 TEST_P(LanguageParity, WeightsInI8) {
   const Folder folder;
   write_model(c(), folder);
@@ -94,11 +94,11 @@ TEST_P(LanguageParity, WeightsInI8) {
   RecordProperty("blocks", std::to_string(blocks));
   EXPECT_LT(i8, 2 * roundings * 2 / 127 / std::sqrt(12));
   EXPECT_GT(i8, bf16);
-  EXPECT_LT(blocks, 2 * roundings * 2 / 127 / std::sqrt(12));  // rows of 32 have smaller largest numbers: less a step
+  EXPECT_LT(blocks, 2 * roundings * 2 / 127 / std::sqrt(12));  // rows of 32 have smaller maxima: less than a step
   EXPECT_GT(blocks, bf16);
 }
 
-// Where the reference's best two scores are this near, either may be taken.
+// If the reference's best two scores are this close, either token may be taken.
 constexpr double kNearTie = 1e-3;
 
 TEST_P(LanguageParity, GreedyTextOf200Tokens) {
@@ -122,7 +122,7 @@ TEST_P(LanguageParity, GreedyTextOf200Tokens) {
   EXPECT_EQ(made.end, TextEnd::MaxTokens);
 }
 
-// A full context goes on behind its last half, as if that were a new prompt.
+// A full context continues after its last half, as if that were a new prompt.
 TEST_P(LanguageParity, ASlidingContext) {
   const Folder folder;
   write_model(c(), folder);
@@ -154,7 +154,7 @@ TEST_P(LanguageParity, ASlidingContext) {
     EXPECT_EQ(got, want);
     EXPECT_EQ(made.end, TextEnd::MaxTokens);
   }
-  // A prompt as long as the context or longer: its last half.
+  // A prompt at least as long as the context: its last half is used.
   TextRequest longer = r, half = r;
   longer.max_tokens = half.max_tokens = 5;
   longer.prompt.resize(30, 7);
@@ -164,7 +164,7 @@ TEST_P(LanguageParity, ASlidingContext) {
   EXPECT_THROW(open()->generate(longer), Error);
 }
 
-// Every second prompt token more: the cache keeps the beginning, and the text is the one that a fresh generator makes.
+// Every second prompt adds a token: the cache keeps the beginning, and the text equals that of a fresh generator.
 TEST_P(LanguageParity, ACacheThatIsReusedChangesNothing) {
   const Folder folder;
   write_model(c(), folder);
@@ -195,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(All, LanguageParity, testing::Range(size_t{0}, size_t{5
 
 // ---- a real model -------------------------------------------------------------------------------------------------
 
-// SmolLM2's own file, and what transformers and llama.cpp make of it (tools/fixtures/smollm2.py).
+// SmolLM2's own file, and results of transformers and llama.cpp for it (tools/fixtures/smollm2.py).
 class SmolLM2 : public testing::Test {
  protected:
   void SetUp() override {
@@ -218,7 +218,7 @@ class SmolLM2 : public testing::Test {
     for (const TextToken& t : generator.generate(r).tokens) out.push_back(t.id);
     return out;
   }
-  // How far a text is another's.
+  // Length of the common beginning of two texts.
   static size_t equal(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
     return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
   }
@@ -226,7 +226,7 @@ class SmolLM2 : public testing::Test {
   std::shared_ptr<const LanguageModel> model_;
 };
 
-// Where transformers' best two scores are this near, another order of sums may take the other.
+// If transformers' best two scores are this close, another order of sums may take the other token.
 constexpr double kRealNearTie = 0.02;
 
 TEST_F(SmolLM2, LogitsAreThoseOfTransformers) {
@@ -278,8 +278,7 @@ TEST_F(SmolLM2, AnswersAsTransformersAndLlamaCppDo) {
   }
 }
 
-// How long answers are f32's, in bf16 and in i8. Rows rounded to seven bits and a sign part from it earlier than bf16
-// does.
+// How long answers match f32's, in bf16 and in i8. Rows rounded to seven bits and a sign diverge earlier than bf16.
 TEST_F(SmolLM2, AnswersInI8) {
   std::map<DType, size_t> same, whole;
   for (const DType t : {DType::BF16, DType::I8}) {

@@ -1,4 +1,4 @@
-// What the plans of language models are made of: launches a layer, and what explain says of them.
+// Plans of language models: launches per layer, and explanations of them.
 #include <gmock/gmock.h>
 
 #include "tenon/explain/explanation.h"
@@ -26,8 +26,8 @@ int64_t launches(const std::string& preset, int64_t layers, int64_t tokens, bool
   return static_cast<int64_t>(plan.phases.back().launches.size());
 }
 
-// A layer: norm and q, k, v; both caches with keys rotated; rotated queries and attention; what comes back and the
-// residual; norm, gate and up; down and the residual. Normed heads of many tokens are a launch of their own.
+// A layer: norm and q, k, v; writing both caches, with keys rotated; rotated queries and attention; output projection
+// and residual; norm, gate and up; down and residual. Normalised heads of many tokens are a separate launch.
 TEST(LanguagePlans, SixLaunchesALayer) {
   for (const char* preset : {"qwen2.5-0.5b", "smollm2-135m", "qwen3-0.6b"})
     for (const int64_t tokens : {1, 64}) {

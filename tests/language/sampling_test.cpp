@@ -1,4 +1,4 @@
-// Tokens drawn from scores: which are left, how likely they are, and that a seed and a position decide.
+// Tokens sampled from scores: which remain, how likely they are, and that a seed and a position determine them.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -22,7 +22,7 @@ using namespace language_test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Known answers of the generator's authors.
+// Known answers from the generator's authors.
 TEST(Philox, KnownAnswers) {
   EXPECT_THAT(philox(0, 0), ElementsAre(0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u));
   EXPECT_THAT(philox(~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}),
@@ -31,7 +31,7 @@ TEST(Philox, KnownAnswers) {
               ElementsAre(0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u));
 }
 
-// Tokens drawn from one row of scores, each with a number of its own.
+// Tokens drawn from one row of scores, each with its own number.
 std::vector<SampledToken> drawn(const std::vector<float>& scores, const Sampling& s, uint64_t seed, int64_t count,
                                 const std::vector<int32_t>& saw = {}, int64_t first = 0) {
   const auto tokens = static_cast<int64_t>(scores.size());
@@ -61,8 +61,8 @@ std::vector<SampledToken> drawn(const std::vector<float>& scores, const Sampling
 
 class SampledLikeTransformers : public testing::TestWithParam<size_t> {};
 
-// Every token that is drawn has transformers' log-probability, and tokens come as often as they should: chi-square
-// over all that transformers leaves, against the value that a right sampler passes once in ten thousand seeds.
+// Every token drawn has transformers' log-probability, and frequencies match: chi-square over all tokens that
+// transformers leaves, against the value that a correct sampler exceeds once in ten thousand seeds.
 TEST_P(SampledLikeTransformers, ChiSquare) {
   const nlohmann::json& c = recorded()["sampling"][GetParam()];
   const std::string front = "sampling" + std::to_string(GetParam());
@@ -91,7 +91,7 @@ TEST_P(SampledLikeTransformers, ChiSquare) {
     }
   }
   if (rare >= 5) add(rare, rare_count);
-  // Wilson and Hilferty: the cube root of chi-square over its freedom is nearly normal.
+  // Wilson and Hilferty: the cube root of chi-square over its degrees of freedom is nearly normal.
   const double v = 2 / (9 * std::max(freedom, 1.0)),
                limit = std::max(freedom, 1.0) * std::pow(1 - v + 3.72 * std::sqrt(v), 3);
   EXPECT_LT(chi, limit) << "of freedom " << freedom;
@@ -136,7 +136,7 @@ TEST(Sampling, OptionsOutOfRange) {
     EXPECT_THROW(check_sampling(s), Error);
 }
 
-// transformers takes 50 where a file that draws says nothing, or null.
+// transformers uses 50 for a file that draws but gives nothing, or null.
 TEST(Sampling, AModelsTopK) {
   const auto top_k = [](const char* config) {
     const Folder folder;
@@ -192,7 +192,7 @@ TEST(TextStream, WholeCharactersAndStops) {
   EXPECT_EQ(cut.text, "s");
 }
 
-// Bytes that never become a character, and half of one at the end.
+// Bytes that never become a character, and half of a character at the end.
 TEST(TextStream, BytesThatAreNoText) {
   const ByteLevelTokenizer t = small_tokenizer();
   TextStream s(t, {});

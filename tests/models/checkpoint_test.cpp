@@ -23,7 +23,7 @@ class CheckpointFiles : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // A safetensors file of zeros, names with `prefix` in front.
+  // A safetensors file of zeros, with `prefix` before names.
   static void write(const fs::path& path, const std::vector<std::pair<std::string, WeightShapes>>& parts) {
     std::vector<std::byte> zeros;
     for (const auto& [prefix, weights] : parts)

@@ -47,7 +47,7 @@ TEST(Config, HeadsByLevelAndLopsidedAttention) {
   EXPECT_EQ(unet_config(j, "x").freq_shift, 1);
 }
 
-// One changed key, and what the message must hold beside the key and the file.
+// One changed key, and what the message must contain besides the key and the file.
 struct RefusedConfig {
   const char* key;
   json value;

@@ -1,4 +1,5 @@
-// Layers by themselves, and what the planner relies on in the networks' graphs: rates, storage points, random weights.
+// Layers by themselves, and properties of the networks' graphs that the planner relies on: rates, storage points,
+// random weights.
 #include <set>
 
 #include "tenon/expr/ops.h"
@@ -112,9 +113,9 @@ TEST(Graphs, TimeAndTextLayersDoNotChangeBetweenSteps) {
     prompt += e->rate == Rate::Prompt;
     step += e->rate == Rate::Step;
   }
-  EXPECT_EQ(schedule, 2 + 22);  // the time embedding and one projection a residual block
+  EXPECT_EQ(schedule, 2 + 22);  // the time embedding and one projection per residual block
   EXPECT_EQ(prompt, 2 * 16);    // keys and values of the text in every transformer block
-  // Of a residual block two convolutions and 14 shortcuts; of a transformer block two 1x1 convolutions, the
+  // Per residual block two convolutions, and 14 shortcuts; per transformer block two 1x1 convolutions, the
   // feed-forward, self-attention with four projections, cross-attention with two; conv_in, conv_out; three steps down
   // and three up.
   EXPECT_EQ(step, 22 * 2 + 14 + 16 * (2 + 2 + 5 + 3) + 2 + 6);
@@ -207,7 +208,7 @@ TEST(RandomWeights, SameInAnyOrderAndType) {
   EXPECT_THROW(random_weight("w", shape, DType::I8, 0, 8, some.data()), Error);
 }
 
-// Random weights carry activations of ordinary size through the whole network.
+// Random weights keep activations in an ordinary range through the whole network.
 TEST(RandomWeights, ActivationsStayFinite) {
   UNetConfig c;
   c.levels = {{32, 2}, {64, 2}, {96, 2}, {96, 2, false, false}};

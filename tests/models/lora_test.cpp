@@ -1,4 +1,4 @@
-// LoRA files in all their spellings, what they do to weights, and what is said of those that are wrong.
+// LoRA files in all their spellings, their effect on weights, and errors about invalid ones.
 #include "tenon/models/lora.h"
 
 #include <gmock/gmock.h>
@@ -58,7 +58,7 @@ TEST(LoraNames, StableDiffusion) {
   for (const char* none : {"lora_unet_", "unet.conv_norm_out", "vae.decoder.conv_in", "", "lora_te2_text_model",
                            "text_encoder.text_model.embeddings.token_embedding"})
     EXPECT_EQ(lora_tensor_of(sd_names(), none), "") << none;
-  // Under their own names and kohya's all layers are found, each as itself.
+  // All layers are found under their own names and kohya's, each as itself.
   for (const std::string& layer : sd_names().layers("unet")) {
     std::string flat = layer;
     std::ranges::replace(flat, '.', '_');
@@ -87,7 +87,7 @@ TEST(LoraNames, OfAComponentWithoutLayers) {
   EXPECT_EQ(names.find("text_encoder.layers.0"), nullptr);
 }
 
-// What a file makes of a weight of zeros.
+// The effect of a file on a weight of zeros.
 std::vector<float> change_of(const Lora& lora, const std::string& component, const std::string& tensor) {
   const LoraChange& c = lora.changes.at(component).at(tensor);
   const int64_t rows = c.target.shape[0], columns = c.matrix->columns;
@@ -124,7 +124,7 @@ TEST(Lora, FusedRowsAndTheirRepetition) {
   const auto& changes = lora.changes.at("transformer");
   EXPECT_EQ(changes.at("layers.0.attention.to_k.weight").target.first_row, 96);
   EXPECT_EQ(changes.at("layers.0.attention.to_q.weight").matrix, changes.at("layers.0.attention.to_v.weight").matrix);
-  for (const char* part : {"to_q", "to_k", "to_v"}) {  // as some tools repeat them one by one
+  for (const char* part : {"to_q", "to_k", "to_v"}) {  // as repeated one by one by some tools
     file.add("diffusion_model.layers.0.attention." + std::string(part) + ".lora_A.weight", {1, 96});
     file.add("diffusion_model.layers.0.attention." + std::string(part) + ".lora_B.weight", {96, 1});
   }

@@ -1,4 +1,4 @@
-// What the tests of this folder share: hash weights as leaves, the recorded outputs of the reference implementation.
+// Shared by the tests in this folder: hash weights as leaves, recorded outputs of the reference implementation.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ inline tenon::Shape shape_of(const nlohmann::json& dims) {
   return tenon::Shape(std::span<const int64_t>(dims.get<std::vector<int64_t>>()));
 }
 
-/// Values 2 u(k, i), as the fixtures' inputs are.
+/// Values 2 u(k, i), like the fixtures' inputs.
 inline std::vector<double> hash_input(uint32_t k, int64_t n, double scale = 2.0) {
   const std::vector<float> x = fixtures::hash_tensor(k, n, scale);
   return {x.begin(), x.end()};
@@ -74,7 +74,7 @@ inline tenon::Oracle hash_oracle(const tenon::WeightShapes& names, std::map<std:
   });
 }
 
-/// Every `stride`-th of `found` is what is expected, within `tolerance` of the largest expected value.
+/// Whether every `stride`-th element of `found` is as expected, within `tolerance` of the largest expected value.
 inline testing::AssertionResult agrees(const std::vector<double>& found, const std::vector<double>& expected,
                                        double tolerance, size_t stride = 1) {
   return tenon::close_to_largest(tenon::every(found, stride), expected, tolerance);
@@ -101,8 +101,8 @@ inline void expect_starts_with(const std::vector<double>& x, std::initializer_li
                            std::vector<double>(first), tenon::Tolerance{1e-4}));
 }
 
-/// The value behind `steps` further nodes of a chain that starts at the product or convolution with the weight `name`:
-/// the output of a named part of a network in f32, which has no node of its own name.
+/// The value `steps` nodes after the product or convolution with the weight `name`, in a chain: the output in f32 of a
+/// named part of a network, which has no node of that name.
 inline tenon::Expr behind_weight(const tenon::Expr& root, const std::string& name, int steps) {
   const auto nodes = tenon::topological(std::array{root});
   const auto user_of = [&](const tenon::Expr& x, auto&& wanted) {

@@ -1,4 +1,4 @@
-// Names and shapes of the weights: the published totals, the recorded tables, reports of what differs, detection.
+// Names and shapes of the weights: the published totals, the recorded tables, reports of differences, detection.
 #include <gmock/gmock.h>
 
 #include <sstream>
@@ -36,7 +36,7 @@ Table recorded(const std::string& component) {
 
 void expect_table(const WeightShapes& found, const WeightShapes& expected) {
   EXPECT_EQ(check_weights(expected, found).str(), "");
-  EXPECT_TRUE(found == expected);  // extents of 1 included
+  EXPECT_TRUE(found == expected);  // including extents of 1
 }
 
 TEST(Names, PublishedTotals) {
@@ -90,7 +90,7 @@ TEST(Names, ReportOfDifferences) {
   EXPECT_NO_THROW(require_weights(check_weights({}, {{"d", {1}}}), "file"));
 }
 
-// A quantised weight is another number without what stands beside it, and integers are no weights.
+// A quantised weight is wrong without its scales, and integers are not weights.
 TEST(Names, WeightsThatAreNotWhatTheySay) {
   const WeightShapes expected{{"to_q.weight", {2, 3}}};
   for (const char* scale : {"to_q.weight_scale", "to_q.weight_scale_inv", "to_q.weight.absmax"}) {
@@ -118,7 +118,7 @@ TEST(Detection, FromWeights) {
   EXPECT_EQ(detect_unet(unet_weights({}), "x").levels[0].heads, 8);
 }
 
-// Changes a table and expects a refusal that names `words`.
+// Changes a table and expects a refusal that contains `words`.
 template <class Detect>
 void expect_refusal(Detect detect, WeightShapes weights, const WeightShapes& change, const std::string& words) {
   for (const auto& [name, shape] : change) weights.insert_or_assign(name, shape);

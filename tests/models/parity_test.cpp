@@ -1,5 +1,5 @@
-// The networks, evaluated in fp64, against the numbers of the specification and of diffusers and transformers, on equal
-// hash weights.
+// The networks, evaluated in fp64, against numbers from the specification and from diffusers and transformers, on the
+// same hash weights.
 #include "tenon/expr/ops.h"
 #include "tenon/models/clip_text.h"
 #include "tenon/models/unet.h"
@@ -13,7 +13,7 @@ using namespace models_test;
 UNetConfig tiny_unet() { return unet_config(Parity::get().config("unet"), "tiny"); }
 VaeConfig tiny_vae() {
   VaeConfig c = vae_config(Parity::get().config("vae"), "tiny");
-  c.scaling_factor = 1;  // the recorded latents are what the decoder gets
+  c.scaling_factor = 1;  // the recorded latents are the decoder's direct input
   return c;
 }
 
@@ -91,7 +91,7 @@ TEST(UNet, OddSizesAndFractionalTime) {
   }
 }
 
-// The weight after which a part of a network ends, and the additions behind it: bias, then residual.
+// The weight that ends a part of a network, and the number of additions after it: bias, then residual.
 std::pair<std::string, int> end_of(const std::string& part) {
   if (part == "mid_block") return end_of("mid_block.resnets.1");
   if (part.find(".resnets.") != std::string::npos) return {part + ".conv2.weight", 2};
@@ -121,7 +121,7 @@ TEST(UNet, EveryPartOfAnOddBatch) {
   expect_parts("unet-9x7-b2", run.out, run.oracle);
 }
 
-// Guidance doubles the batch: both halves see the same latents and their own text.
+// Guidance doubles the batch: both halves use the same latents and their own text.
 TEST(UNet, GuidanceUsesTheLatentsTwice) {
   const auto& c = Parity::get().of("unet-5x11");
   const Shape x = shape_of(c["x"]["shape"]), context = shape_of(c["context"]["shape"]);

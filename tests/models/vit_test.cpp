@@ -1,5 +1,5 @@
-// Vision transformers against timm and transformers on equal hash weights (tests/fixtures/vit.*,
-// tools/fixtures/vit.py), layouts told apart by their names, and the resampling of positions against published weights.
+// Vision transformers against timm and transformers on the same hash weights (tests/fixtures/vit.*,
+// tools/fixtures/vit.py), recognising layouts by their names, and resampling of positions against published weights.
 #include "tenon/models/vit.h"
 
 #include "tenon/expr/ops.h"
@@ -22,7 +22,7 @@ WeightShapes shapes_in(const nlohmann::json& named) {
   return out;
 }
 
-// The fixture's weights by timm's names; parts of packed matrices too, by the names that split layouts give them.
+// The fixture's weights by timm's names; also parts of packed matrices, by the names of split layouts.
 class HashedVit : public WeightSource {
  public:
   HashedVit(const nlohmann::json& c, const VitConfig& config) : width_(config.width), hidden_(config.hidden) {
@@ -41,7 +41,7 @@ class HashedVit : public WeightSource {
       shapes_[name] = shape;
       ++rank;
     }
-    // The original with registers stores the class token's position, here 0, in front of the patches'.
+    // The original with registers stores the class token's position, here 0, before the patches'.
     if (c["layout"] == "original" && config.registers) {
       auto& table = values_.at("pos_embed");
       table.insert(table.begin(), static_cast<size_t>(width_), 0.0f);
@@ -154,7 +154,7 @@ TEST(Vit, TellsLayoutsApart) {
                                : layout == "original" ? VitResample::PlainOffset
                                                       : VitResample::Plain)
         << name;
-    // What the network reads is what the checkpoint has.
+    // The network reads exactly what the checkpoint has.
     WeightShapes named;
     for (const auto& [stored_name, shape] : stored)
       if (const std::string timm = vit_name(stored_name); !timm.empty()) named.emplace(timm, shape);

@@ -1,4 +1,4 @@
-// Z-Image's transformer, evaluated in fp64, against diffusers' numbers on equal hash weights
+// Z-Image's transformer, evaluated in fp64, against diffusers' numbers on the same hash weights
 // (tools/fixtures/z_image.py).
 #include "tenon/models/z_image.h"
 
@@ -26,7 +26,7 @@ struct ZImageRun {
   Graph g;
   Expr out;
   std::vector<int64_t> texts;
-  int64_t rows = 0;  // of a text
+  int64_t rows = 0;  // per text
   Oracle oracle;
 
   explicit ZImageRun(const std::string& name, nn::Precision p = nn::kF32) : oracle(Oracle::Leaves()) {
@@ -47,7 +47,7 @@ struct ZImageRun {
                                  {"step", {1}},
                                  {fixtures::kZImageTextNorm, text_norm(names)}});
   }
-  // Rows behind a text's end hold numbers that nothing may read.
+  // Rows after a text's end contain numbers that must not be read.
   std::vector<double> text_of(const nlohmann::json& c, int64_t width) const {
     const int64_t all = std::accumulate(texts.begin(), texts.end(), int64_t{0});
     const std::vector<double> stream = hash_input(c["text"]["k"], all * width, 4.0);
@@ -60,7 +60,7 @@ struct ZImageRun {
     }
     return padded;
   }
-  // What a block leaves: the first sum behind its last norm's scale.
+  // A block's output: the first sum after its last norm's scale.
   Expr behind_block(const std::string& part) const {
     const auto nodes = topological(std::array{out});
     const auto find = [&](auto&& wanted) { return *std::ranges::find_if(nodes, wanted); };
@@ -90,7 +90,8 @@ TEST(ZImage, EveryBlock) {
   }
 }
 
-// Texts of unequal length in a batch, masked and not. The reference's angles of times and positions are f32 products.
+// Texts of different lengths in a batch, masked and not. The reference's angles of times and positions are f32
+// products.
 TEST(ZImage, WholeNetwork) {
   for (const char* name : {"golden", "whole-rows", "two-lengths", "equal-rows"}) {
     ZImageRun run(name);
@@ -103,7 +104,7 @@ TEST(ZImage, Bf16StaysNear) {
   EXPECT_TRUE(agrees(rounded.oracle.eval(rounded.out), exact.oracle.eval(exact.out), 0.1));
 }
 
-// Guidance: both halves see the same latents and a text of their own.
+// Guidance: both halves use the same latents and their own text.
 TEST(ZImage, GuidanceUsesTheLatentsTwice) {
   const ZImageConfig c = tiny_z_image();
   const WeightShapes names = z_image_weights(c);
@@ -133,7 +134,7 @@ TEST(ZImage, PublishedSizes) {
   EXPECT_EQ(parameter_count(names), 6'154'908'736);
 }
 
-// Nothing that follows from the schedule or the prompt is left in a step.
+// Nothing that depends only on the schedule or the prompt is left in a step.
 TEST(ZImage, Rates) {
   Graph g;
   const Expr out = z_image(g, tiny_z_image(), {.batch = 2, .tokens = 64, .equal_texts = false}, nn::kBf16);

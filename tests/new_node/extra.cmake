@@ -1,9 +1,9 @@
-# A tree in which softplus.h lies where docs/adding.md says that a node goes. What is made of the list of nodes is compiled
-# again for it, in front of the library's.
+# A tree with softplus.h in the place that docs/adding.md gives for nodes. Everything generated from the list of nodes
+# is compiled again for it, and linked before the library's.
 set(_tree ${PROJECT_BINARY_DIR}/new_node)
 file(GLOB _nodes CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tenon/expr/nodes/*.h)
 file(GLOB _copies ${_tree}/tenon/expr/nodes/*.h)
-foreach(_copy ${_copies})  # of nodes that are gone
+foreach(_copy ${_copies})  # of nodes that no longer exist
   get_filename_component(_name ${_copy} NAME)
   if(NOT EXISTS ${PROJECT_SOURCE_DIR}/tenon/expr/nodes/${_name})
     file(REMOVE ${_copy})
@@ -15,7 +15,8 @@ foreach(_node ${_nodes} ${CMAKE_CURRENT_LIST_DIR}/softplus.h)
 endforeach()
 _tenon_node_list(${_tree}/tenon/expr/nodes ${_tree}/tenon/expr_generated)
 include(${PROJECT_SOURCE_DIR}/tenon/backend/cpu/tape/flags.cmake)
-# The library's own, of the same templates, are checked for undefined behaviour; here it would take two minutes to compile.
+# The library's own instances of the same templates are checked for undefined behaviour; here that would take two
+# minutes to compile.
 if(TENON_SANITIZE MATCHES undefined)
   set_property(SOURCE ${_tape}/vec_avx2.cpp ${_tape}/vec_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=undefined)
 endif()

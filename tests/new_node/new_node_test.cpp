@@ -1,5 +1,5 @@
-// The node of docs/adding.md, which the tree does not have: its file is all that expressions, gradients, text and the
-// CPU's tapes need.
+// The node of docs/adding.md, which is not in the tree: its file is all that expressions, gradients, text and the CPU's
+// tapes need.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST(NewNode, HasAGradient) {
   }
 }
 
-// In the hole of a product, in its epilogue, and by itself.
+// In the hole of a product, in its epilogue, and on its own.
 TEST(NewNode, RunsOnTheCpu) {
   constexpr int64_t kRows = 7, kColumns = 40;
   Graph g;

@@ -1,5 +1,4 @@
-// The backends that this test program steps on: every instruction set of the machine, or a GPU's kernels on an
-// emulator.
+// The backends of this test program: every instruction set of the machine, or a GPU's kernels on an emulator.
 #pragma once
 #include <memory>
 #include <string>

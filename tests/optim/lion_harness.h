@@ -1,4 +1,4 @@
-// Lists of tensors in guarded memory, and a plain Lion beside which steps are checked.
+// Lists of tensors in guarded memory, and a plain Lion to check steps against.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -12,14 +12,14 @@
 
 namespace tenon::optim {
 
-/// One step of one element, rounded where Lion says that it rounds: f32 after every operation.
+/// One step of one element, rounded where Lion specifies it: f32 after every operation.
 struct Element {
   float p, m;
 };
 inline Element plain_step(float p, float m, float g, const LionOptions& o) {
   const auto number = [](double x) { return static_cast<float>(x); };
   const double sign = o.maximize ? -1 : 1;
-  // Through memory, so that no compiler fuses a product with a sum.
+  // Through memory, so that the compiler cannot fuse a product with a sum.
   volatile float a = m * number(o.beta1), b = g * number(sign * (1 - o.beta1));
   volatile float u = a + b;
   const float s = u > 0 ? 1.0f : u < 0 ? -1.0f : u + 0.0f;
@@ -28,7 +28,7 @@ inline Element plain_step(float p, float m, float g, const LionOptions& o) {
   return {kept - step, c + d};
 }
 
-/// Tensors of any types in one allocation of a backend, with guards around each and an offset of whole elements.
+/// Tensors of any types in one allocation of a backend, each between guards and offset by whole elements.
 class TensorList {
  public:
   TensorList(std::shared_ptr<Backend> backend, const LionTypes& types, std::vector<int64_t> counts, int offset = 0)
@@ -55,7 +55,7 @@ class TensorList {
   void set(Role role, size_t tensor, int64_t i, double value) {
     store_element(type(role), host_.data() + starts_[role][tensor], i, value);
   }
-  /// Normal numbers everywhere; the master copy is the parameter.
+  /// Normally distributed numbers everywhere; the master copy equals the parameter.
   void fill(unsigned seed) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
@@ -85,7 +85,7 @@ class TensorList {
     return out;
   }
   const std::vector<std::byte>& bytes() const { return host_; }
-  /// Bytes that belong to no element.
+  /// Whether the bytes outside elements are unchanged.
   bool guards_stand() const {
     std::vector<bool> owned(host_.size());
     for (int role = 0; role < 4; ++role)
@@ -109,7 +109,7 @@ class TensorList {
   std::vector<std::byte> host_;
 };
 
-/// EXPECTs the bits of the plain step from `before` in `after`.
+/// EXPECTs `after` to have the bits of the plain step from `before`.
 inline void expect_plain_step(const TensorList& before, const TensorList& after, const LionTypes& types,
                               const LionOptions& options, const std::string& where) {
   int wrong = 0;

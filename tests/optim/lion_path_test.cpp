@@ -1,16 +1,16 @@
-// Many steps, and gradients that are no numbers.
+// Many steps, and gradients that are not finite.
 #include "tenon/core/error.h"
 #include "tests/optim/lion_harness.h"
 
 namespace tenon::optim {
 namespace {
 
-// A second reference, in double: the momentum must follow it without drift, and a parameter may differ by whole flips
-// of a sign only, each of them 2 lr, where the update cancels to nothing.
+// A second reference, in double: the momentum must follow it without drift, and a parameter may differ only by whole
+// sign flips, 2 lr each, where the update cancels to nothing.
 TEST(LionPath, ThousandSteps) {
   constexpr int kSteps = 1000, kCount = 257;
   LionOptions o;
-  o.lr = 1.0 / 1024;  // so that a path's steps are exact in f32
+  o.lr = 1.0 / 1024;  // so that all steps are exact in f32
   for (const Ground& ground : grounds()) {
     Lion lion(ground.backend, {});
     TensorList list(ground.backend, {}, {kCount});
@@ -82,7 +82,7 @@ TEST_F(NonFiniteTest, SkipsThatElement) {
   for (const Ground& ground : grounds())
     for (const LionTypes& types : {LionTypes{}, LionTypes::all(DType::BF16), LionTypes::all(DType::BF16, true)}) {
       TensorList list = damaged(ground, types);
-      list.set(TensorList::Param, 0, 3, 42);  // not the master copy's number, and none of the other elements'
+      list.set(TensorList::Param, 0, 3, 42);  // neither the master copy's number nor any other element's
       TensorList before = list;
       Lion lion(ground.backend, types);
       list.step(lion, o);
@@ -91,7 +91,7 @@ TEST_F(NonFiniteTest, SkipsThatElement) {
           EXPECT_EQ(list.get(role, 0, i), before.get(role, 0, i)) << ground.name << ", element " << i;
           list.set(role, 0, i, 0);
         }
-      for (const int64_t i : kBad)  // the others took their step
+      for (const int64_t i : kBad)  // the others did their step
         for (const auto role : {TensorList::Param, TensorList::ExpAvg, TensorList::Grad, TensorList::Master}) {
           list.set(role, 0, i, 0);
           before.set(role, 0, i, 0);
@@ -129,7 +129,7 @@ TEST_F(NonFiniteTest, RaisesBeforeAnythingIsWritten) {
   }
 }
 
-// A step of 1e-4 is lost in bf16 beyond 2^-5 without a master copy, and kept with one.
+// Without a master copy, a step of 1e-4 is lost in bf16 beyond 2^-5; with one it is kept.
 TEST(LionPath, MasterCopyKeepsSmallSteps) {
   for (const Ground& ground : grounds())
     for (const bool master : {false, true}) {

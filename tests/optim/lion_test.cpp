@@ -1,4 +1,4 @@
-// One step, of everything: types, lengths, offsets, lists, options.
+// Single steps with all types, lengths, offsets, lists, options.
 #include "tenon/core/error.h"
 #include "tests/optim/lion_harness.h"
 
@@ -22,8 +22,8 @@ LionOptions decaying() {
   return o;
 }
 
-// Two steps, from NumPy in f32 with 1 - beta computed in double: every bit. In elements 1, 2 and 4 of the first step
-// the update cancels in real numbers, and its sign comes from the rounding of beta alone.
+// Two steps, from NumPy in f32 with 1 - beta computed in double: every bit must match. In elements 1, 2 and 4 of the
+// first step the update cancels in real numbers, and its sign comes only from the rounding of beta.
 TEST(Lion, GoldenVector) {
   const float p0[] = {1, -2, .5f, 0, 3, -1}, m0[] = {0, .5f, -.5f, 0, 1, .1f}, g[] = {.3f, -4.5f, 4.5f, 0, -9, -.95f};
   const float p1[] = {0.989000022f, -1.98800004f, 0.489500016f, 0, 3.00699997f, -0.989000022f};

@@ -1,4 +1,4 @@
-// Launches over lists that are no optimizer: what passes share, read and replace; and what is refused.
+// Launches over lists other than optimizers: what passes share, read and replace; and what is refused.
 #include <functional>
 #include <map>
 
@@ -29,7 +29,7 @@ struct ListTest : testing::Test {
     }
     return out;
   }
-  // Runs over all vectors; numbers are 1, 2, ..
+  // Runs over all vectors; their numbers are 1, 2, ..
   static void run(const Ground& ground, const Launch& launch, Vectors& values) {
     const std::unique_ptr<ListKernel> kernel = ground.backend->prepare_list(launch);
     const std::shared_ptr<Stream> stream = ground.backend->make_stream();
@@ -83,7 +83,7 @@ TEST_F(ListTest, SumsOfProducts) {
     const float u = x * y + z * w;
     return (u > 0 ? 1.0f : u < 0 ? -1.0f : 0.0f) * (x * y);
   });
-  const Expr shared = a * b;  // read twice: a pass of its own
+  const Expr shared = a * b;  // read twice, so it gets its own pass
   check((shared + c) * (shared - d), [](float x, float y, float z, float w) { return (x * y + z) * (x * y - w); });
   check(a * a + a * a, [](float x, float, float, float) { return x * x + x * x; });
 }

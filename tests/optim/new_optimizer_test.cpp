@@ -1,4 +1,4 @@
-// An optimizer that the tree does not have: the file of one is all that training needs of it.
+// An optimizer that is not in the tree: its one file is all that training needs of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// AdamW, SGD and Lion as training calls them: against the published formulas in double, and against torch.optim.
+// AdamW, SGD and Lion as called by training: against the published formulas in double, and against torch.optim.
 #include "tenon/optim/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -102,7 +102,7 @@ TEST_P(Optimizers, FollowTheFormulas) {
       std::vector<double> want;
       for (const Exact& e : exact[t]) want.push_back(e.p);
       const std::vector<float> got = list.get(list.tensors()[t].param, counts[t]);
-      EXPECT_TRUE(close(got, want, Tolerance{4e-6})) << ground.name << ", tensor " << t;  // some 30 roundings near 4
+      EXPECT_TRUE(close(got, want, Tolerance{4e-6})) << ground.name << ", tensor " << t;  // about 30 roundings near 4
     }
   }
 }

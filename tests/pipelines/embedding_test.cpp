@@ -155,7 +155,7 @@ TEST_F(Embed, APictureIsTheSameWhateverStandsBesideIt) {
       EXPECT_EQ(alone[0].patches, together[i].patches);
     }
     EXPECT_NE(together[0].feature, together[1].feature);
-    o.batch = 2;  // two runs, of two and of one
+    o.batch = 2;  // two runs, with two and one pictures
     EXPECT_EQ(ImageEmbedding(encoder, o)(images)[2].feature, together[2].feature);
   }
 }
@@ -183,7 +183,7 @@ TEST_F(Embed, PreprocessingNormalises) {
   EXPECT_LE(std::abs(pixels[2] - (1 - 0.406f) / 0.225f), 1e-5f);
 }
 
-// Patches on a line in feature space: the first component is their place on it, the others are flat or noise.
+// Patches on a line in feature space: the first component is their position on it, the others are flat or noise.
 TEST(PrincipalComponents, FindTheLineThatPatchesLieOn) {
   Embedding e;
   e.feature.resize(16);
@@ -199,7 +199,7 @@ TEST(PrincipalComponents, FindTheLineThatPatchesLieOn) {
   const auto red = [&](int64_t x, int64_t y) { return images[0].pixels[static_cast<size_t>((y * 16 + x) * 3)]; };
   EXPECT_EQ(std::min(red(0, 0), red(15, 7)), 0);
   EXPECT_EQ(std::max(red(0, 0), red(15, 7)), 255);
-  EXPECT_EQ(red(0, 0), red(1, 1));  // two pixels a patch
+  EXPECT_EQ(red(0, 0), red(1, 1));  // two pixels per patch
   EXPECT_LE(std::abs(std::abs(red(2, 0) - red(0, 0)) - 255.0 / 31), 1);
 }
 

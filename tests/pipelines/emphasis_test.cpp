@@ -1,4 +1,4 @@
-// Weights of a prompt's parts: each window by itself, and what A1111's rule gives.
+// Weights of a prompt's parts: each window separately, and A1111's rule.
 #include "tenon/pipelines/emphasis.h"
 
 #include <cmath>

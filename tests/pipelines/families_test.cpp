@@ -1,4 +1,4 @@
-// The register of families: who is asked for what, and what is said of a model that cannot do it.
+// The registry of families: which family is asked for what, and errors for a model that lacks the ability.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace tenon {
 namespace {
 
-// Something that no model of the tree can do: an ability is its interface and nothing else.
+// An ability that no model in the tree has: it is defined by its interface alone.
 class Counter {
  public:
   static constexpr AbilityName kAbility{"count", "count"};

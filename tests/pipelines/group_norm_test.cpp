@@ -1,5 +1,5 @@
-// A constant that is added to all that a group norm reads changes nothing: pictures of the embedded model with 1,000
-// added to the bias in front of the second norm of every residual block.
+// Adding a constant to the whole input of a group norm changes nothing: pictures of the embedded model with 1,000 added
+// to the bias before the second norm of every residual block.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -15,7 +15,7 @@ namespace tenon {
 namespace {
 namespace fs = std::filesystem;
 
-// Writes the file with `far` added to every first convolution's bias, these in f32; how many there are.
+// Writes the file with `far` added to every first convolution's bias, stored in f32; returns their number.
 int move_biases(const fs::path& from, const fs::path& to, float far) {
   const SafetensorsFile file = SafetensorsFile::open(from);
   std::vector<std::vector<float>> moved;

@@ -1,4 +1,4 @@
-// Networks that a pipeline keeps ready for several sizes, over one set of weights for each component.
+// Networks that a pipeline keeps ready for several sizes, with one set of weights per component.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -27,8 +27,8 @@ TEST(KeptNetworks, SizesShareWeightsWithinABound) {
   TextToImage pipeline(StableDiffusionModel::open(""), options);
   struct Size {
     int64_t width, height;
-    int ready;   // networks, behind it: one text encoder, two of the others at most
-    bool fresh;  // the size is not kept
+    int ready;   // networks ready afterwards: one text encoder, at most two of each other network
+    bool fresh;  // the size was not kept
   };
   const int64_t first = [&] {
     draw(pipeline, 64, 64);
@@ -36,7 +36,7 @@ TEST(KeptNetworks, SizesShareWeightsWithinABound) {
   }();
   EXPECT_EQ(pipeline.kept().counters().networks, 3);
   int64_t made = first;
-  std::map<std::pair<int64_t, int64_t>, std::vector<Image>> wanted;  // drawn once a size: there it is planned each time
+  std::map<std::pair<int64_t, int64_t>, std::vector<Image>> wanted;  // drawn once per size, planning each time
   for (const Size& s : {Size{64, 128, 5, true},
                         {64, 64, 5, false},
                         {128, 64, 5, true},

@@ -1,4 +1,4 @@
-// What the embedded model knows, and what it says of prompts and sizes that it does not.
+// Known words of the embedded model, and its warnings about prompts and sizes that it does not know.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(KnownWords, OfAnIndex) {
     EXPECT_THROW(read_known_words({{"_tenon_knows", bad}}), Error) << bad;
 }
 
-// Each is one token of the model's own tokenizer, and the prompts of the grader hold no others.
+// Each word is one token of the model's own tokenizer, and the grader's prompts contain no others.
 TEST(KnownWords, OfTheEmbeddedModelAreItsTokens) {
   const auto model = StableDiffusionModel::open("");
   ASSERT_FALSE(model->known_words().empty());

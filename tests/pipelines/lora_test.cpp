@@ -1,5 +1,5 @@
-// Pictures with LoRAs against diffusers and PEFT (tools/fixtures/lora.py), and that changing them costs no plan and
-// leaves no trace.
+// Pictures with LoRAs against diffusers and PEFT (tools/fixtures/lora.py); changing LoRAs needs no new plan and leaves
+// no trace.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -96,7 +96,7 @@ TEST_F(LoraPictures, ChangingOnePlansNothingAndTakingItOffLeavesNoTrace) {
   const auto plain = latents(*sd(options(LoraApply::Merge)));
   for (const LoraApply apply : {LoraApply::Merge, LoraApply::Side}) {
     const auto model = sd(options(apply));
-    EXPECT_EQ(latents(*model), plain);  // branches that hold nothing change no bit
+    EXPECT_EQ(latents(*model), plain);  // empty branches change no bit
     const KeptNetworks::Counters before = model->kept().counters();
     const auto with = latents(*model, {use("kohya")});
     EXPECT_NE(with, plain);
@@ -108,7 +108,7 @@ TEST_F(LoraPictures, ChangingOnePlansNothingAndTakingItOffLeavesNoTrace) {
     EXPECT_EQ(after.weights.made, before.weights.made);
     EXPECT_EQ(after.weights.bytes, before.weights.bytes);
     EXPECT_GT(after.weights.remade, before.weights.remade);
-    // The same again makes nothing again.
+    // Repeating it recomputes nothing.
     latents(*model);
     EXPECT_EQ(model->kept().counters().weights.remade, after.weights.remade);
   }
@@ -129,11 +129,11 @@ TEST_F(LoraPictures, BranchesCostAtMostTwoLaunchesAProduct) {
   };
   EXPECT_GE(products(with), 2 * products(without));
   EXPECT_LE(products(with), 3 * products(without));
-  // Hardly anything but products is more.
+  // Little more than products is added.
   EXPECT_LE(with.counts().total - products(with), without.counts().total - products(without) + 1);
 }
 
-// Rows are quantised anew with the change in them, or the branch runs in bf16 beside them.
+// Rows are requantised with the change included, or the branch runs in bf16 beside them.
 TEST_F(LoraPictures, InRowsOfE4m3) {
   for (const LoraApply apply : {LoraApply::Merge, LoraApply::Side}) {
     const auto reference = latents(*dit(options(LoraApply::Merge, DType::BF16)), {use("z-image")});
@@ -195,7 +195,7 @@ TEST_F(LoraPictures, WrongOnes) {
   fs::copy_file(folder / "kohya.safetensors", folder / "again.safetensors", fs::copy_options::overwrite_existing);
   fs::copy_file(folder / "kohya.safetensors", folder / "third.safetensors", fs::copy_options::overwrite_existing);
   EXPECT_THAT(refused(*side, {use("kohya"), use("again"), use("third")}), HasSubstr("needs a rank of 12"));
-  // What has no place at all is said when it is read.
+  // What can never fit is reported when it is read.
   PipelineOptions narrow = options(LoraApply::Side);
   narrow.lora_rank = 3;
   const auto loads = [&](const PipelineOptions& o, const LoraUse& lora) {
@@ -210,7 +210,7 @@ TEST_F(LoraPictures, WrongOnes) {
   EXPECT_THAT(loads(narrow, use("kohya")), HasSubstr("'; side branches have 3 (--lora-rank; in Python lora_rank)"));
   EXPECT_THAT(loads(narrow, use("kohya", 0)), HasSubstr("rank 4"));
   EXPECT_THAT(loads(options(LoraApply::Side), use("diffusers")), HasSubstr("no side branch"));
-  // Nothing of what was refused stays.
+  // Nothing of what was refused remains.
   EXPECT_EQ(latents(*merged), latents(*sd(options(LoraApply::Merge))));
 }
 

@@ -1,4 +1,4 @@
-// --type: a type for all, exceptions for layers and networks, and what a network's plan makes of them.
+// --type: a type for everything, exceptions for layers and networks, and their effect on a network's plan.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ int64_t products(const Plan& plan, DType arithmetic) {
   return n;
 }
 
-// The text encoder of Z-Image stays in bf16 beside a transformer in e4m3.
+// Z-Image's text encoder stays in bf16 next to a transformer in e4m3.
 TEST(NetworkType, APolicyForEachNetwork) {
   const auto model = ZImageModel::open("z-image-shapes");
   const auto plans = [&](const char* type) {

@@ -1,4 +1,4 @@
-// Whole generations of the tiny model against diffusers' recorded runs: text, guidance, sampler, noise, picture.
+// Whole generations by the tiny model against diffusers' recorded runs: text, guidance, sampler, noise, picture.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace tenon {
 namespace {
 namespace fs = std::filesystem;
 
-// Of a whole picture of the tiny model, in f32.
+// For a whole picture of the tiny model, in f32.
 constexpr double kTolerance = 1e-3;
 
 class WholePictures : public ::testing::Test {
@@ -92,7 +92,8 @@ TEST_F(WholePictures, AgreeWithDiffusers) {
 
 TEST_F(WholePictures, AreTheSameFromASingleFileAndForAnyThreads) {
   const fixtures::Parity parity;
-  // The single file has no tokenizer: compare networks through the folder at one and two threads, and configs by file.
+  // The single file has no tokenizer: compares networks through the folder with one and two threads, and configs by
+  // file.
   ImageRequest r = request_of(parity.at("text-to-image euler 56x40 b1 g7.5"));
   PipelineOptions options;
   options.threads = 1;
@@ -128,8 +129,8 @@ TEST_F(WholePictures, FusionChangesNothing) {
   EXPECT_TRUE(close(a, b, Tolerance{1e-3}));
 }
 
-// Text, VAE and every step ask before each launch, when it is prepared and when it runs; a pipeline that was stopped
-// draws the same picture afterwards.
+// Text, VAE and every step check for a stop before each launch, both when preparing and when running; a pipeline that
+// was stopped draws the same picture afterwards.
 TEST_F(WholePictures, StopAnywhere) {
   const fixtures::Parity parity;
   const ImageRequest r = request_of(parity.at("text-to-image euler 56x40 b1 g7.5"));

@@ -1,5 +1,5 @@
-// What loading holds beside what stays: less than one shard of a checkpoint in many. Measured by the system, in a
-// process of its own.
+// Extra memory during loading: less than one shard of a checkpoint with many. Measured by the system, in a separate
+// process.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ fs::path write_checkpoint() {
   return name;
 }
 
-// A loader that would hold on to so many tensors before it lets them go.
+// A loader that keeps this many tensors before releasing them.
 class Holding : public WeightSource {
  public:
   Holding(std::unique_ptr<WeightSource> source, size_t tensors) : source_(std::move(source)), most_(tensors) {}
@@ -60,7 +60,7 @@ class Holding : public WeightSource {
   mutable std::vector<std::string> held_;
 };
 
-// Bytes of this process, by a line of its status: "VmHWM", "RssAnon".
+// Bytes from a line of this process's status: "VmHWM", "RssAnon".
 int64_t status(const std::string& line) {
   std::ifstream file("/proc/self/status");
   std::string word;
@@ -70,7 +70,7 @@ int64_t status(const std::string& line) {
   return kib * 1024;
 }
 
-// Bytes that were held beside what stayed while the checkpoint was loaded, at most.
+// Peak of the bytes held during loading beyond what stays.
 int64_t load(const fs::path& folder, size_t held) {
   const WeightSet set = open_weights(folder / "model.safetensors.index.json");
   Component component;
@@ -84,13 +84,13 @@ int64_t load(const fs::path& folder, size_t held) {
   const auto store = std::make_shared<WeightStore>(make_backend("cpu", {1}),
                                                    std::make_shared<Holding>(component_weights(component), held));
   const int64_t files = status("RssFile") + status("RssShmem");
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak counts from here
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   const Executable e(plan, store);
   const int64_t most = status("VmHWM");
   return most - status("RssAnon") - files;
 }
 
-// The same in a process that has nothing else; -1 if it failed.
+// The same in a fresh process; -1 if it failed.
 int64_t load_in_child(const fs::path& folder, size_t held) {
   int ends[2];
   if (pipe(ends) != 0) return -1;
@@ -120,7 +120,7 @@ TEST(PeakMemory, LoadingHoldsLessThanAShardBesideWhatStays) {
   RecordProperty("bytes", std::to_string(one_by_one));
   EXPECT_GE(one_by_one, kLayer / 2) << "the tensor that is being packed at least";
   EXPECT_LE(one_by_one, kShard);
-  // That is what the measure shows of a loader that holds two shards, and all.
+  // Checks the measurement itself: it shows a loader that holds two shards.
   EXPECT_GT(load_in_child(folder, 2 * kLayersOfShard), kShard);
   EXPECT_GT(load_in_child(folder, 1000), (kShards - 1) * kShard);
 }

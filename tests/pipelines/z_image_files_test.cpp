@@ -1,5 +1,5 @@
-// Z-Image out of single files: the names and types that other programs give its parts, against the same model in a
-// folder, and what is said of files that are wrong.
+// Z-Image from single files: names and types that other programs give its parts, against the same model in a folder,
+// and errors about invalid files.
 #include <cmath>
 #include <regex>
 
@@ -104,7 +104,7 @@ void write_tensors(
   write_safetensors(file, all);
 }
 
-// Rows of 32 as Q8_0 blocks, and the numbers that they stand for.
+// Rows of 32 as Q8_0 blocks; `values` become the numbers that these represent.
 std::string q8_blocks(std::vector<float>& values) {
   std::string out;
   for (size_t begin = 0; begin < values.size(); begin += 32) {
@@ -123,7 +123,7 @@ std::string q8_blocks(std::vector<float>& values) {
   return out;
 }
 
-// With `quantised`, matrices of whole blocks in Q8_0: `tensors` become what those hold.
+// With `quantised`, matrices with whole blocks are stored in Q8_0, and `tensors` become the values of those.
 void write_gguf(const fs::path& file, gguf_test::GgufBytes bytes, FileTensors& tensors, bool quantised) {
   std::string data;
   for (auto& [name, t] : tensors) {
@@ -218,10 +218,10 @@ class ZImageFiles : public ZImageFolder {
   PartPaths parts;
 };
 
-// As a language model of its own: what has no place in the network is refused, since its results would be others.
+// As a language model: tensors that the network has no place for are refused, since they would change the results.
 TEST_F(ZImageFiles, ALanguageModelRefusesWhatItWouldDrop) {
   FileTensors all = tensors("text_encoder");
-  const FileTensors read = all;  // a text encoder does without its last layer and norm
+  const FileTensors read = all;  // a text encoder needs neither its last layer nor the final norm
   const FileTensor norm = all.at("model.layers.0.input_layernorm.weight");
   all.emplace("model.norm.weight", norm);
   for (const auto& [name, t] : read)
@@ -254,11 +254,11 @@ TEST_F(ZImageFiles, TransformersOfOtherPrograms) {
     EXPECT_EQ(drawn(at("t.safetensors"), parts), want) << prefix;
   }
   EXPECT_EQ(family_of(at("t.safetensors")).name, "z-image");
-  // diffusers' own names in one file, in place of the folder's transformer
+  // diffusers' own names in one file, instead of the folder's transformer
   write_tensors(files / "d.safetensors", tensors("transformer"));
   fs::remove(path / "transformer/diffusion_pytorch_model-00002-of-00002.safetensors");
   EXPECT_EQ(drawn(path.string(), {.diffusion_model = at("d.safetensors")}), want);
-  const auto alone = ZImageModel::open(at("d.safetensors"));  // with no VAE beside it: latents are the published one's
+  const auto alone = ZImageModel::open(at("d.safetensors"));  // without a VAE, latents are those of the published one
   EXPECT_EQ(alone->vae().latent_channels, alone->transformer().channels);
   EXPECT_EQ(alone->vae().latent_of(1), flux_vae().latent_of(1));
 }
@@ -302,7 +302,7 @@ TEST_F(ZImageFiles, EverythingInOneFile) {
   EXPECT_EQ(report.kind, "safetensors file");
 }
 
-// Elements of fewer bits, read where they lie; scales of eight-bit ones.
+// Elements with fewer bits, read in place; scales of eight-bit ones.
 TEST_F(ZImageFiles, TypesAndScales) {
   const FileTensors all = tensors("transformer");
   const std::string name = "layers.1.attention.to_k.weight";
@@ -358,7 +358,7 @@ TEST_F(ZImageFiles, Gguf) {
   EXPECT_TRUE(ZImageCheckpoint::reads(files / "t.gguf"));
   EXPECT_EQ(drawn(at("t.gguf"), {.text_encoder = at("q.gguf"), .vae = parts.vae}), want);
   EXPECT_EQ(family_of(at("t.gguf")).inspect(files / "t.gguf").kind, "GGUF file");
-  // The transformer alone can be looked at.
+  // The transformer alone can be inspected.
   const auto alone = open_parts(at("t.gguf"));
   EXPECT_EQ(alone->parts(), std::vector<std::string>{"transformer"});
   PartRequest small;
@@ -366,7 +366,7 @@ TEST_F(ZImageFiles, Gguf) {
   EXPECT_GT(alone->plan("transformer", small, {}).phases.size(), 0U);
 }
 
-// Blocks become the numbers that they stand for, and those are what is computed with.
+// Blocks are converted to the numbers that they represent, which are used in the computation.
 TEST_F(ZImageFiles, GgufInBlocks) {
   FileTensors stored = comfy_names(tensors("transformer")), meant = stored;
   write_transformer(stored, true);
@@ -375,7 +375,7 @@ TEST_F(ZImageFiles, GgufInBlocks) {
   EXPECT_NE(meant.at("layers.0.attention.qkv.weight").values, stored.at("layers.0.attention.qkv.weight").values);
   write_tensors(files / "meant.safetensors", meant);
   EXPECT_EQ(drawn(at("t.gguf"), parts), drawn(at("meant.safetensors"), parts));
-  // Numbers are made anew after they have gone.
+  // Numbers are recomputed after they were freed.
   const auto model = ZImageModel::open(at("t.gguf"), 0, parts);
   const auto weights = model->weights("transformer");
   const std::string name = "layers.0.feed_forward.w2.weight";

@@ -1,5 +1,5 @@
-// Z-Image from a folder to pictures, against diffusers and transformers on equal hash weights
-// (tools/fixtures/z_image.py), and what it says about folders and requests that are wrong.
+// Z-Image from a folder to pictures, against diffusers and transformers on the same hash weights
+// (tools/fixtures/z_image.py), and errors about invalid folders and requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::vector<double> z_image_tensor(const std::string& name) {
   return out;
 }
 
-// Every stride-th element is what the reference has, within `tolerance` of the largest.
+// Every stride-th element equals the reference's, within `tolerance` of the largest.
 void expect_recorded(const nlohmann::json& c, const std::string& tensor, const std::vector<float>& found,
                      double tolerance) {
   const nlohmann::json& what = c["expect"][tensor];
@@ -103,7 +103,7 @@ TEST_F(ZImageFolder, WholePictures) {
     });
     EXPECT_EQ(calls, static_cast<int>(c["sigmas"].size()) - 1);
     ASSERT_EQ(result.images.size(), seeds.size());
-    std::vector<float> pixels;  // as the reference has them, [B,3,H,W]
+    std::vector<float> pixels;  // as in the reference, [B,3,H,W]
     for (const Image& image : result.images)
       for (int64_t channel = 0; channel < 3; ++channel)
         for (size_t i = 0; i < image.pixels.size() / 3; ++i)
@@ -112,8 +112,7 @@ TEST_F(ZImageFolder, WholePictures) {
   });
 }
 
-// diffusers' ZImagePipeline: pos + g (pos - neg), then shortened to r |pos| where it is longer; pos late in the
-// schedule.
+// diffusers' ZImagePipeline: pos + g (pos - neg), then shortened to r |pos| if longer; only pos late in the schedule.
 TEST(ZImageGuidance, NormalisedAndTruncated) {
   const std::vector<float> predictions{3, 4, 1, 0, /* negative: */ 0, 0, 1, 1};  // of two images
   EXPECT_EQ(guided(predictions, 2, {.scale = 1}, 0.5), (std::vector<float>{3, 4, 1, 0}));
@@ -156,7 +155,7 @@ TEST_F(ZImageFolder, GuidanceIsNormalisedAndTruncated) {
   EXPECT_THROW(generator->complete(r), Error);
 }
 
-// The same picture whatever else is drawn beside it.
+// A picture is the same whatever else is in the batch.
 TEST_F(ZImageFolder, ABatchIsItsPictures) {
   const auto generator = open();
   ImageRequest r;
@@ -174,7 +173,7 @@ TEST_F(ZImageFolder, ABatchIsItsPictures) {
   EXPECT_EQ(generator->generate(r).images.at(0), both.at(1));
 }
 
-// Mean distance of the latents to those in f32, as a share of their largest.
+// Mean distance of the latents from those in f32, relative to the largest.
 TEST_F(ZImageFolder, FewerBitsStayNear) {
   ImageRequest r;
   r.prompt = "a red circle";
@@ -197,7 +196,7 @@ TEST_F(ZImageFolder, FewerBitsStayNear) {
   EXPECT_GT(e4m3, bf16);
 }
 
-// All linear layers of the text encoder are quantised too, as the plan's head says; looking up its vocabulary is not.
+// All linear layers of the text encoder are quantised too, as the plan's header says; its embedding lookup is not.
 TEST(ZImageText, LinearLayersInE4m3) {
   const auto model = ZImageModel::open("z-image-shapes");
   const auto text_of = [&](bool e4m3) {
@@ -271,11 +270,12 @@ TEST_F(ZImageFolder, PicturesTakeTheirSize) {
   EXPECT_EQ(full.init->scaled_from, (std::pair<int64_t, int64_t>(50, 47)));
   ImageRequest few = full;
   few.steps = 2;
-  few.strength = 0.4;  // 2 - 0.8 steps are left out, rounded down
+  few.strength = 0.4;  // 2 - 0.8 steps are skipped, rounded down
   EXPECT_EQ(generator->generate(few).timesteps.size(), 1U);
 }
 
-// Twenty lengths once each of the four sizes of a text has been seen: nothing is planned, compiled, packed or tuned.
+// Twenty lengths, after each of the four sizes of a text has been used once: nothing is planned, compiled, packed or
+// tuned.
 TEST_F(ZImageFolder, OtherPromptLengthsPrepareNothing) {
   PipelineOptions o;
   o.type = DType::F32;
@@ -331,7 +331,7 @@ TEST_F(ZImageFolder, OpensAsAFamily) {
   }
 }
 
-// ---- folders that are wrong ----
+// ---- invalid folders ----
 
 TEST_F(ZImageFolder, AShardIsMissing) {
   fs::remove(path / "transformer/diffusion_pytorch_model-00002-of-00002.safetensors");
@@ -407,7 +407,7 @@ TEST(FlowMatching, Sigmas) {
     s->set_steps(8, strength);
     return std::pair(s->calls(), s->noise_level(0).sigma);
   };
-  EXPECT_EQ(levels("euler", 0.6, {}).first, 5);  // 8 - 4.8 steps are left out, rounded down
+  EXPECT_EQ(levels("euler", 0.6, {}).first, 5);  // 8 - 4.8 steps are skipped, rounded down
   EXPECT_EQ(levels("dpm++2m", 0.6, {}).first, 5);
   EXPECT_EQ(levels("euler", 1, {}).first, 8);
   EXPECT_NEAR(levels("dpm++2m", 0.5, 6).second, 0.857143, 1e-6);

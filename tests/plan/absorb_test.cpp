@@ -1,4 +1,4 @@
-// Users of a value that is stored for others: they leave with it where they are stored anyway.
+// Users of a value that is stored for others: they leave with it if they are stored anyway.
 #include <gtest/gtest.h>
 
 #include "tenon/expr/ops.h"
@@ -49,7 +49,7 @@ TEST_F(AbsorbedOneByOne, NotWhatWaitsForAnotherAnchorOrForWholeRows) {
   EXPECT_EQ(sinks({{"y", h + product("v", rows)}}, tensors_only()), (std::vector<size_t>{1, 1, 1}));
 }
 
-// Two results of f32 for one reader that has all it takes to make them.
+// Two f32 results for one reader that has everything needed to compute them.
 TEST_F(AbsorbedOneByOne, NotWhatItsReaderMakesOfFewerBytes) {
   const auto stored = [](const Expr& y) {
     const Plan p = make_plan(std::array{Result{"y", y}});
@@ -60,13 +60,13 @@ TEST_F(AbsorbedOneByOne, NotWhatItsReaderMakesOfFewerBytes) {
   const Expr h = product("w", x), scaled = h * 3.0;
   EXPECT_EQ(stored(scaled + sum(h * x)), (std::vector{DType::BF16}));
   EXPECT_EQ(stored(scaled * sum(scaled * x) + sum(scaled)), (std::vector{DType::BF16}));
-  // A reader that waits for another product would compute it again.
+  // A reader that waits for another product would recompute it.
   const Expr rows = cast(scaled * rsqrt(mean(scaled * scaled) + 1e-5), DType::BF16);
   EXPECT_EQ(stored(scaled + product("v", rows)), (std::vector{DType::F32}));
 }
 
-// The reader has the whole row in registers: a reduction of another tensor that it reads is its own, not a launch. What
-// stays with the product needs its scale in memory.
+// The reader has the whole row in registers: a reduction of another tensor that it reads is absorbed, not a launch.
+// What stays with the product needs its scale in memory.
 TEST_F(AbsorbedOneByOne, ReductionsOfWhatIsLeftToTheReader) {
   const Expr r = input(g, "r", DType::BF16, {64, 128}), m = mean(r * r) + 1e-5,
              w = param(g, "w", DType::BF16, {128, 128});
@@ -76,7 +76,7 @@ TEST_F(AbsorbedOneByOne, ReductionsOfWhatIsLeftToTheReader) {
   EXPECT_EQ(sinks({{"y", cast(norm_gradient(scaled), DType::BF16)}}), (std::vector<size_t>{1, 1, 1}));
 }
 
-// What attention leaves lies as the product behind it reads it; others look through that.
+// Attention's result is stored in the layout that the next product reads; other readers look through the view.
 TEST_F(AbsorbedOneByOne, HeadsAreStoredAsRows) {
   const Expr q = input(g, "q", DType::BF16, {1, 4, 64, 32}), o = cast(attention(q, q, q, 0.1), DType::BF16);
   const Expr y = product("w", reshape(permute(o, {0, 2, 1, 3}), {1, 64, 128}));

@@ -1,4 +1,4 @@
-// What barriers keep apart and in which order they have things computed; and that plans have no stops of gradients.
+// What barriers keep apart and the order that they enforce; and that plans contain no StopGradient nodes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(Barrier, KeepsRecomputationsApart) {
   EXPECT_EQ(p.counts().total, 2) << "merged: " << print_plan(p);
 }
 
-// Launches come stage by stage, results that nobody else reads too, whatever order they were asked for in.
+// Launches are ordered by stage, including results without other readers, whatever order they were requested in.
 TEST(Barrier, OrdersWhatIsComputed) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {4, 8}), w = param(g, "w", DType::F32, {8, 8});

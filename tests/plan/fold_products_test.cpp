@@ -1,4 +1,4 @@
-// A linear layer of a linear layer's sum: where the two become one, where not, and what is lost to rounding.
+// A linear layer applied to a linear layer's sum: when the two become one, when not, and the effect on rounding.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ class FoldProducts : public testing::Test {
   Expr weight(const char* name, int64_t rows, int64_t columns, DType t) { return param(g, name, t, {rows, columns}); }
   Expr bias(const char* name, int64_t n) { return param(g, name, DType::F32, {n}); }
 
-  // u (w g + b + h) + c + x, where h is read by a norm too, which gives g: the end of a transformer's block.
+  // u (w g + b + h) + c + x, where h is also read by the norm that gives g: the end of a transformer block.
   Expr block(const Block& o) {
     const Expr h = input(g, "h", o.type, {kRows, o.width});
     const Expr norm = h - mean(h);
@@ -79,8 +79,8 @@ TEST_F(FoldProducts, TheEndOfABlockIsOneLayer) {
   }
 }
 
-// What the two layers are without any rounding but of weights and inputs; how far from that the result is with the
-// sum's rounding, and how far with the product's.
+// The two layers rounding only weights and inputs; the distance of the result from that with the sum's rounding, and
+// with the product's.
 TEST_F(FoldProducts, RoundsNoMoreThanBefore) {
   for (const DType t : {DType::BF16, DType::F16}) {
     const Expr y = block({.type = t}), f = folded({y})[0];
@@ -127,20 +127,20 @@ TEST_F(FoldProducts, LeavesAloneWhatItWouldNotHelp) {
   const auto stays = [&](const Expr& y) { return folded({y})[0] == y; };
   EXPECT_TRUE(stays(block({.out = 2 * kWidth})));                    // more operations
   EXPECT_TRUE(stays(block({.depth = kWidth, .out = kWidth + 32})));  // a little more
-  EXPECT_TRUE(stays(block({.depth = 72})));                          // rows that do not meet at a whole line
+  EXPECT_TRUE(stays(block({.depth = 72})));                          // rows that do not meet at a 128-byte boundary
   const Expr h = input(g, "h", DType::F32, {kRows, kWidth}), w = weight("w", kWidth, kWidth, DType::F32);
   const Expr u = weight("u", kWidth, kWidth, DType::F32), sum = linear(silu(h), w) + h;
   EXPECT_FALSE(stays(linear(sum, u)));
   EXPECT_TRUE(stays(linear(silu(sum), u)));                                      // not linear
   EXPECT_TRUE(stays(linear(sum, u) * sum));                                      // the sum has another reader
   EXPECT_TRUE(stays(linear(linear(silu(h), w) * 2.0 + h, u)));                   // more than a sum
-  EXPECT_TRUE(stays(linear(linear(silu(h), w) + silu(h * 2.0), u)));             // computed for this sum only
+  EXPECT_TRUE(stays(linear(linear(silu(h), w) + silu(h * 2.0), u)));             // computed only for this sum
   EXPECT_TRUE(stays(linear(sum, input(g, "v", DType::F32, {kWidth, kWidth}))));  // weights that change
   EXPECT_TRUE(stays(linear(linear(silu(h), w * 2.0) + h, u)));                   // more than a parameter
   const Expr narrow = cast(sum, DType::BF16);
   EXPECT_TRUE(stays(linear(narrow, weight("q", kWidth, kWidth, DType::E4M3))));
   EXPECT_TRUE(stays(linear(narrow, weight("u", kWidth, kWidth, DType::BF16))));  // h and what w reads are f32
-  const std::vector<Expr> both = folded({linear(sum, u), sum});                  // a result of its own
+  const std::vector<Expr> both = folded({linear(sum, u), sum});                  // also a result
   EXPECT_EQ(layers(both[0]), 2);
 }
 
@@ -152,7 +152,7 @@ TEST_F(FoldProducts, IsAPassOfThePlanner) {
   };
   EXPECT_EQ(launches({}), 2u);
   EXPECT_EQ(launches({.fold_scales = false}), 3u);
-  EXPECT_EQ(launches({}, 65536), 3u);  // not worth a product when it is loaded
+  EXPECT_EQ(launches({}, 65536), 3u);  // not worth a product when loading
   for (const char* policy : {"e4m3 rows", "operands, i8 weights: u"}) {
     const PrecisionPolicy quantised = PrecisionPolicy::parse(policy);
     EXPECT_EQ(launches({.precision = quantised}), launches({.fold_scales = false, .precision = quantised})) << policy;

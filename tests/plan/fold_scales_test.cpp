@@ -1,4 +1,4 @@
-// Constant scales of linear layers: where they are folded, where not, and that the values stay.
+// Constant scales of linear layers: when they are folded, when not, and that values do not change.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,14 +25,14 @@ class FoldScales : public testing::Test {
       out.push_back(round_to(e.dtype(), std::sin(start + 1.3 * static_cast<double>(i)) + 0.2));
     return out;
   }
-  // The folded form; its values must be those of y within `tolerance`.
+  // The folded form; checks that its values equal those of y within `tolerance`.
   Expr folded(const Expr& y, double tolerance = 1e-12) {
     const Expr f = fold_scales(g, std::array{y})[0];
     const std::vector<double> before = Oracle(leaf).eval(y), after = Oracle(leaf).eval(f);
     EXPECT_TRUE(close(after, before, Tolerance{tolerance, tolerance}));
     return f;
   }
-  // Multiplications by something that is not computed from weights alone stand behind or in front of a layer.
+  // Counts multiplications before or after a layer by something not computed from weights alone.
   static int scales(const Expr& y) {
     int n = 0;
     for (const Expr& e : topological(std::array{y}))
@@ -79,7 +79,7 @@ TEST_F(FoldScales, LeavesAloneWhatOthersRead) {
   EXPECT_EQ(scales(folded(linear(x(), w()) * input(g, "r", DType::F32, {5, 6}))), 1);  // not constant
   EXPECT_EQ(scales(folded(linear(x(), w()) * param(g, "p", DType::F32, {5, 1}))), 1);  // of rows
   const Expr layer = linear(x(), w());
-  const std::vector<Expr> both = fold_scales(g, std::array{layer, layer * 2.0});  // a result of its own
+  const std::vector<Expr> both = fold_scales(g, std::array{layer, layer * 2.0});  // also a result
   EXPECT_EQ(both[0], layer);
   EXPECT_EQ(scales(both[1]), 1);
 }
@@ -100,7 +100,7 @@ TEST_F(FoldScales, SwitchedByThePlan) {
   EXPECT_FALSE(reads_gamma(o));
 }
 
-// What a compiler around library calls runs: the layer with its bias, then one launch for the maths behind it.
+// A compiler around library calls would run the layer with its bias, then one launch for the maths after it.
 TEST_F(FoldScales, AnchorsAlone) {
   const Expr r = input(g, "r", DType::F32, {5, 6});
   const Expr h = (linear(x(), w()) + vector("b", 6)) * vector("gamma", 6) + r;

@@ -16,7 +16,7 @@ namespace {
 
 std::string numbered(std::string prefix, size_t number) { return prefix += std::to_string(number); }
 
-// Values by the launch that makes them: a launch more or less changes no other line.
+// Values by the launch that makes them, so that adding or removing a launch changes no other line.
 using Makers = std::map<std::string, std::string>;
 
 // "slice<2,0,320>", without shapes, which follow from the operands.
@@ -31,8 +31,7 @@ std::string node_text(const Expr& e) {
   return e->family() == Family::Anchor ? "[" + out + "]" : out;
 }
 
-// "%3=add(%2,<conv1>)": every node of a body with its operands, which are left out where the only one is the node
-// before.
+// "%3=add(%2,<conv1>)": every node of a body with its operands, omitted if the only one is the preceding node.
 std::string body_text(const Launch& l, const Makers& makers) {
   const Readable readable(l.name);
   std::vector<Expr> roots;

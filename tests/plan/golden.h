@@ -6,9 +6,9 @@
 
 namespace tenon {
 
-/// One line a launch: skeleton, name, what is computed from what, in the order of the body.
+/// One line per launch: skeleton, name, and what is computed from what, in the order of the body.
 std::string summary(const Plan& plan);
-/// EXPECTs the text of tests/golden/NAME; writes it instead where TENON_UPDATE_GOLDEN is set.
+/// EXPECTs the text of tests/golden/NAME; writes it instead if TENON_UPDATE_GOLDEN is set.
 void expect_golden(const std::string& name, const std::string& text);
 
 }  // namespace tenon

@@ -1,5 +1,5 @@
-// Golden plans: a change in fusion shows as a difference in these files. After a change that is meant, run the test
-// with TENON_UPDATE_GOLDEN=1 and read the diff before committing it.
+// Golden plans: a change in fusion shows up as a diff in these files. After an intended change, run the test with
+// TENON_UPDATE_GOLDEN=1 and read the diff before committing it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ const VitConfig& vit_preset(const std::string& name) {
   return std::find_if(all.begin(), all.end(), [&](const VitPreset& p) { return p.name == name; })->config;
 }
 
-// Five launches a block, the patch embedding with class token and positions, the last norm: nothing else in a step.
+// Five launches per block, the patch embedding with class token and positions, the last norm: nothing else in a step.
 TEST(GoldenPlan, VisionTransformer) {
   const VitConfig& c = vit_preset("vit-g14");
   Graph g;

@@ -36,7 +36,8 @@ TEST(Planner, GatesShareTheTile) {
   EXPECT_EQ(p.counts().total, 1);
 }
 
-// Interleaved rotary position embedding: pairs of neighbours turn by the angles whose cosines and sines stand at both.
+// Interleaved rotary position embedding: pairs of neighbours are rotated by angles whose cosines and sines are stored
+// for both.
 Expr rotated(const Expr& x) {
   Graph& g = x.graph();
   const Shape table = {x.shape()[-2], x.shape()[-1]};
@@ -155,7 +156,7 @@ TEST(Planner, ReductionsOfOtherTensorsStandBesideAnEpilogue) {
   const Plan p = plan_of(y + softmax);
   ASSERT_EQ(p.counts().total, 2);
   EXPECT_EQ(step(p, 0).skeleton, "rows");
-  EXPECT_EQ(step(p, 0).outputs.size(), 2u);  // the maximum and the sum; what is pointwise stays in the epilogue
+  EXPECT_EQ(step(p, 0).outputs.size(), 2u);  // the maximum and the sum; pointwise maths stays in the epilogue
   EXPECT_EQ(step(p, 1).skeleton, "gemm");
   try {
     one_launch("gemm", {store("y", y + softmax)});
@@ -165,7 +166,7 @@ TEST(Planner, ReductionsOfOtherTensorsStandBesideAnEpilogue) {
   }
 }
 
-// A row's number is stored for who sums over other rows, not the tensor that is made with it.
+// For a reader that sums over other rows, the row's reduction is stored, not the tensor computed from it.
 TEST(Planner, SumsOverOtherRowsReadReductionsFromMemory) {
   Graph g;
   const Expr x = input(g, "x", DType::BF16, {64, 32, 128}), h = input(g, "h", DType::BF16, {64, 32, 128});
@@ -174,7 +175,7 @@ TEST(Planner, SumsOverOtherRowsReadReductionsFromMemory) {
   EXPECT_EQ(step(p, 0).outputs[0].value.shape(), (Shape{64, 32, 1}));
 }
 
-// Results that need the same kind of sums in front share those launches too.
+// Results that need the same kind of sums before them also share those launches.
 TEST(Planner, ResultsShareWhatStandsInFrontOfThem) {
   Graph g;
   const auto gradient = [&](const std::string& name) {
@@ -305,7 +306,7 @@ TEST(Memory, BuffersThatLiveTogetherDoNotOverlap) {
 
 using Names = std::vector<std::string>;
 
-// x = rms_norm(h), its sums, and a map that reads both: when the sums' launch begins, x is whole.
+// x = rms_norm(h), its sums, and a map that reads both: when the sums' launch begins, x is complete.
 TEST(Settled, WhatNeitherTheLaunchNorTheOneInFrontWrites) {
   Graph g;
   const Expr h = input(g, "h", DType::F32, {2, 8, 8, 16}), x = h * rsqrt(mean(h * h) + 1e-6);
@@ -328,8 +329,8 @@ TEST(Settled, NotParametersNorResultsOfTheLaunchInFront) {
   for (size_t i : {1u, 2u}) EXPECT_EQ(step(p, i).settled, Names{"x"});
 }
 
-// Of two launches whose memory may be the same, the later's settled buffers lie beside what the launch in front
-// writes.
+// If two launches could use the same memory, the later one's settled buffers are kept apart from what the launch before
+// it writes.
 TEST(Settled, LiesBesideWhatTheLaunchInFrontWrites) {
   Graph g;
   Expr h = input(g, "x", DType::F32, {64, 64}), before = h;
@@ -357,7 +358,7 @@ TEST(Settled, LiesBesideWhatTheLaunchInFrontWrites) {
   EXPECT_GT(reused, 0) << "no settled buffer shares its memory with another: this shows nothing";
 }
 
-// Where a result has the name of an input, its launch writes what it reads.
+// If a result has the name of an input, its launch writes what it reads.
 TEST(Settled, NothingThatTheLaunchItselfWrites) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {4, 32}), r = input(g, "r", DType::F32, {4, 32});
@@ -377,7 +378,7 @@ Plan whole_unet() {
   return plan_of(unet(g, model_preset("tiny").config.unet, s, nn::kBf16));
 }
 
-// What was tried on the way and given up is nowhere in the plan.
+// Attempts that were abandoned leave nothing in the plan.
 TEST(Planner, TrialsLeaveTheGraphAsItWas) {
   const Plan p = whole_unet();
   std::vector<Expr> committed;
@@ -387,7 +388,7 @@ TEST(Planner, TrialsLeaveTheGraphAsItWas) {
   EXPECT_EQ(p.graph->size(), topological(committed).size());
 }
 
-// A launch carries its form from the planner, or the text, to whoever runs it.
+// A launch carries its form from the planner, or from text, to the backend.
 TEST(Planner, LaunchesCarryTheirForm) {
   const Plan p = whole_unet(), back = parse_plan(print_plan(p));
   for (size_t i = 0; i < p.phases.size(); ++i)

@@ -1,4 +1,4 @@
-// What anchors multiply in: the policy's rules, what plans say of it, and what quantised layers become.
+// The types that anchors multiply in: the policy's rules, how plans show them, and what becomes of quantised layers.
 #include "tenon/plan/precision.h"
 
 #include <gmock/gmock.h>
@@ -152,15 +152,15 @@ TEST(Precision, QuantisedLayersMeanTheirProducts) {
       linear(cast(qx.q, DType::F32) * qx.scale, cast(qw.q, DType::F32) * qw.scale) + param(g, "b", DType::F32, {24}));
   EXPECT_TRUE(close(Oracle(leaf).eval(y), want, Tolerance{1e-9, 1e-9}));
   EXPECT_THAT(all_of(set(linear(x, input(g, "k", DType::BF16, {24, 32})), "e4m3 rows")), ElementsAre(DType::BF16));
-  // Weights that are e4m3 already keep their numbers.
+  // Weights that are already e4m3 keep their values.
   const Expr q = param(g, "q", DType::E4M3, {24, 32});
   EXPECT_EQ(set(linear(x, q), "e4m3 rows"), multiplied_in(linear(qx.q, q), DType::E4M3) * qx.scale);
-  // Only layers of constant weights: an attention's products do not lie in rows that are known before.
+  // Only layers with constant weights: rows of an attention's products are not known beforehand.
   const Expr k = input(g, "k", DType::BF16, {2, 6, 32}), v = input(g, "v", DType::BF16, {2, 4, 32});
   EXPECT_THAT(all_of(set(linear(k, v), "e4m3 rows")), ElementsAre(DType::BF16));
 }
 
-// Rows of tensors side by side are quantised part by part, to the numbers of one tensor.
+// Rows of joined tensors are quantised part by part, to the same numbers as those of one tensor.
 TEST(Precision, PartsOfRowsShareTheirScale) {
   Graph g;
   const Expr a = input(g, "a", DType::BF16, {8, 16}), b = input(g, "b", DType::BF16, {8, 16});
@@ -242,8 +242,8 @@ TEST(Precision, ExceptionsByTheWeightsName) {
   EXPECT_EQ(print_plan(parse_plan(text)), text);
 }
 
-// The scales of a weight's rows lie in memory for the epilogue, and yet the weight is made of the parameter alone: what
-// reads only parameters is packed once.
+// The scales of a weight's rows are in memory for the epilogue, yet the weight is computed from the parameter alone:
+// values that read only parameters are packed once.
 TEST(Precision, QuantisedWeightsReadOnlyParameters) {
   Graph g;
   PlanOptions o;
@@ -257,7 +257,7 @@ TEST(Precision, QuantisedWeightsReadOnlyParameters) {
   EXPECT_TRUE(of_weights_only(p.phases[1].launches[0].form->holes[1])) << print_plan(p);
 }
 
-// Two projections of the same quantised rows are one product, whose columns have the scales of both.
+// Two projections of the same quantised rows are one product, with the scales of both for its columns.
 TEST(Precision, QuantisedSiblingsMergeWithTheirScales) {
   Graph g;
   const QuantizedRows x = quantize_rows(input(g, "x", DType::BF16, {2, 8, 32}));
@@ -274,7 +274,7 @@ TEST(Precision, QuantisedSiblingsMergeWithTheirScales) {
     EXPECT_EQ(count(merged, &Expr::is<nodes::Linear>), 1);
     EXPECT_TRUE(close(Oracle(leaf).eval(merged), Oracle(leaf).eval(apart), Tolerance{1e-12, 1e-12}));
   }
-  // Scaled by other rows it is another product.
+  // Scaled by other rows, it is a separate product.
   const Expr rows = input(g, "rows", DType::F32, {2, 8, 1});
   const Expr odd = linear(x.q, param(g, "odd.q", DType::E4M3, {32, 32})) * rows * param(g, "odd.s", DType::F32, {32});
   const Expr other = permute(reshape(cast(odd, DType::BF16), {2, 8, 2, 16}), {0, 2, 1, 3});

@@ -1,5 +1,5 @@
-// Transformer blocks with norms in front of and behind each layer, of Z-Image's shape, whose products are of rows
-// quantised to e4m3: what lies between two products is one walk over rows, at any depth.
+// Transformer blocks with norms before and after each layer, shaped like Z-Image's, whose products take rows quantised
+// to e4m3: everything between two products is one pass over rows, at any depth.
 #pragma once
 #include <string>
 #include <vector>
@@ -38,7 +38,7 @@ class Sandwich {
     const Expr w = param(g, name + ".weight", DType::E4M3, {outputs, x.q.shape()[-1]});
     return cast(linear(x.q, w) * x.scale * param(g, name + ".scale", DType::F32, {outputs}), DType::BF16);
   }
-  // x [1,S,H,D]: pairs of neighbours turned by angles whose cosines and sines are tables over [S,1,D].
+  // x [1,S,H,D]: pairs of neighbours rotated by angles whose cosines and sines are tables over [S,1,D].
   Expr rope(const Expr& x) {
     const Shape pairs{1, kTokens, kHeads, kHead / 2, 2};
     const auto both = [&](int64_t i) {
@@ -74,7 +74,7 @@ class Sandwich {
                         DType::BF16);
     return quantised_linear(p + ".out", quantise(reshape(permute(o, {0, 2, 1, 3}), {1, kTokens, kDim})), kDim);
   }
-  // As far as the last linear layer.
+  // Up to the last linear layer.
   Expr network(int blocks) {
     Expr x = tokens("x");
     const Expr condition = in("c", {1, kCondition}, DType::BF16, Rate::Schedule);

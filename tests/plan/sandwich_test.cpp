@@ -11,7 +11,7 @@
 namespace tenon::sandwich {
 namespace {
 
-// As a GPU's kernels are: they read tensors, through views at most.
+// Like a GPU's kernels: they read tensors, through views at most.
 Target views_only() {
   Target t;
   t.reads = [](const Form& form, size_t hole) { return is_view_chain(form.holes[hole]); };
@@ -99,7 +99,7 @@ TEST(SandwichNorms, TheReasonHasFigures) {
   EXPECT_THAT(explanation_text(explain(p, {}, 0)), testing::ContainsRegex("stored: t[0-9]+: [0-9.]+ MB moved with it"));
 }
 
-// A number is a number, from whichever side it is read.
+// A number prints the same through any view.
 TEST(Explained, ViewsOfNumbersAreLeftOut) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {8, 16});

@@ -1,4 +1,5 @@
-// States in plans: who reads the old value goes first, who reads the new one behind, and what cannot be is refused.
+// States in plans: readers of the old value run first, readers of the new one afterwards, and impossible orders are
+// refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +26,7 @@ std::string thrown_by(const F& f) {
   return "nothing was thrown";
 }
 
-// Runs twice where nothing is computed and everything is checked.
+// Runs twice on the null backend, which computes nothing and checks everything.
 std::string found_by_null(const Plan& plan) {
   return thrown_by([&] {
     Executable e(plan, make_backend("null"), HostWeights());
@@ -41,7 +42,7 @@ std::vector<std::string> writes_of(const Plan& p) {
   return out;
 }
 
-// A cache of keys, read before and behind the write of what a linear layer makes.
+// A cache of keys, read before and after the write of a linear layer's result.
 struct Cache {
   Graph g;
   Expr k = state(g, "k", DType::F32, {8, 16}), at = input(g, "at", DType::I32, {3}),
@@ -84,7 +85,7 @@ TEST(States, ReadersOfTheOldValueGoFirst) {
     EXPECT_EQ(print_plan(parse_plan(print_plan(p))), print_plan(p));
 
     int checked = 0;
-    // Any other order is found, by whoever reads the plan and by the null backend.
+    // Any other order is detected, both by parsing and by the null backend.
     for (size_t i = 0; i + 1 < order.size(); ++i) {
       Plan wrong = p;
       std::vector<Launch>& launches = wrong.phases.back().launches;
@@ -126,7 +127,7 @@ TEST(States, OneLaunchWritesSeveralStates) {
   EXPECT_EQ(found_by_null(p), "nothing was thrown");
 }
 
-// What reads a state and writes it is two launches, or threads would read what others have written.
+// Reading a state and writing it takes two launches, or threads would read what others have written.
 TEST(States, RowsThatReadTheStateAreInMemoryFirst) {
   Graph g;
   const Expr k = state(g, "k", DType::F32, {8, 16}), at = input(g, "at", DType::I32, {3});
@@ -146,7 +147,7 @@ TEST(States, CyclesAreRefusedByName) {
               HasSubstr("reads the old value of the state 'k' after it was replaced"));
   EXPECT_THAT(refusal({{"k", c.updated}, {"y", linear(exp(c.updated), c.k)}}),
               HasSubstr("reads the old value of the state 'k' after it was replaced"));
-  // Neither of two can be first.
+  // Neither of the two can be first.
   const Expr v = state(c.g, "v", DType::F32, {8, 16}), new_v = update_rows(v, c.at, c.x);
   EXPECT_THAT(refusal({{"y", c.k * new_v}, {"z", v * c.updated}}), HasSubstr("reads the old value of the state"));
   EXPECT_THAT(refusal({{"y", c.k * new_v}, {"v", new_v}, {"z", exp(c.updated)}}), HasSubstr("nothing was thrown"));
@@ -155,7 +156,7 @@ TEST(States, CyclesAreRefusedByName) {
   EXPECT_THAT(refusal({{"y", c.updated}}), HasSubstr("result 'y' is an update of the state 'k'"));
 }
 
-// The null backend finds what is wrong with any plan's memory or order.
+// The null backend detects errors in any plan's memory or order.
 TEST(States, NullFindsOtherHazardsToo) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {64, 64}), w = param(g, "w", DType::F32, {64, 64});
@@ -177,7 +178,7 @@ TEST(States, NullFindsOtherHazardsToo) {
   EXPECT_GT(found, 0U);
 }
 
-// Caches of keys and values, written by the launch that reads them where its kernel does both.
+// Caches of keys and values, written by the launch that reads them if its kernel supports both.
 TEST(States, AnAnchorWritesTheRowsThatItReads) {
   Graph g;
   const Expr at = input(g, "at", DType::I32, {1}), x = input(g, "x", DType::F32, {1, 2, 16});
@@ -202,7 +203,7 @@ TEST(States, AnAnchorWritesTheRowsThatItReads) {
   EXPECT_EQ(found_by_null(p), "nothing was thrown");
   EXPECT_EQ(state_hazard(p), "");
   EXPECT_THAT(thrown_by([&] { Executable(p, make_backend("cpu"), HostWeights()); }), HasSubstr("takes two launches"));
-  // Who reads the old value goes first.
+  // Readers of the old value run first.
   const Expr old = sum(state(g, "k", DType::F32, {8, 2, 16}));
   const std::array with_old = {results[0], results[1], results[2], Result{"old", old}};
   const Plan q = make_plan(with_old, options);

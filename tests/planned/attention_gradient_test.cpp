@@ -1,4 +1,4 @@
-// The gradients of attention on every device: anchors where it has a kernel for them, products where it has none.
+// The gradients of attention on every device: anchors if it has a kernel for them, otherwise products.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,10 +14,10 @@ namespace {
 
 struct Heads {
   int64_t batch, heads, kv_heads, queries, keys, depth;
-  bool causal, counted = false;  // counted: how many keys a batch entry has is a number in memory
+  bool causal, counted = false;  // counted: the number of keys per batch entry is in memory
 };
 
-// q, k and v as a layer leaves them, tokens by heads, and the gradient of heads that are put side by side again.
+// q, k and v in a layer's layout, tokens by heads, and the gradient of heads that are joined again.
 Program gradients_of(const Heads& h, DType t) {
   Program out{std::make_shared<Graph>(), {}};
   Graph& g = *out.graph;
@@ -82,13 +82,13 @@ TEST(AttentionGradient, ShapesAndTypes) {
                          {1, 1, 1, 64, 100, 160, false},
                          {3, 2, 1, 70, 200, 64, false, true},
                          {3, 1, 1, 70, 150, 40, true, true}}) {
-    if (kSanitized && h.depth != 40) continue;  // other depths are other kernels of GPUs, which are not instrumented
+    if (kSanitized && h.depth != 40) continue;  // other depths use other GPU kernels, which are not instrumented
     expect_everywhere(h, DType::BF16);
   }
   for (const DType t : {DType::F16, DType::F32}) expect_everywhere({1, 2, 1, 65, 80, 64, true}, t);
 }
 
-// The size at which pictures of 1024 x 1024 are trained, and a text's.
+// The size for training on 1024 x 1024 pictures, and that of a text.
 TEST(AttentionGradient, ProductionSizes) {
   if (!std::getenv("TENON_TEST_GPU_ONLY")) GTEST_SKIP() << "takes minutes where there is no GPU";
   expect_everywhere({1, 1, 1, 4224, 4224, 128, false}, DType::BF16);

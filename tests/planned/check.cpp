@@ -43,7 +43,7 @@ bool rounds(const Program& program) {
   return false;
 }
 
-// Products that stand for attention's gradients round weights to the type of what they multiply; the anchors do not.
+// Products that replace attention's gradients round weights to the type of their other operand; the anchors do not.
 bool rounds_weights(const Program& program) {
   return std::ranges::any_of(topological(program.roots()), [](const Expr& e) {
     return is_attention_gradient(e) && arithmetic_of_operands(e) != DType::F32;
@@ -56,8 +56,8 @@ double rms_of(const std::vector<double>& x) {
   return std::sqrt(squares / static_cast<double>(std::max<size_t>(x.size(), 1)));
 }
 
-// A fold moves where weights are rounded, and gives up the rounding of a sum: then, as where weights are rounded that
-// the program's anchor does not round, the differences' size is compared with the values'.
+// A fold moves the rounding of weights and removes that of a sum. In this case, and when weights are rounded that the
+// program's anchor does not round, the magnitude of differences is compared with that of the values.
 std::string differ(const std::vector<double>& got, const std::vector<double>& want, bool nearly) {
   const double largest = largest_magnitude(want);
   const Comparison exact = compare(got, want, Tolerance{1e-7 * largest, 1e-7}, NaN::MayBeExpected);

@@ -1,4 +1,4 @@
-// Every instruction set, the best one with one thread and with two.
+// Every instruction set; the best one with one thread and with two.
 #include "tests/planned/devices.h"
 #include "tests/support/isa_backend.h"
 

@@ -1,5 +1,5 @@
-// The devices that whole plans run on in this test program: every instruction set of the machine, or a GPU's kernels on
-// an emulator.
+// The devices that run whole plans in this test program: every instruction set of the machine, or a GPU's kernels on an
+// emulator.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ struct Device {
 };
 /// The machine's best first.
 const std::vector<Device>& devices();
-/// Whether a device takes long: kernels are compiled for it while tests run, and emulated.
+/// Whether devices are slow: their kernels are compiled while tests run, and emulated.
 bool slow_devices();
 
 }  // namespace tenon::planned

@@ -98,7 +98,7 @@ Expr Layers::unary(const Expr& x) {
   switch (below(14)) {
     case 13:
       return materialize(x);
-    case 12:  // a mask that is in memory, so that no rounding decides
+    case 12:  // a mask in memory, so that rounding cannot affect it
       return where(less(fresh(x.shape()), constant(g_, 0.25)), x, x * 0.5);
     case 0:
       return sigmoid(x) - 0.5;
@@ -125,7 +125,7 @@ Expr Layers::unary(const Expr& x) {
   }
 }
 
-// One number a sample and channel, from a small layer: what a time signal is.
+// One number per sample and channel, from a small layer, like a time embedding.
 Expr Layers::per_sample(const Expr& x) {
   const Shape& s = x.shape();
   const Expr signal = linear(silu(fresh({s[0], 8})), weight({s[-1], 8})) + vector(s[-1]);
@@ -186,7 +186,7 @@ Expr Layers::linear_layer(const Expr& x, int64_t outputs) {
   if (chance(0.1)) a = a * vector(x.shape()[-1]);
   if (chance(0.5)) a = cast(a, act_);
   const Shape& s = x.shape();
-  const bool one_each = s.rank() == 3 && s[0] > 1 && chance(0.08);  // a matrix of its own for every sample
+  const bool one_each = s.rank() == 3 && s[0] > 1 && chance(0.08);  // a separate matrix for every sample
   Expr y = linear(a, one_each ? weight({s[0], outputs, s[-1]}) : weight({outputs, s[-1]}));
   if (chance(0.6)) y = y + vector(outputs);
   if (chance(0.15)) y = y * vector(outputs);  // LayerScale
@@ -252,7 +252,7 @@ Expr Layers::norm(const Expr& x) {
       const Expr e = exp(x - reduce_max(x));
       return e / sum(e);
     }
-    case 2: {  // of heads
+    case 2: {  // heads
       const int64_t heads = head_count(c);
       std::vector<int64_t> split(s.begin(), s.end());
       split.back() = heads;
@@ -296,7 +296,7 @@ Expr Layers::heads_of(const Expr& x, int64_t heads, int64_t depth) {
   return chance(0.15) ? cast(rotated(z), x.dtype()) : z;
 }
 
-// Pairs of neighbours turned, as an interleaved rotary embedding does.
+// Pairs of neighbours rotated, as in interleaved rotary embeddings.
 Expr Layers::rotated(const Expr& x) {
   const Shape table = {x.shape().rank() > 1 ? x.shape()[-2] : 1, x.shape()[-1]};
   return x * input(g_, name("cos"), DType::F32, table) + pair_swap(x) * input(g_, name("sin"), DType::F32, table);

@@ -1,4 +1,4 @@
-// The pieces that random programs are made of. Each keeps numbers near 1 and gives an empty Expr where it does not fit.
+// The building blocks of random programs. Each keeps numbers near 1 and returns an empty Expr if it does not fit.
 #pragma once
 #include <random>
 
@@ -21,13 +21,13 @@ class Layers {
   Expr narrow(const Expr& x);
 
   Expr unary(const Expr& x);
-  /// With `like`, a value of x's shape (or empty), or with something new.
+  /// With `like`, which has x's shape (or is empty), or with something new.
   Expr binary(const Expr& x, const Expr& like);
-  /// A linear layer or a convolution, with what may stand on both sides of it.
+  /// A linear layer or a convolution, with operations before and after it.
   Expr dense(const Expr& x);
   /// Of the same shape as x.
   Expr dense_like(const Expr& x);
-  /// GEGLU and its relatives: equal parts of the columns side by side.
+  /// GEGLU and related gates: equal parts of the columns.
   Expr gate(const Expr& x);
   Expr norm(const Expr& x);
   /// Pre-norm, post-norm and sandwich-norm.
@@ -36,7 +36,7 @@ class Layers {
   Expr attend(const Expr& x, const Expr& other);
   /// The results of two anchors in one piece of maths.
   Expr several_anchors(const Expr& x, const Expr& other);
-  /// An anchor with a reduction of another tensor beside it.
+  /// An anchor next to a reduction of another tensor.
   Expr beside(const Expr& x);
   Expr product_of_activations(const Expr& x, const Expr& other);
   Expr reduced(const Expr& x);
@@ -72,7 +72,7 @@ class Layers {
   Graph& g_;
   std::mt19937 random_;
   int64_t elements_;
-  DType act_ = DType::F32;  ///< of what is stored
+  DType act_ = DType::F32;  ///< of stored values
   int next_ = 0;
   std::vector<Expr> weights_;
 };

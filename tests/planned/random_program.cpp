@@ -11,7 +11,7 @@
 namespace tenon::planned {
 namespace {
 
-constexpr double kGradients = 0.06;  // of programs
+constexpr double kGradients = 0.06;  // fraction of programs
 
 std::string numbered(std::string prefix, size_t number) { return prefix += std::to_string(number); }
 
@@ -21,7 +21,7 @@ uint32_t hash_of(const std::string& text) {
   return h;
 }
 
-// Puts one thing after another, mostly on the last value, sometimes on one that others read too.
+// Adds operations one after another, mostly to the last value, sometimes to one with other readers.
 class Grower {
  public:
   Grower(Graph& g, uint32_t seed, const ProgramSize& size) : layers_(g, seed, size.elements), size_(size) {}
@@ -39,7 +39,7 @@ class Grower {
 
  private:
   const Expr& any() { return values_[static_cast<size_t>(layers_.below(static_cast<int>(values_.size())))]; }
-  // A value of this shape that is there already, if there is one.
+  // An existing value of this shape, if there is one.
   Expr like(const Expr& x) {
     std::vector<Expr> found;
     for (const Expr& v : values_)
@@ -89,7 +89,7 @@ class Grower {
     }
   }
 
-  // The last value, and sometimes others on the way to it.
+  // The last value, and sometimes intermediate ones.
   std::vector<Result> results() {
     std::vector<Expr> roots{layers_.chance(0.3) ? layers_.narrow(values_.back()) : values_.back()};
     for (const Expr& v : values_)
@@ -106,8 +106,8 @@ class Grower {
     return out;
   }
 
-  // The way back, where every node on it has a gradient rule. A maximum's asks which element equals it: with one of the
-  // two stored in f32 the answer in fp64 is another.
+  // Adds gradients, if every node has a gradient rule. That of a maximum asks which element equals it; if one of the
+  // two is stored in f32, the answer differs in fp64.
   void add_gradients(std::vector<Result>& results) {
     const Expr y = results.front().value;
     std::vector<Expr> leaves;

@@ -1,4 +1,4 @@
-// Random networks: what models are made of, in combinations that no model has. The same for the same seed.
+// Random networks: the building blocks of models, in combinations that no model has. Deterministic for a seed.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -12,28 +12,28 @@
 
 namespace tenon::planned {
 
-/// A network, and the graph that holds it.
+/// A network and its graph.
 struct Program {
   std::shared_ptr<Graph> graph;
   std::vector<Result> results;
 
   std::vector<Expr> roots() const;
-  /// One line a node, as expressions print.
+  /// One line per node, as expressions print.
   std::string text() const;
 };
 
-/// How large a program may become.
+/// Limits on the size of a program.
 struct ProgramSize {
-  int steps = 8;            ///< layers and pieces of maths, at most
+  int steps = 8;            ///< most layers and pieces of maths
   int64_t elements = 6000;  ///< of a tensor
 };
 
 Program random_program(uint32_t seed, const ProgramSize& size = {});
 
-/// The value of a leaf: depends on its name, type and shape alone. Floats are normal numbers, weights spread so that
-/// products keep their operands' size. Integers named "index<n>.." are below n.
+/// The value of a leaf, determined by its name, type and shape. Floats are normally distributed, weights scaled so that
+/// products keep their operands' magnitude. Integers named "index<n>.." are below n.
 HostTensor leaf_tensor(const Expr& leaf);
-/// leaf_tensor of every leaf in memory below the roots.
+/// leaf_tensor of every memory leaf below the roots.
 std::map<std::string, HostTensor> leaf_tensors(std::span<const Expr> roots);
 
 }  // namespace tenon::planned

@@ -1,6 +1,6 @@
-// Random programs: each is planned in several ways, every plan must mean what the program means, and run as it means. A
-// program that fails is made smaller and printed. Again: TENON_RANDOM_SEED=<the printed seed> test_planned
-// --gtest_filter='RandomPrograms.OfASeed'; more of them: TENON_RANDOM_PROGRAMS=<how many>, from another first seed:
+// Random programs: each is planned in several ways; every plan must have the program's semantics, and give its results
+// when run. A failing program is reduced and printed. To repeat it: TENON_RANDOM_SEED=<the printed seed> test_planned
+// --gtest_filter='RandomPrograms.OfASeed'. More programs: TENON_RANDOM_PROGRAMS=<how many>, from another first seed:
 // TENON_RANDOM_FIRST=<seed>.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace tenon::planned {
 namespace {
 
 constexpr uint32_t kFirstSeed = 20261122;
-constexpr int kParts = 20;  // that run side by side
+constexpr int kParts = 20;  // tests that run in parallel
 
 constexpr int kPrograms = kSanitized ? 200 : 2000;
 constexpr int kProgramsOnSlowDevices = kSanitized ? 10 : 40;
@@ -34,7 +34,7 @@ int programs() {
   return static_cast<int>(number_from("TENON_RANDOM_PROGRAMS", slow_devices() ? kProgramsOnSlowDevices : kPrograms));
 }
 
-// A target whose kernels compute nothing in front of an anchor.
+// A target whose kernels compute nothing in prologues.
 bool reads_views(const Form& form, size_t hole) { return is_view_chain(form.holes[hole]); }
 
 PlanOptions some_options(std::mt19937& random) {
@@ -46,7 +46,8 @@ PlanOptions some_options(std::mt19937& random) {
   o.outside = coin();
   o.anchors_alone = random() % 4 == 0;
   o.fold_scales = coin();
-  // As if tensors were large; as if a launch were dear, or worth something: what is stored may cost time, no value.
+  // As if tensors were large, a launch expensive, or fusion valuable: storing may cost time, but must not change
+  // values.
   constexpr int64_t kMuch = int64_t{1} << 40;
   if (coin()) o.target.launch_bytes = std::array<int64_t, 3>{0, kMuch, -kMuch}[random() % 3];
   if (coin()) o.target.reads = reads_views;
@@ -65,7 +66,7 @@ PlanOptions unfused_options() {
   return o;
 }
 
-// A check by name, so that a smaller program fails in the same way.
+// A named check, so that a reduced program must fail in the same way.
 struct Check {
   std::string name;
   std::function<Finding(const Program&)> run;
@@ -127,7 +128,7 @@ TEST_P(RandomProgramParts, MeanAndRunAsWritten) {
 
 INSTANTIATE_TEST_SUITE_P(Random, RandomProgramParts, testing::Range(0, kParts));
 
-// A view that is added is added to Layers::view too.
+// A new view must be added to Layers::view too.
 TEST(RandomPrograms, HaveEveryView) {
   if (kSanitized) GTEST_SKIP() << "too few programs";
   std::set<std::string_view> missing;

@@ -1,5 +1,5 @@
-// An epilogue sees some columns of its rows at a time. What it reads of other tensors may reduce whole rows: those
-// reductions must be in memory before, whatever stands in front of the epilogue and however long the rows are.
+// An epilogue sees some columns of its rows at a time. Other tensors that it reads may involve reductions of whole
+// rows: these must be in memory before, whatever precedes the epilogue and however long the rows are.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -185,8 +185,8 @@ class RowsOfEveryLength {
 // Tiles are 16 to 256 columns wide.
 bool near_a_tile(int64_t n) { return n <= 130 || n % 256 <= 1 || n % 256 == 255 || (n < 1100 && (n + 1) % 32 <= 2); }
 
-// What a length reaches is its number of whole tiles and what is left of one: all of up to five of the widest tiles and
-// their neighbours at any number of them, and of the others some with every rest.
+// A length matters through its number of whole tiles and the remainder: covers all lengths up to five of the widest
+// tiles, lengths near any number of them, and some others with every remainder.
 bool tells_something(int64_t n) { return n <= 1300 || near_a_tile(n) || n % 37 == 0; }
 
 TEST(ReductionsBesideAProduct, RowsOfEveryLength) {

@@ -7,7 +7,7 @@
 namespace tenon::planned {
 namespace {
 
-// The program with `node` replaced, in a graph of its own; nothing if that is no program.
+// The program with `node` replaced, in a new graph; empty if that is not a valid program.
 std::optional<Program> with(const Program& p, const Expr& node, const std::function<Expr(Graph&)>& replacement) {
   Program out{std::make_shared<Graph>(), {}};
   Memo memo;
@@ -56,7 +56,7 @@ class Shrinker {
     return any;
   }
 
-  // Every node by a leaf in its place, or by an operand that fits.
+  // Replaces every node by a leaf, or by an operand of the same shape and type.
   bool cut_nodes() {
     for (const Expr& e : nodes()) {
       if (e->family() == Family::Leaf) continue;

@@ -1,4 +1,4 @@
-// Makes a program that fails smaller.
+// Reduces a failing program.
 #pragma once
 #include <functional>
 
@@ -9,7 +9,8 @@ namespace tenon::planned {
 /// Whether a program still fails.
 using Fails = std::function<bool(const Program&)>;
 
-/// A program that fails too, with fewer results and nodes: greedily, until nothing more can go or `tries` are spent.
+/// A smaller program that also fails, with fewer results and nodes: greedily, until nothing more can be removed or
+/// `tries` are used up.
 Program shrink(Program program, const Fails& fails, int tries = 2000);
 
 }  // namespace tenon::planned

@@ -1,4 +1,4 @@
-"""What the tests share: libraries to try, and references in f64."""
+"""Shared by the tests: libraries to try, and references in f64."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def rng():
 
 
 def f64(x):
-    """An array of NumPy's from anything, PyTorch's tensors on any device included."""
+    """A NumPy array from anything, including PyTorch tensors on any device."""
     return np.asarray(x.detach().double().cpu() if hasattr(x, "detach") else x, np.float64)
 
 
 def differing(found, expected, tolerance):
-    """Where two arrays differ: by more than `tolerance` (a number or an array of them), or because one has a NaN."""
+    """Where two arrays differ by more than `tolerance` (a number or an array), or one has a NaN."""
     found, expected = f64(found), f64(expected)
     assert found.shape == expected.shape, f"shape {found.shape}, expected {expected.shape}"
     with np.errstate(invalid="ignore"):
@@ -33,7 +33,7 @@ def differing(found, expected, tolerance):
 
 
 def assert_close(found, expected, tolerance):
-    """The one comparison of these tests: shapes, and every element."""
+    """The comparison that all these tests use: shapes, and every element."""
     wrong = differing(found, expected, tolerance)
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -44,7 +44,7 @@ def assert_close(found, expected, tolerance):
 
 @pytest.fixture(autouse=True, scope="session")
 def interrupts():
-    """Ctrl-C raises KeyboardInterrupt, also where the tests were started in the background, which ignores it."""
+    """Makes Ctrl-C raise KeyboardInterrupt even if the tests were started in the background, where it is ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""The comparison of these tests: faults that it must not miss."""
+"""The comparison of these tests: faults that it must detect."""
 
 from __future__ import annotations
 

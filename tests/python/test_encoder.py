@@ -18,7 +18,7 @@ from PIL import Image
 import tenon
 
 CASES = {c["name"]: c for c in json.loads((ROOT / "tests/fixtures/vit.json").read_text())["cases"]}
-COMMAND = pathlib.Path(tenon.__file__).absolute().parents[2] / "bin/tenon"  # beside the package in a build folder
+COMMAND = pathlib.Path(tenon.__file__).absolute().parents[2] / "bin/tenon"  # next to the package in a build folder
 
 
 def write_checkpoint(folder, name):
@@ -153,7 +153,7 @@ def test_other_threads_run_meanwhile_and_wait_for_one_another(enc):
     end = time.monotonic()
     done.set()
     thread.join()
-    assert len([t for t in ticks if begin <= t <= end]) >= 5  # with the GIL held there would be none
+    assert len([t for t in ticks if begin <= t <= end]) >= 5  # none if the GIL were held
 
 
 def test_an_interrupt_ends_the_call(enc):

@@ -1,4 +1,4 @@
-"""The examples run; what is generated is current."""
+"""The examples run; generated files are current."""
 
 from __future__ import annotations
 

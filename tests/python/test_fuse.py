@@ -30,7 +30,7 @@ def test_the_sentence_of_the_readme(rng):
     assert_close(y, f64(x) * silu(f64(g)), 1e-5)
     assert k.launches() == 1
     assert "x * silu(g)" in k.explain()
-    assert "1 launch, 1 kernel (" in k.explain() and "FLOP" not in k.explain()  # no anchor: none is counted
+    assert "1 launch, 1 kernel (" in k.explain() and "FLOP" not in k.explain()  # no anchor, so nothing to count
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_operations(rng, name, traced, reference):
         return
     k = tenon.fuse(traced)
     assert_close(k(x, y), reference(f64(x), f64(y)), 3e-5)
-    assert k.launches() == (2 if name == "group_norm" else 1)  # a group's statistics first
+    assert k.launches() == (2 if name == "group_norm" else 1)  # a group's statistics come first
 
 
 def test_every_pointwise_node_is_a_function():
@@ -181,7 +181,7 @@ def test_any_shape_and_stride(data):
     k = tenon.fuse(lambda a, b: a * 2 - b)
     try:
         found = k(a, b)
-    except tenon.UsageError as e:  # every third element of rows of four, say
+    except tenon.UsageError as e:  # for example every third element of rows of four
         assert "no view of a dense array" in str(e)
         found = k(np.ascontiguousarray(a), np.ascontiguousarray(b))
     assert_close(found, a * 2 - b, 0)
@@ -409,7 +409,7 @@ def test_arrays_from_elsewhere_are_inputs(rng):
     k = tenon.fuse(layer)
     for _ in range(2):
         assert_close(k(x), silu(f64(x) @ w + b) + b * np.exp(f64(b)), 1e-5)
-        b += 1  # read where they lie, by every call
+        b += 1  # read in place by every call
     assert len(calls) == 1
     assert_close(tenon.fuse(lambda x: w.T @ x.T)(x), w.T @ x.T, 1e-5)
     assert_close(tenon.fuse(lambda x: np.float32(2) * x - b[:1])(x), 2 * x - b[:1], 1e-6)

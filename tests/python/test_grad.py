@@ -1,4 +1,4 @@
-"""Gradients of fused functions, and a trainer over a loss of one's own."""
+"""Gradients of fused functions, and a trainer with a user-defined loss."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_trainer_goes_on_to_the_bit(rng, tmp_path):
 
 def test_what_a_loop_keeps_comes_back_as_it_was(rng, tmp_path):
     state = {
-        "generator": np.random.default_rng(1).bit_generator.state,  # integers of 128 bits
+        "generator": np.random.default_rng(1).bit_generator.state,  # 128-bit integers
         "text": "half a pair \ud800 and \u202e",
         "numbers": [2**70, -(2**63), 0.1, 1e-320, float("inf")],
     }

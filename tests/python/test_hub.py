@@ -1,7 +1,7 @@
-"""hub/lion-step: its layout, and its CPU variant compiled as kernel-builder would and put through its own tests.
+"""hub/lion-step: its layout, and its CPU variant, compiled as kernel-builder would and run through its own tests.
 
-kernel-builder itself needs Nix. What it generates (registration.h, _ops.py, metadata.json) is written here by hand; its
-ABI checker and the `kernels` loader run where they are installed."""
+kernel-builder itself needs Nix. What it generates (registration.h, _ops.py, metadata.json) is written by hand here; its
+ABI checker and the `kernels` loader run if they are installed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_folder_is_whole_and_holds_nothing_that_is_generated():
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The CPU variant in a folder as the Hub holds it."""
+    """The CPU variant in a folder as on the Hub."""
     import torch
     from torch.utils import cpp_extension
 

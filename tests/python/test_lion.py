@@ -15,7 +15,7 @@ import tenon
 
 
 def reference(p, m, g, lr, beta1, beta2, weight_decay):
-    """One step in f32, each product and sum rounded, as the kernels do it."""
+    """One step in f32, rounding each product and sum, as the kernels do."""
     f = np.float32
     u = f(beta1) * m + f(1 - beta1) * g
     return p * f(1 - lr * weight_decay) - f(lr) * np.sign(u), f(beta2) * m + f(1 - beta2) * g
@@ -30,7 +30,7 @@ def test_two_steps_of_the_published_vector():
     m = np.array([0, 0.5, -0.5, 0, 1, 0.1], np.float32)
     g = np.array([0.3, -4.5, 4.5, 0, -9, -0.95], np.float32)
     tenon.lion_step(p, m, g, 1e-2, 0.9, 0.99, 0.1)
-    strict = [0, 3, 5]  # the others cancel exactly in real arithmetic: their sign is rounding alone
+    strict = [0, 3, 5]  # the others cancel exactly in real arithmetic: their sign depends on rounding alone
     assert_close(p[strict], [0.98900002, 0, -0.98900002], 1e-7)
     assert_close(m, [0.00299999723, 0.450000048, -0.450000048, 0, 0.900000095, 0.0895000100], 2e-7)
     tenon.lion_step(p, m, g, 1e-2, 0.9, 0.99, 0.1)

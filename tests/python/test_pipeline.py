@@ -89,7 +89,7 @@ def test_callback_sees_and_changes_latents(pipe):
         return {"latents": np.zeros_like(kwargs["latents"])} if step == 3 else None
 
     changed = pipe("a star", seed=3, num_inference_steps=3, callback_on_step_end=look, output_type="np").images[0]
-    assert [s for s, _, _ in seen] == [0, 1, 2, 3]  # the model's own sampler, PNDM, calls it once more than asked
+    assert [s for s, _, _ in seen] == [0, 1, 2, 3]  # the model's own sampler, PNDM, makes one call more than asked for
     assert seen[0][2] == (1, 4, 16, 16) and seen[0][1] > seen[1][1] >= seen[2][1] > seen[3][1]
     plain = pipe("a star", seed=3, num_inference_steps=3, output_type="np").images[0]
     assert np.abs(changed - plain).max() > 0.1
@@ -230,7 +230,7 @@ def test_an_interrupt_ends_the_call_that_waits_and_no_other(pipe):
 
 
 def test_opening_a_model_is_interrupted(tmp_path):
-    unknown = b"0," * 40_000_000  # numbers of a field that means nothing to us
+    unknown = b"0," * 40_000_000  # numbers in a field unknown to us
     header = b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":[' + unknown + b"0]}}"
     (tmp_path / "slow.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
     timer = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
@@ -251,7 +251,7 @@ def test_a_model_whose_name_is_not_utf8(tmp_path):
     with pytest.raises(tenon.ModelError, match=r"m\\xff\\x1b/vae/config.json") as caught:
         tenon.Pipeline.from_pretrained(folder)
     assert "\\xff" in caught.value.where
-# The first names of diffusers' StableDiffusionPipeline.__call__, in its order.
+# The first argument names of diffusers' StableDiffusionPipeline.__call__, in order.
 DIFFUSERS = (
     "prompt height width num_inference_steps timesteps sigmas guidance_scale negative_prompt num_images_per_prompt eta "
     "generator latents prompt_embeds negative_prompt_embeds ip_adapter_image ip_adapter_image_embeds output_type "
@@ -306,7 +306,7 @@ def test_clip_skip_changes_the_prompt_alone(pipe):
 
     assert_close(draw(clip_skip=0), draw(), 0)
     assert np.abs(draw(clip_skip=1) - draw()).max() > 0.01
-    # Without guidance the negative prompt is not read; with it, it is not skipped: guidance 1 has one text only.
+    # Without guidance the negative prompt is not read; with it, it is not skipped: guidance 1 uses only one text.
     assert np.abs(draw(clip_skip=1, guidance_scale=1.0) - draw(guidance_scale=1.0)).max() > 0.01
 
 
@@ -324,7 +324,7 @@ def test_images_to_start_from(pipe):
         assert_close(draw(same), from_pil, 0)
     wide = draw(start.resize((200, 100)), resize_mode="crop", width=128, height=128)
     assert wide.shape == (128, 128, 3)
-    assert draw(start.resize((101, 77))).shape == (72, 96, 3)  # its own size, down to multiples of 8
+    assert draw(start.resize((101, 77))).shape == (72, 96, 3)  # its own size, rounded down to multiples of 8
 
 
 def test_latents_come_out_undecoded(pipe):
@@ -430,7 +430,7 @@ def test_wrong_loras(tmp_path, pipe):
         with pytest.raises(tenon.UsageError, match="a number from -10000 to 10000"):
             pipe.set_adapters("x", weight)
     pipe.unload_lora_weights()
-    # Beside the layers it has no place, which is said before a picture is asked for; nothing of it stays.
+    # It does not fit beside the layers, which is reported before a picture is requested; nothing of it remains.
     write_lora(tmp_path / "wide.safetensors", LORA_LAYER, 9, 0.1)
     side = tenon.Pipeline.from_pretrained(lora_apply="side", lora_rank=8)
     with pytest.raises(tenon.UsageError, match=rf"wide\.safetensors. needs a rank of 9 at '{LORA_LAYER}.*side branches have 8"):

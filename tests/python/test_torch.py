@@ -1,4 +1,4 @@
-"""tenon.fuse on PyTorch's tensors (on the CPU here; the same file runs where there is a GPU)."""
+"""tenon.fuse on PyTorch tensors (on the CPU here; the same file also runs with a GPU)."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_optimizer_against_the_reference(device):
                 new_p, moments[i] = reference(p, moments[i], p.grad, 1e-2, 0.9, 0.99, 0.1)
                 p.copy_(new_p)
     for p, q in zip(net.parameters(), twin.parameters()):
-        assert differing(p, q, 1e-5).mean() <= 0.05  # a gradient at rounding's distance from 0 steps the other way
+        assert differing(p, q, 1e-5).mean() <= 0.05  # a gradient within rounding of 0 steps the other way
 
 
 @pytest.mark.parametrize("foreach", [None, False])

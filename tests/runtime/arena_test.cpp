@@ -1,4 +1,4 @@
-// Executables that have their temporaries in one place, in turn.
+// Executables that share one arena for temporaries, taking turns.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using places::places;
 using testing::Each;
 using testing::HasSubstr;
 
-// y = (slow + 1) * x * 2 + 3 of n elements: what comes of `slow` and the product are stored.
+// y = (slow + 1) * x * 2 + 3 with n elements: the value computed from `slow` and the product are stored.
 Plan plan_of(int64_t n) {
   Graph g;
   const Expr slow = input(g, "slow", DType::F32, {n}, Rate::Schedule), x = input(g, "x", DType::F32, {n});
@@ -46,14 +46,14 @@ TEST(Arena, ExecutablesRunInTurn) {
     few.set("x", 5);
     few.executable.run_all();
     EXPECT_THAT(few.executable.get("y"), Each(23));
-    Runner many(place, 5000, arena);  // moves what `few` has
+    Runner many(place, 5000, arena);  // reallocates the arena that `few` uses
     EXPECT_EQ(arena->bytes(), temporaries(many));
     EXPECT_EQ(many.executable.allocated().shared, temporaries(few));
     many.set("slow", 10);
     many.set("x", 100);
     many.executable.run_all();
     EXPECT_THAT(many.executable.get("y"), Each(2203));
-    for (int run = 0; run < 4; ++run) {  // of both launch by launch, recorded, and repeated
+    for (int run = 0; run < 4; ++run) {  // both launch by launch, recorded, and replayed
       few.executable.run();
       EXPECT_THAT(few.executable.get("y"), Each(23)) << "what slower phases made is made again, " << run;
       many.executable.run();

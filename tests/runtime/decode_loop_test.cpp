@@ -1,4 +1,4 @@
-// Texts that a device writes without the host: n runs of one recorded step, over states.
+// Text generation by a device without the host: n runs of one recorded step, over states.
 #include "tenon/pipelines/decode_loop.h"
 
 #include <gmock/gmock.h>
@@ -70,7 +70,7 @@ class LoopUnderTest {
   DecodeLoop loop_;
 };
 
-constexpr int64_t kLong = 11;  // more than a lot
+constexpr int64_t kLong = 11;  // more than one lot
 
 std::vector<DecodeRow> three_rows() {
   std::vector<DecodeRow> rows(3);
@@ -95,7 +95,7 @@ TEST(DecodeLoop, IsItsRunsOneByOneAndEachRowByItself) {
     for (const MadeText& t : whole) ASSERT_EQ(t.tokens.size(), static_cast<size_t>(kLong));
     EXPECT_EQ(loop.run(rows), whole) << "again";
     if (place.backend->records()) {
-      EXPECT_EQ(place.recordings(), 2);  // the step, and what puts a row in
+      EXPECT_EQ(place.recordings(), 2);  // the step, and the plan that puts a row in
     }
 
     std::vector<DecodeRow> now = rows;
@@ -115,7 +115,7 @@ TEST(DecodeLoop, IsItsRunsOneByOneAndEachRowByItself) {
     LoopUnderTest alone(place, place.compiles ? shape : DecodeStepShape{.capacity = 64, .stops = 2});
     for (size_t r = 0; r < 3; ++r) EXPECT_EQ(alone.run({rows[r]}).at(0), whole[r]) << "row " << r;
 
-    // Ends of every kind, each of one row while others go on: as many as it may have, a stop token, the host.
+    // Every kind of end, each of one row while others continue: the row's limit, a stop token, the host.
     std::vector<DecodeRow> ends = rows;
     ends[0].most = 5;
     const int32_t stop = whole[1].tokens[6];
@@ -131,7 +131,7 @@ TEST(DecodeLoop, IsItsRunsOneByOneAndEachRowByItself) {
   }
 }
 
-// Text 0 begins alone, text 1 joins it; text 2 takes the row of text 0, which is not at its end.
+// Text 0 starts alone, text 1 joins it; text 2 takes over the row of text 0, which has not ended.
 TEST(DecodeLoop, RowsJoinAndLeaveBetweenRuns) {
   for (const places::Place& place : places::places()) {
     SCOPED_TRACE(place.name);
@@ -139,7 +139,7 @@ TEST(DecodeLoop, RowsJoinAndLeaveBetweenRuns) {
     std::vector<DecodeRow> texts = three_rows();
     const std::vector<MadeText> whole = under_test.run(texts);
     const std::array<int32_t, 1> stop{whole[2].tokens[7]};
-    texts[2].stops = stop;  // its own: the others pass it
+    texts[2].stops = stop;  // its own: the others do not stop there
     DecodeLoop& loop = under_test.loop();
     std::vector<MadeText> made(3);
     std::array<size_t, 3> text_of{};
@@ -168,8 +168,8 @@ TEST(DecodeLoop, RowsJoinAndLeaveBetweenRuns) {
   }
 }
 
-// Over a pool of pages that is smaller than all rows' longest texts, the tokens are those over caches side by side;
-// what a row has given back another writes in.
+// With a pool of fewer pages than all rows' longest texts need, tokens equal those with contiguous caches; pages
+// returned by one row are reused by another.
 TEST(DecodeLoop, PagesOfAPool) {
   for (const places::Place& place : places::places()) {
     SCOPED_TRACE(place.name);
@@ -206,7 +206,7 @@ TEST(DecodeLoop, PenaltiesErrorsAndStopping) {
   DecodeRow row = three_rows()[0];
   const std::vector<int32_t> some{1, 2, 3, 4, 5};
   const MadeText plain = loop.run({row}).at(0);
-  row.sampling.repetition_penalty = 1e6;  // what has been there does not come again
+  row.sampling.repetition_penalty = 1e6;  // tokens that have occurred do not recur
   row.seen = some;
   std::vector<int32_t> made = loop.run({row}).at(0).tokens;
   EXPECT_NE(made, plain.tokens);

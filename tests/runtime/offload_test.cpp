@@ -1,4 +1,4 @@
-// Which weights leave the device, and that nothing is copied over what is still to be read. No device is needed.
+// Which weights are offloaded, and that no copy overwrites what is still to be read. Needs no device.
 #include "tenon/backend/offload.h"
 
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@ constexpr int64_t kMiB = 1 << 20;
 
 struct Network {
   std::vector<WeightRead> reads;
-  int64_t all = 0;  // every weight on the device, and what it takes beside them
+  int64_t all = 0;  // bytes of every weight on the device, and of everything besides them
 };
 
-// `launches` launches in two phases, the first of which runs once; some weights are read more than once.
+// `launches` launches in two phases, the first of which runs once; some weights are read several times.
 Network random_network(uint32_t seed, size_t launches) {
   std::mt19937 random(seed);
   const auto below = [&](uint32_t n) { return random() % n; };
@@ -45,7 +45,7 @@ int64_t bytes_on_device(const Network& n, const StagingPlan& plan) {
   return out;
 }
 
-// Goes through the launches as an executable does; what is in the places is the key of the weight that was copied.
+// Goes through the launches like an executable; each place holds the key of the weight copied to it.
 void expect_each_finds_its_weights(const Network& n, const StagingPlan& plan) {
   struct Held {
     int64_t begin, end;
@@ -88,7 +88,7 @@ TEST(Staging, EveryLaunchFindsItsWeights) {
     SCOPED_TRACE(seed);
     const Network n = random_network(seed, 12 + seed % 40);
     const StagingPlan least = plan_staging(n.reads, {.bytes = 0}, n.all);
-    if (least.least == n.all) continue;  // places would take all that leaving saves
+    if (least.least == n.all) continue;  // places would take all the memory that offloading saves
     ++tried;
     ASSERT_LT(least.least, n.all);
     for (const int64_t bytes : {n.all, n.all - 1, (n.all + least.least) / 2, least.least}) {
@@ -104,7 +104,7 @@ TEST(Staging, EveryLaunchFindsItsWeights) {
   EXPECT_GT(tried, 150);
 }
 
-// Forty equal layers, of which a quarter leaves: hardly more than have to, and never two in a row.
+// Forty equal layers, a quarter of which is offloaded: hardly more than necessary, and never two in a row.
 TEST(Staging, WhatLeavesIsSpreadOut) {
   Network n;
   for (size_t l = 0; l < 40; ++l) n.reads.push_back({l, l, 0, false, "w" + std::to_string(l), kMiB, {}});
@@ -131,7 +131,7 @@ TEST(Staging, WhatRunsOnceLeavesFirstAndTheLargestStays) {
             (std::set<std::string>{"once", "a", "b", "c"}));
 }
 
-// Where weights are already is where they stay.
+// Weights that are already placed stay where they are.
 TEST(Staging, WhatIsThereStaysWhereItIs) {
   Network n;
   for (size_t l = 0; l < 8; ++l)

@@ -1,4 +1,4 @@
-// Where this test program runs executables: the processor, or a GPU's kernels on an emulator.
+// The backends on which this test program runs executables: the CPU, or a GPU's kernels on an emulator.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,11 +12,11 @@ namespace tenon::places {
 struct Place {
   std::string name;
   std::shared_ptr<Backend> backend;
-  bool compiles = false;  ///< every kernel, for about a second
-  /// Phases that its device has recorded so far.
+  bool compiles = false;  ///< compiles every kernel, for about a second
+  /// Number of phases that its device has recorded so far.
   std::function<int()> recordings = [] { return 0; };
 };
-/// Places made anew, with nothing in them.
+/// New places, with nothing in them.
 std::vector<Place> places();
 
 }  // namespace tenon::places

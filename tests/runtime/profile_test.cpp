@@ -1,4 +1,4 @@
-// Where a step's time went: kernels put together to launches, overlaps counted once, parts that add up.
+// How a step's time is spent: kernels grouped into launches, overlaps counted once, parts that add up.
 #include <gtest/gtest.h>
 
 #include "tenon/core/error.h"
@@ -33,7 +33,7 @@ const ProfiledTime& named(const std::vector<ProfiledTime>& times, const std::str
 
 TEST(Profile, KernelsThatOverlapAreCountedOnceAndAllAddsUp) {
   const Explanation e = three_launches();
-  // The product's second kernel begins while its first runs; then nothing runs from 8 to 9; a copy from 11 to 12.
+  // The product's second kernel begins while its first runs; nothing runs from 8 to 9; a copy from 11 to 12.
   const std::vector<DeviceWork> work{
       {.begin = 1, .end = 3}, {.begin = 2, .end = 6}, {.begin = 5, .end = 8}, {.begin = 9, .end = 11}, {true, 11, 12}};
   const Profile p = make_profile(e, {step_of(work, e)});

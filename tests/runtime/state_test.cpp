@@ -1,4 +1,4 @@
-// States that outlive runs and are shared, attention over the keys that there are, and a decoder that runs by itself.
+// States that outlive runs and are shared, attention over the valid keys, and a decoder that runs on its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -89,7 +89,7 @@ struct ToyDecoder {
     return linear(cast(x, act), weight(name, outputs, x.shape()[-1]));
   }
   static Expr norm(const Expr& x) { return x * rsqrt(mean(x * x) + 1e-5); }
-  // Heads [n, H, D] turned by the angles of their positions.
+  // Heads [n, H, D] rotated by the angles of their positions.
   Expr turned(const Expr& x, const Expr& position) const {
     const auto table = [&](const char* name) {
       const Expr rows = gather(param(g, name, DType::F32, {kCapacity, kDepth}), position);
@@ -101,7 +101,7 @@ struct ToyDecoder {
     const Shape& s = x.shape();
     return permute(reshape(x, {1, s[0], s[1], s[2]}), {0, 2, 1, 3});
   }
-  // Rows of keys or values, at first those of this run, then, where there is a cache, all that is there.
+  // Rows of keys or values: without a cache those of this run, with one all that it holds.
   Expr cached(const std::string& name, const Expr& rows, const Expr& position, bool cache,
               std::vector<Result>& out) const {
     if (!cache) return heads(rows);
@@ -124,7 +124,8 @@ struct ToyDecoder {
     const Expr h = x + product(reshape(permute(mixed, {0, 2, 1, 3}), {n, kWidth}), name + ".wo", kWidth);
     return h + product(silu(product(norm(h), name + ".w1", 2 * kWidth)), name + ".w2", kWidth);
   }
-  // Logits of the tokens at `position`; `keys`: how many are in the cache with them, or empty: there is none.
+  // Logits of the tokens at `position`; `keys`: number of tokens in the cache including these, or empty without a
+  // cache.
   Expr logits(const Expr& tokens, const Expr& position, const Expr& keys, std::vector<Result>& out) const {
     Expr x = gather(param(g, "words", DType::F32, {kWords, kWidth}), tokens);
     for (const char* name : {"one", "two"}) x = layer(name, x, position, keys, out);
@@ -132,7 +133,7 @@ struct ToyDecoder {
   }
 };
 
-// The weights of a plan, and what stands at the tokens' places.
+// The weights of a plan, and the ids of the tokens.
 class DecoderTensors {
  public:
   explicit DecoderTensors(DType act) : act_(act) {
@@ -186,7 +187,7 @@ std::vector<double> without_cache(const DecoderTensors& t, DType act) {
       ToyDecoder{g, act}.logits(input(g, "text", DType::I32, {kTokens}), iota(g, kTokens), {}, none));
 }
 
-// `n` tokens at a time, the host says which.
+// `n` tokens at a time, with positions given by the host.
 Plan told_plan(int64_t n, DType act) {
   Graph g;
   std::vector<Result> results;
@@ -196,7 +197,7 @@ Plan told_plan(int64_t n, DType act) {
   return make_plan(results);
 }
 
-// A token a run; where it is, what is read and where its logits go are states, which each run moves on.
+// One token per run; its position, what is read and where its logits go are states that each run updates.
 Plan free_plan(DType act) {
   Graph g;
   std::vector<Result> results;
@@ -211,7 +212,7 @@ Plan free_plan(DType act) {
 void expect_logits(const std::vector<float>& got, const std::vector<double>& want, int64_t first, DType act) {
   const auto from = static_cast<size_t>(first * kWords);
   ASSERT_LE(from + got.size(), want.size());
-  // A rounding of each of some forty stored values on the way, of what is rounded to bf16 or f32.
+  // A rounding of each of about forty stored values on the way, to bf16 or f32.
   const double tolerance = act == DType::F32 ? 40 * 0x1p-22 : 40 * 0x1p-10;
   EXPECT_TRUE(close_to_largest(got, std::span(want).subspan(from, got.size()), tolerance)) << "from token " << first;
 }
@@ -250,7 +251,7 @@ TEST(State, ADecoderWithACacheSaysWhatOneWithoutDoes) {
         if (i == 7) {
           token.run_all();
         } else {
-          token.enqueue(Rate::Step);  // recorded where the device records
+          token.enqueue(Rate::Step);  // recorded if the device records
           token.wait();
         }
         expect_logits(token.get("logits"), want, i, act);

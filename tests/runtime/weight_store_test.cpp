@@ -1,4 +1,4 @@
-// Weights that executables share: made once, given back by their source, replaced in place.
+// Weights that executables share: made once, released by their source, replaced in place.
 #include "tenon/runtime/weight_store.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using places::Place;
 using places::places;
 using testing::HasSubstr;
 
-// Tensors by name, in bf16 as a checkpoint has them, that can be replaced. It keeps account of who asks.
+// Replaceable tensors by name, in bf16 as in a checkpoint. Records who asks for them.
 class Tensors : public WeightSource {
  public:
   explicit Tensors(const WeightShapes& shapes, DType dtype = DType::BF16) {
@@ -80,7 +80,7 @@ void fill_inputs(Executable& e) {
   }
 }
 
-// The result of a run, by an executable that has just been made or has run before.
+// The result of a run, by an executable that is new or has run before.
 std::vector<float> result(Executable& e) {
   fill_inputs(e);
   e.run_all();
@@ -144,8 +144,8 @@ TEST(WeightStore, ThreePictureSizesPackOnce) {
     }
 }
 
-// Every way in which a tensor reaches a kernel, and two products of tensors alone, one behind the other.
-constexpr int64_t kSide = 40;  // beyond a thousand pixels the processor's filters have another layout
+// Every way in which a tensor reaches a kernel, and two consecutive products of tensors alone.
+constexpr int64_t kSide = 40;  // beyond a thousand pixels the CPU's filters have another layout
 
 const WeightShapes& network_weights() {
   static const WeightShapes shapes = {{"conv", {24, 24, 3, 3}}, {"bias", {24}},     {"scale", {24}},
@@ -171,7 +171,7 @@ HostTensor replacement(const std::string& name, DType dtype = DType::BF16) {
   return Tensors::drawn(name, dtype, network_weights().at(name), 9);
 }
 
-// The network after each tensor was replaced in turn is what a fresh load of the same tensors is.
+// After replacing each tensor in turn, the network's results equal those of a fresh load of the same tensors.
 void expect_updates(const Place& place, DType t, DType given, bool from_device) {
   const auto source = std::make_shared<Tensors>(network_weights());
   const auto store = std::make_shared<WeightStore>(place.backend, source);
@@ -190,7 +190,7 @@ void expect_updates(const Place& place, DType t, DType given, bool from_device) 
       stream->synchronize();
       store->update(std::array{WeightStore::DeviceTensor{name, fresh.dtype, fresh.shape, memory}});
     } else {
-      HostTensor gone = fresh;  // what was given need not stay
+      HostTensor gone = fresh;  // the values need not outlive the call
       store->update(name, Tensors::view(gone));
       std::ranges::fill(gone.data, std::byte{0xff});
     }
@@ -219,7 +219,7 @@ TEST(WeightStore, AnUpdateIsAFreshLoad) {
         }
 }
 
-// All tensors at once: what a fresh load of them is, and nothing is made twice, nor is the source asked again.
+// All tensors at once: equals a fresh load, and nothing is made twice or asked of the source again.
 TEST(WeightStore, SeveralAtOnce) {
   for (const Place& place : places()) {
     const auto source = std::make_shared<Tensors>(network_weights());
@@ -271,7 +271,7 @@ TEST(WeightStore, AnUpdateThatDoesNotFitIsNamed) {
   }
 }
 
-// Bytes that a backend has given and that are still held.
+// Bytes that a backend has allocated and that are still held.
 class Counting : public Backend {
  public:
   explicit Counting(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
@@ -335,7 +335,7 @@ TEST(WeightStore, WhatIsAllocatedIsWhatWasPlanned) {
       store->release_unused();
       EXPECT_EQ(*backend->held, before);
     }
-    EXPECT_EQ(*backend->held, planned.weights);  // for whoever comes next
+    EXPECT_EQ(*backend->held, planned.weights);  // available to the next executable
     store->release_unused();
     EXPECT_EQ(*backend->held, 0);
     EXPECT_EQ(store->counters().entries, 0);
@@ -347,7 +347,7 @@ TEST(WeightStore, WhatIsAllocatedIsWhatWasPlanned) {
   }
 }
 
-// A quantised layer keeps a byte an element and a number a row: nothing of the tensor that they were made of stays.
+// A quantised layer keeps one byte per element and one number per row, and nothing of the tensor they were made from.
 TEST(WeightStore, QuantisedWeightsAreMadeOnce) {
   constexpr int64_t kColumns = 256, kTerms = 512;
   const auto layer = [](int64_t rows, const char* policy) {
@@ -359,8 +359,8 @@ TEST(WeightStore, QuantisedWeightsAreMadeOnce) {
   };
   struct Case {
     const char* policy;
-    double lost;       // rounding of rows and weights to 4 bits, or of weights to 8
-    int64_t compiled;  // bytes an element where there is no arithmetic over rows of i8
+    double lost;       // by rounding rows and weights to 4 bits, or weights to 8
+    int64_t compiled;  // bytes per element if there is no arithmetic over i8 rows
   };
   for (const Place& place : places())
     for (const auto& [policy, lost, compiled] : {Case{"e4m3 rows", 0.1, 1}, {"i8 weights", 0.01, 2}}) {
@@ -375,7 +375,7 @@ TEST(WeightStore, QuantisedWeightsAreMadeOnce) {
       EXPECT_EQ(first.allocated().weights, counters.bytes);
       Executable longer(layer(24, policy), store);
       EXPECT_EQ(store->counters().made, counters.made);
-      // What it gives is the layer, but for roundings; and what a fresh load of another tensor gives.
+      // Its result is the layer's, up to rounding, and for another tensor that of a fresh load.
       Executable exact(layer(8, "f32"), place.backend, *source);
       const std::vector<float> got = result(first), want = result(exact);
       double error = 0, size = 0;
@@ -394,7 +394,8 @@ TEST(WeightStore, QuantisedWeightsAreMadeOnce) {
     }
 }
 
-// A layer of a layer's sum: the product of their weights is made once for all sizes, and anew when a factor changes.
+// A linear layer of a linear layer's sum: the product of their weights is made once for all sizes, and again when a
+// factor changes.
 TEST(WeightStore, ComputedParametersFollowTheirFactors) {
   const WeightShapes shapes{{"inner", {64, 128}}, {"b", {64}}, {"outer", {64, 64}}, {"c", {64}}};
   const auto chain = [](int64_t rows, DType t) {
@@ -433,7 +434,7 @@ TEST(WeightStore, ATensorIsDoneWithWhenTheLastHasBeenMadeOfIt) {
     SCOPED_TRACE(place.name);
     Graph g;
     const Expr table = param(g, "table", DType::F32, {12, 16}), other = param(g, "other", DType::F32, {12, 16});
-    const Expr rows = gather(table, input(g, "index", DType::I32, {5}));  // as it is
+    const Expr rows = gather(table, input(g, "index", DType::I32, {5}));  // unchanged
     const Plan plan = plan_of(linear(linear(rows, table), cast(linear(other, other), DType::F32)));
     const auto source = std::make_shared<Tensors>(WeightShapes{{"table", {12, 16}}, {"other", {12, 16}}});
     source->may_ask_again = false;  // neither before nor after

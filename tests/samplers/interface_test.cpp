@@ -108,7 +108,7 @@ TEST(Samplers, Timesteps) {
   EXPECT_THAT(timesteps("ddim", config, 10, 0.29), testing::ElementsAre(101, 1)) << "10 * 0.29 is truncated";
 }
 
-// A last beta of 0 leaves two noise levels alike: no step lies at a timestep that is no number.
+// A last beta of 0 makes two noise levels equal: no step may be at a NaN timestep.
 TEST(Samplers, LevelsThatAreAlike) {
   const auto sampler = make_sampler("euler", with("beta_end", 0.0), {.eta = {}, .karras = true});
   sampler->set_steps(7);
@@ -198,7 +198,7 @@ TEST(Samplers, NoiseIsDrawnOnceACall) {
   EXPECT_EQ(draws, 5) << "the last step draws too, and multiplies by 0";
 }
 
-// With the exact noise as model output every sampler must undo the mixture: x0 is a fixed point of all of them.
+// With the exact noise as model output every sampler must undo the mixture: x0 is a fixed point of all.
 TEST(Samplers, TrueNoiseLeadsToTheCleanSample) {
   for (const std::string& name : tenon::sampler_names()) {
     const auto sampler = make_sampler(name, with("set_alpha_to_one", true));
@@ -209,7 +209,7 @@ TEST(Samplers, TrueNoiseLeadsToTheCleanSample) {
       std::vector<float> x = clean;
       sampler->add_noise(x, noise, 0);
       for (int call = 0; call < sampler->calls(); ++call) {
-        // What noise separates the sample from the clean one now; PNDM's repeated call sits on another level.
+        // The noise between the sample and the clean one at this call; PNDM's repeated call is at another level.
         const tenon::NoiseLevel level = sampler->noise_level(call);
         std::vector<float> e(3);
         for (size_t i = 0; i < 3; ++i)

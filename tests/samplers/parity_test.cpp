@@ -36,7 +36,7 @@ std::unique_ptr<Sampler> sampler_of(const json& c) {
   return tenon::make_sampler(c.at("sampler").get<std::string>(), c.at("config"), options);
 }
 
-// Relative to the largest magnitude of the recorded vector, so that an element near 0 is held to the same rounding.
+// Relative to the largest magnitude of the recorded vector, so that elements near 0 have the same absolute tolerance.
 void expect_close(const std::vector<float>& got, const std::vector<double>& want, const std::string& what) {
   EXPECT_TRUE(tenon::close_to_largest(got, want, kTolerance)) << what;
 }

@@ -48,7 +48,7 @@ TEST_F(Heads, HeadsSplitInTheHolesAndMergedInTheResult) {
 }
 
 TEST_F(Heads, MathsInTheHoles) {
-  // Norms of heads, a rounding point, a scale in front of the product.
+  // Norms of heads, a rounding point, a scale before the product.
   const Expr q = input(g, "q", DType::BF16, {1, 3, 50, 32}), k = input(g, "k", DType::BF16, {1, 3, 60, 32}),
              v = input(g, "v", DType::BF16, {1, 3, 60, 32});
   const auto norm = [](const Expr& x) { return cast(x * rsqrt(mean(x * x) + 1e-6), DType::BF16); };
@@ -64,11 +64,11 @@ TEST_F(Heads, KeysFromE4m3) {
   expect(launch("attention", {{"o", attention(q, k, v, 0.2)}}), tolerance(DType::F32, DType::F32, 40));
 }
 
-// What lies behind the keys that there are is not read: it may be NaN.
+// Keys after the valid ones are not read: they may be NaN.
 TEST_F(Heads, AsManyKeysAsANumberSays) {
   for (DType t : {DType::F32, DType::BF16})
     for (const bool causal : {false, true})
-      for (const int64_t depth : {40, 192}) {  // the second: in blocks of columns
+      for (const int64_t depth : {40, 192}) {  // the second in blocks of columns
         const std::string id = numbered(std::string(name_of(t)) + (causal ? ".causal" : ""), depth);
         const auto there = [&](int64_t b) { return b == 0 ? 70 : 9; };
         const auto cache = [&](const std::string& name) {
@@ -91,7 +91,7 @@ TEST_F(Heads, AsManyKeysAsANumberSays) {
       }
 }
 
-// Whole tiles of keys, parts of them, one, with many queries: a text that was padded beside a picture.
+// Whole tiles of keys, parts of them, and one, with many queries: a padded text next to a picture.
 TEST_F(Heads, AsManyKeysAsNumbersSayForManyQueries) {
   constexpr int64_t kCapacity = 300;
   for (DType t : {DType::F32, DType::BF16, DType::F16})
@@ -114,8 +114,8 @@ TEST_F(Heads, AsManyKeysAsNumbersSayForManyQueries) {
     }
 }
 
-// Keys and values in pages of a pool, out of order, as those of a cache that texts share: the bits are those of keys
-// side by side. What lies behind the keys that there are is not read.
+// Keys and values in pages of a pool, out of order, as in a cache that texts share: bit-identical to contiguous keys.
+// Keys after the valid ones are not read.
 TEST_F(Heads, KeysInPages) {
   constexpr int64_t kCapacity = 384, kHeads = 2;
   const std::vector<double> there = {70, 384, 130};
@@ -171,7 +171,7 @@ TEST_F(Heads, KeysInPages) {
     const Launch in_pages = launch("attention", {{"y", cast(attention(q, k, v, 0.12, true, n), t)}});
     expect(in_pages, tolerance(t, t, kCapacity));
     const Launch own = launch("attention", {{"y", cast(attention(q, own_k, own_v, 0.12, true, n), t)}});
-    if (page < 128 && queries > 16) continue;  // tiles of more keys may be taken side by side
+    if (page < 128 && queries > 16) continue;  // larger tiles of keys may be taken, if contiguous
     for (const Runner& runner : runners())
       EXPECT_EQ(runner.run(in_pages, tensors).at("y").data, runner.run(own, tensors).at("y").data) << runner.name;
   }
@@ -196,7 +196,7 @@ TEST_F(Heads, NaNInOneQuery) {
          NaN::MayBeExpected);
 }
 
-// All keys of a head at once, as a transformer of pictures has them.
+// All keys of a head at once, as in transformers for pictures.
 TEST_F(Heads, FewKeys) {
   const Expr qkv = input(g, "qkv", DType::F16, {2, 140, 3 * 128});
   std::vector<Expr> parts;
@@ -205,7 +205,7 @@ TEST_F(Heads, FewKeys) {
   expect(launch("attention", {{"o", merge_heads(o)}}), tolerance(DType::F16, DType::F16, 140));
 }
 
-// The one head of an image decoder.
+// The single head of an image decoder.
 TEST_F(Heads, DeepHead) {
   const Expr qkv = input(g, "qkv", DType::F16, {1, 520, 3 * 512});
   std::vector<Expr> parts;

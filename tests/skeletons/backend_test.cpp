@@ -1,11 +1,11 @@
-// The backends behind their interface: memory, sizes, names, and what null records.
+// The backends through their interface: memory, sizes, names, and what null records.
 #include "tenon/backend/null/null_backend.h"
 #include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
 namespace {
 
-// A device that a machine may have: what a look at it finds is set by the test.
+// A device that may exist; the test sets whether it is available.
 Availability pretended;
 const RegisterBackend kPretended("pretended", [](const BackendOptions&) { return make_backend("null"); }, {},
                                  {.preference = 9, .look = [] { return pretended; }});

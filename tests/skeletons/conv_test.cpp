@@ -28,7 +28,7 @@ TEST_F(Conv, KernelsStridesAndTails) {
 }
 
 TEST_F(Conv, GroupNormAndSiluInTheHole) {
-  // Statistics of the producer make scale and shift; padding is applied behind the maths.
+  // Statistics of the producer give scale and shift; padding is applied after the maths.
   const Expr x = input(g, "x", DType::BF16, {2, 10, 12, 64}), w = weight("w", DType::BF16, {48, 64, 3, 3});
   const Expr sums = sum(x, ReduceOver::Inner), squares = sumsq(x, ReduceOver::Inner);
   const HostTensor values = random_tensor(DType::BF16, {2, 10, 12, 64}, 12);
@@ -60,14 +60,14 @@ TEST_F(Conv, ViewsInTheHole) {
          {DType::F32, DType::F32, 36, 4});
 }
 
-// An input seen at twice its size; backends may sum the filter's taps that meet one pixel, which rounds once more.
+// An input read at twice its size; backends may sum the filter taps that read the same pixel, which rounds once more.
 TEST_F(Conv, TwiceTheSize) {
   for (DType t : {DType::BF16, DType::F16})
     for (const auto& [height, width, channels] : {std::tuple{6, 7, 64}, {1, 1, 64}, {9, 20, 192}}) {
       const std::string id = std::to_string(channels) + "x" + std::to_string(width) + std::string(name_of(t));
       const Expr x = input(g, "x" + id, t, {2, height, width, channels}), w = weight("w" + id, t, {40, channels, 3, 3});
       const Expr y = conv2d(upsample2x(x), w, 1, {1, 1, 1, 1});
-      // Every term's rounding counts here, not one term's: five spreads of their sum.
+      // Every term is rounded here, not just one: five standard deviations of their sum.
       const double size = std::sqrt(9.0 * channels) / 4;
       expect(launch("conv2d", {{"y" + id, y}}), {DType::F32, t, 9 * channels, size});
       expect(launch("conv2d", {{"z" + id, cast(y, t)}}), {t, t, 9 * channels, size});
@@ -106,7 +106,8 @@ TEST_F(Conv, WeightsOfEveryKind) {
 }
 
 TEST_F(Conv, LargeImagesInF32) {
-  // Winograd's transform: from a file, through a view and folded with a scale; odd sizes, maths in front, statistics.
+  // Winograd's transform of weights: from a file, through a view and folded with a scale; odd sizes, a prologue,
+  // statistics.
   const Expr x = input(g, "x", DType::F32, {2, 25, 37, 40}), w = weight("w", DType::F32, {33, 40, 3, 3});
   const Expr b = param(g, "b", DType::F32, {33}), r = input(g, "r", DType::F32, {2, 25, 37, 33});
   const Rounding t = {DType::F32, DType::F32, 360, 16};

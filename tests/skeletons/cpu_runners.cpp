@@ -10,7 +10,7 @@ namespace {
 
 using cpu::Isa;
 
-// Memory that starts on a line.
+// Memory aligned to cache lines.
 class Aligned {
  public:
   explicit Aligned(int64_t bytes) : memory_(static_cast<size_t>(bytes) + 64, std::byte{0xff}) {}

@@ -42,7 +42,7 @@ TEST_F(Gemm, LayerNormInTheHole) {
 }
 
 TEST_F(Gemm, ViewsInTheHole) {
-  // Heads read where attention left them; a skip concatenation; a slice of columns.
+  // Heads read in attention's layout; a skip concatenation; a slice of columns.
   const Expr o = input(g, "o", DType::BF16, {2, 4, 50, 40});
   const Expr merged = reshape(permute(o, {0, 2, 1, 3}), {2, 50, 160});
   expect(launch("gemm", {{"y", linear(merged, weight("w", DType::BF16, {80, 160}))}}),
@@ -50,7 +50,7 @@ TEST_F(Gemm, ViewsInTheHole) {
   const Expr a = input(g, "a", DType::BF16, {60, 48}), b = input(g, "b", DType::BF16, {60, 40});
   expect(launch("gemm", {{"y", linear(concat({a, b}, -1), weight("v", DType::BF16, {70, 88}))}}),
          {DType::F32, DType::BF16, 88, 4});
-  // Beside a tensor, what lies in another order than that.
+  // Joined with a tensor that is stored in another order.
   const Expr more = input(g, "more", DType::BF16, {2, 50, 160});
   expect(launch("gemm", {{"y", linear(concat({more, merged}, -1), weight("both", DType::BF16, {80, 320}))}}),
          {DType::F32, DType::BF16, 320, 4});
@@ -63,7 +63,7 @@ TEST_F(Gemm, ViewsInTheHole) {
          {DType::F32, DType::F32, 40, 4});
 }
 
-// Operands whose rows of memory are K: gradients of weights read both so, gradients of inputs the weights.
+// Operands whose memory rows run along K: gradients of weights read both so, gradients of inputs read the weights so.
 TEST_F(Gemm, OperandsInColumns) {
   for (DType t : {DType::BF16, DType::F16})
     for (const auto& [m, n, k] : {std::array<int64_t, 3>{72, 40, 33}, {200, 136, 160}, {64, 264, 77}}) {
@@ -78,7 +78,7 @@ TEST_F(Gemm, OperandsInColumns) {
       const Expr bias = param(g, id + ".bias", t, {n}), more = input(g, id + ".more", t, {2, m / 2, n});
       expect(launch("gemm", {{id + " weights", cast(linear(part, of_weights) + bias + more, t)}}), {t, t, k, 4});
     }
-  // Tensors side by side, of which one ends within a block of 64.
+  // Joined tensors, one of which ends within a block of 64.
   const Expr a = input(g, "a", DType::BF16, {150, 128}), b = input(g, "b", DType::BF16, {150, 72});
   const Expr c = input(g, "c", DType::BF16, {150, 64}), d = input(g, "d", DType::BF16, {150, 48});
   expect(launch("gemm", {{"joined", linear(transpose(concat({a, b}, -1)), transpose(concat({c, d}, -1)))}}),
@@ -97,7 +97,7 @@ TEST_F(Gemm, MergedSiblings) {
     parts.push_back(
         {numbered("part", i), permute(reshape(slice(y, -1, i * 96, i * 96 + 96), {2, 77, 3, 32}), {0, 2, 1, 3})});
   expect(launch("gemm", parts), {DType::BF16, DType::BF16, 128, 4});
-  // Parts that do not begin on a panel.
+  // Parts that do not begin at a panel boundary.
   const Expr odd = concat({weight("a", DType::BF16, {20, 128}), weight("b", DType::BF16, {30, 128})}, 0);
   expect(launch("gemm", {{"odd", linear(x, odd)}}), {DType::F32, DType::BF16, 128, 4});
 }
@@ -120,13 +120,14 @@ TEST_F(Gemm, WeightsOfEveryKind) {
   const Expr w = weight("w", DType::F32, {40, 72}), scale = param(g, "scale", DType::F32, {40, 1});
   expect(launch("gemm", {{"y", linear(x, w * scale)}}), {DType::F32, DType::F32, 72, 4});
   expect(launch("gemm", {{"y", linear(cast(x, DType::BF16), cast(w, DType::BF16))}}), {DType::F32, DType::BF16, 72, 4});
-  const Expr other = weight("other", DType::F32, {8, 72});  // beside one that is computed
+  const Expr other = weight("other", DType::F32, {8, 72});  // next to a computed one
   expect(launch("gemm", {{"y", linear(x, concat({w * scale, other}, 0))}}), {DType::F32, DType::F32, 72, 4});
   const Expr e4 = weight("e4", DType::E4M3, {40, 72});
   expect(launch("gemm", {{"y", linear(x, e4) * reshape(scale, {40})}}), {DType::F32, DType::F32, 72, 4});
 }
 
-// Rows of both operands are e4m3 with a scale each, as quantize_rows leaves them: the scales meet the products' sum.
+// Rows of both operands are e4m3 with a scale each, as from quantize_rows: the scales are applied to the sum of
+// products.
 class GemmE4m3 : public LaunchTest {
  protected:
   Expr scales(const std::string& name, const Shape& shape, bool constant) {
@@ -135,7 +136,7 @@ class GemmE4m3 : public LaunchTest {
     tensors.emplace(name, HostTensor::from(DType::F32, shape, values));
     return constant ? param(g, name, DType::F32, shape) : input(g, name, DType::F32, shape);
   }
-  /// Sums of k products of normal numbers.
+  /// For sums of k products of normally distributed numbers.
   static Rounding tolerance(DType stored, int64_t k, double size = 4) {
     return {stored, DType::F32, k, size, kLostOfE4m3};
   }
@@ -171,7 +172,7 @@ TEST_F(GemmE4m3, SwigluLanes) {
   }
 }
 
-// What is computed, and what the copy engine cannot bring, is stored in front.
+// Computed operands, and those that the copy engine cannot load, are stored first.
 TEST_F(GemmE4m3, OperandsThatAreNotRowsInMemory) {
   const Expr h = input(g, "h", DType::BF16, {150, 256});
   const Expr s = input(g, "s", DType::F32, {150, 1});
@@ -204,7 +205,7 @@ TEST_F(GemmE4m3, BesideOtherTypes) {
   }
 }
 
-// Both operands quantised from what a model has, the weight once; y = (q_x q_w^T) s_x s_w against the same in fp64.
+// Both operands quantised from a model's values, the weight once; y = (q_x q_w^T) s_x s_w against the same in fp64.
 TEST_F(GemmE4m3, QuantizedInTheGraph) {
   const Expr x = input(g, "x", DType::BF16, {70, 200}), s = input(g, "s", DType::F32, {70, 1});
   tensors.emplace("x", random_tensor(DType::BF16, {70, 200}, 3));
@@ -215,7 +216,7 @@ TEST_F(GemmE4m3, QuantizedInTheGraph) {
   expect(launch("gemm", {{"y", linear(q, w.q) * s}}), {DType::F32, DType::E4M3, 200, 4 * 448.0, kLostOfE4m3});
 }
 
-// Weights of whole numbers, given as such and made of others, beside rows of every type.
+// Integer weights, stored as such and made from other types, with rows of every type.
 TEST_F(Gemm, WeightsInI8) {
   const auto whole = [&](const std::string& name, const Shape& shape) {
     tensors.emplace(name, random_tensor(DType::I8, shape, 5, 24));
@@ -231,11 +232,11 @@ TEST_F(Gemm, WeightsInI8) {
   const QuantizedRows w = quantize_rows(weight("w", DType::BF16, {2 * 160, 576}), DType::I8);
   const Expr y = linear(x, w.q) * param(g, "s", DType::F32, {2 * 160});
   const Expr gated = cast(silu(slice(y, -1, 0, 160)) * slice(y, -1, 160, 320) + r, DType::BF16);
-  // A weight that lies halfway between two numbers becomes either, which moves a sum by a hundredth of its size.
+  // A weight halfway between two numbers becomes either, which changes a sum by a hundredth of its magnitude.
   expect(launch("gemm", {{"y", gated}}), {DType::BF16, DType::BF16, 576, 16 * 127.0 * 127, 0x1p-6});
 }
 
-// What a kernel must not decide: the arithmetic is the launch's, and one that it does not have is refused.
+// Not a kernel's choice: it uses the launch's arithmetic, and one that it does not support is refused.
 TEST_F(GemmE4m3, ArithmeticIsObeyedOrRefused) {
   const Expr x = input(g, "x", DType::BF16, {20, 64}), w = weight("w", DType::BF16, {24, 64});
   const Launch plain = launch("gemm", {{"y", linear(x, w)}});
@@ -273,7 +274,7 @@ TEST_F(GemmE4m3, FullSize) {
 TEST_F(Gemm, WeightFileOfAnotherType) {
   const Expr x = input(g, "x", DType::BF16, {50, 72}), w = weight("w", DType::BF16, {40, 72}),
              b = param(g, "b", DType::BF16, {40});
-  // The values that the declared type rounds to, in f32: the file's type is no part of the meaning.
+  // The values rounded to the declared type, in f32: the file's type does not affect the semantics.
   const std::vector<double> values = tensors.at("w").values();
   tensors.at("w") = HostTensor::from(DType::F32, {40, 72}, values);
   tensors.emplace("b", random_tensor(DType::BF16, {40}, 3));

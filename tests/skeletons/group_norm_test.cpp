@@ -1,5 +1,5 @@
-// Group norm of what lies far from 0, in whole plans: within what a two-pass algorithm in f32 may lose, for any mean,
-// any number of pixels and every way in which statistics leave a launch.
+// Group norm of values far from 0, in whole plans: within the error of a two-pass algorithm in f32, for any mean, any
+// number of pixels and every way in which statistics leave a launch.
 #include <cmath>
 #include <random>
 
@@ -15,7 +15,7 @@ constexpr double kFar[] = {0, 1, 10, 100, 1e3, 1e4, 1e5};  // mean / deviation
 
 class GroupNorms : public LaunchTest {
  protected:
-  /// Normal numbers of deviation 1 about `mean`, those of a channel about a mean of its own near it.
+  /// Normally distributed numbers with deviation 1 around `mean`, each channel around its own mean nearby.
   Expr far(const std::string& name, DType t, const Shape& shape, double mean) {
     std::mt19937 gen(static_cast<unsigned>(shape.numel()));
     std::normal_distribution<double> normal;
@@ -25,7 +25,7 @@ class GroupNorms : public LaunchTest {
     tensors.insert_or_assign(name, HostTensor::from(t, shape, values));
     return input(g, name, t, shape);
   }
-  /// group_norm(x), and what it is made of.
+  /// group_norm(x), and its components.
   struct Normed {
     Expr x, y;
     int64_t groups;
@@ -38,7 +38,7 @@ class GroupNorms : public LaunchTest {
                beta = param(g, id + ".beta", DType::F32, channels);
     return {x, nn::group_norm(x, {groups, 1e-5}, gamma + 1.0, beta), groups};
   }
-  /// Plans it for every runner; the results by runner.
+  /// Plans it for every runner; returns results by runner.
   std::vector<std::pair<std::string, std::vector<double>>> results(const Expr& y) {
     const Plan plan = make_plan(std::array{Result{"y", y}});
     std::vector<std::pair<std::string, std::vector<double>>> out;
@@ -51,8 +51,8 @@ class GroupNorms : public LaunchTest {
     }
     return out;
   }
-  /// The bounds of x * scale + shift with a mean and a variance in f32 from two passes with pairwise sums: a few
-  /// roundings of numbers of the size of x * scale, and log2 n of the result.
+  /// Bounds on x * scale + shift with mean and variance in f32 from two passes with pairwise sums: a few roundings
+  /// relative to x * scale, and log2 n relative to the result.
   void expect_two_passes(const Normed& n) {
     Oracle oracle(tensors);
     const std::vector<double> x = oracle.eval(n.x), want = oracle.eval(n.y);
@@ -103,7 +103,7 @@ TEST_F(GroupNorms, OfJoinedChannels) {
   }
 }
 
-// 16-bit values, exact in f32, as far out as they can hold a deviation.
+// 16-bit values, exact in f32, as far from 0 as their precision allows.
 TEST_F(GroupNorms, OfSmallTypes) {
   for (DType t : {DType::F16, DType::BF16})
     for (double mean : {0.0, 10.0, 100.0}) {
@@ -112,7 +112,7 @@ TEST_F(GroupNorms, OfSmallTypes) {
     }
 }
 
-// One element holds all of the deviation, wherever it lies: what is taken for a reference may be far from all others.
+// One element holds all of the deviation, in any position: a reference value may be far from all others.
 TEST_F(GroupNorms, OfOneThatStandsOut) {
   for (int64_t where : {0, 31, 700, 2047}) {
     SCOPED_TRACE(where);
@@ -123,7 +123,7 @@ TEST_F(GroupNorms, OfOneThatStandsOut) {
   }
 }
 
-// Numbers about 100 and a 0 among them: deviations from it would lose what the others deviate.
+// Numbers around 100 with a 0 among them: deviations from it would lose the others' precision.
 TEST_F(GroupNorms, OfOneThatStandsOutOfOthersThatDeviate) {
   for (int64_t where : {0, 8, 255}) {
     SCOPED_TRACE(where);
@@ -141,13 +141,13 @@ TEST_F(GroupNorms, OfAConstantIsItsShift) {
     const Normed n = normed("n", input(g, "x", DType::F32, {1, 16, 16, 40}), 4);
     const std::vector<double> want = Oracle(tensors).eval(n.y);
     for (const auto& [runner, got] : results(n.y))
-      for (size_t i = 0; i < got.size(); ++i)  // what is left is the rounding of value / sqrt(eps)
+      for (size_t i = 0; i < got.size(); ++i)  // what remains is the rounding of value / sqrt(eps)
         ASSERT_LE(std::abs(got[i] - want[i]), 1e-6 + 2 * unit_roundoff(DType::F32) * 2 * value / std::sqrt(1e-5))
             << runner;
   }
 }
 
-// Behind a convolution and a product, whose launches count what they store.
+// After a convolution and a product, whose launches count statistics of what they store.
 TEST_F(GroupNorms, BehindAnAnchor) {
   for (DType t : {DType::F32, DType::F16})
     for (double mean : {0.0, 100.0, 1e3}) {
@@ -157,7 +157,7 @@ TEST_F(GroupNorms, BehindAnAnchor) {
       tensors.insert_or_assign(id, random_tensor(t, x.shape(), 9));
       for (const Expr& y : {conv2d(x, w, 1, {1, 1, 1, 1}), linear(reshape(x, {2, 256, 64}), v)}) {
         const Expr stored = cast(y + mean, t);
-        // Against the values that the plan stores: what precedes them may round as it likes.
+        // Against the values that the plan stores: operations before these may round in any way.
         const Plan plan = make_plan(std::array{Result{"stored", stored}, Result{"y", normed("n", stored, 8).y}});
         for (const Runner& runner : runners()) {
           Tensors known = tensors;

@@ -1,6 +1,6 @@
-// Runs hand-built launches beside the oracle, on every way to run one that the test program names (runners.h): the
-// instruction sets of this machine with one thread and with two, or a GPU's kernels on an emulator. Buffers and scratch
-// are poisoned before each run.
+// Runs hand-built launches against the oracle, in every way that the test program provides (runners.h): this machine's
+// instruction sets with one thread and with two, or a GPU's kernels on an emulator. Buffers and scratch are poisoned
+// before each run.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -25,10 +25,10 @@ struct Runner {
   std::string name, same;
   std::function<Tensors(const Launch& launch, const Tensors& tensors)> run;
 };
-/// All ways of this test program, the plainest first.
+/// All ways of this test program, simplest first.
 const std::vector<Runner>& runners();
 
-/// Weights whose data lies one byte off, as a file may have it.
+/// Weights whose data is misaligned by one byte, as may occur in a file.
 class Weights : public WeightSource {
  public:
   explicit Weights(const Tensors& tensors);
@@ -39,37 +39,37 @@ class Weights : public WeightSource {
   std::map<std::string, HostView> views_;
 };
 
-/// What a kernel asks for, made of the tensors in memory that `allocate` gives.
+/// The weights that a kernel asks for, made from the tensors, in memory from `allocate`.
 std::vector<std::shared_ptr<void>> weights_of(const Kernel& kernel, Stream& stream, const Tensors& tensors,
                                               const std::function<std::shared_ptr<void>(int64_t)>& allocate);
-/// Addresses alone.
+/// Addresses only.
 std::vector<void*> addresses_of(const std::vector<std::shared_ptr<void>>& memory);
 
 /// prefix followed by a number.
 inline std::string numbered(std::string prefix, int64_t number) { return prefix += std::to_string(number); }
 
-/// Normal numbers of this spread, rounded to the tensor's type; the same for the same seed.
+/// Normally distributed numbers with this spread, rounded to the tensor's type; deterministic for a seed.
 HostTensor random_tensor(DType t, const Shape& shape, unsigned seed, double spread = 1);
 
-/// Tensor cores keep 13 bits below the largest of the products of e4m3 that they add up in one go, at most 128; what
-/// the longest sums lost so was at most 4e-4 of their size.
+/// Tensor cores keep 13 bits below the largest of the e4m3 products that they add in one go, at most 128; the largest
+/// error observed in the longest sums was 4e-4 of their magnitude.
 inline constexpr double kLostOfE4m3 = 0x1p-10;
 
 class LaunchTest : public testing::Test {
  protected:
   Graph g;
-  Tensors tensors;  ///< inputs, states and weights; those that a launch reads and that are missing are random
+  Tensors tensors;  ///< inputs, states and weights; missing ones that a launch reads are random
 
-  /// A weight [.., k] or [o, i, kh, kw] spread so that products of unit inputs have unit size.
+  /// A weight [.., k] or [o, i, kh, kw] scaled so that products with unit inputs have unit magnitude.
   Expr weight(const std::string& name, DType t, const Shape& shape);
-  /// A launch on the skeleton that takes it, which must be `skeleton`.
+  /// A launch on the skeleton that accepts it, which must be `skeleton`.
   Launch launch(const std::string& skeleton, std::vector<Output> outputs);
   /// Runs everywhere and EXPECTs the oracle's values.
   void expect(const Launch& launch, const Rounding& rounding, NaN nan = NaN::Differs);
-  /// Runs once on the plainest runner; the outputs by buffer name.
+  /// Runs once on the simplest runner; returns outputs by buffer name.
   Tensors run(const Launch& launch) { return runners().front().run(launch, tensors); }
 
-  /// EXPECTs that what was got for an output is what the oracle says.
+  /// EXPECTs an output to match the oracle.
   static void compare(const Output& output, const HostTensor& got, const std::vector<double>& want,
                       const Rounding& rounding, const std::string& where, NaN nan = NaN::Differs);
 

@@ -1,4 +1,4 @@
-// Products of i8 in blocks as launches of the CPU: holes, epilogues, weights from files of every type and computed
+// Products of i8 in blocks as launches on the CPU: holes, epilogues, weights from files of every type and computed
 // ones.
 #include "tenon/expr/precision.h"
 #include "tests/skeletons/harness.h"
@@ -36,15 +36,15 @@ TEST_F(I8BlocksLaunch, StackedAndTransposedWeights) {
          {DType::F32, DType::F32, 64, 4});
 }
 
-// What a hole computes is rounded to its type before it becomes blocks. A rounding that goes the other way there may
-// move a number by a step of its block.
+// Values computed in a hole are rounded to its type before they become blocks. A rounding that goes the other way may
+// change a number by a step of its block.
 TEST_F(I8BlocksLaunch, ANormInTheHole) {
   const Expr x = input(g, "x", DType::F32, {30, 320}), w = weight("w", DType::F32, {96, 320});
   const Expr normed = x * rsqrt(mean(x * x) + 1e-5);
   expect(launch("gemm", {{"y", product(cast(normed, DType::BF16), w)}}), {DType::F32, DType::F32, 320, 4, 0x1p-7});
 }
 
-// A number of a file's f32 is not rounded to bf16 on the way: with whole blocks of Q8_0 the product has their numbers.
+// A file's f32 numbers are not rounded to bf16 in between: with exact Q8_0 blocks the product has their numbers.
 TEST_F(I8BlocksLaunch, TakesAFilesNumbersAsTheyAre) {
   const Shape shape{48, 96};
   std::vector<double> values(static_cast<size_t>(shape.numel()));
@@ -53,7 +53,7 @@ TEST_F(I8BlocksLaunch, TakesAFilesNumbersAsTheyAre) {
   tensors.emplace("w", HostTensor::from(DType::F32, shape, values));
   const Expr x = input(g, "x", DType::F32, {2, 96}), w = param(g, "w", DType::F32, shape);
   std::vector<double> ones(192, 0.0);
-  for (size_t i = 0; i < ones.size(); i += 97) ones[i] = 127;  // an x that blocks hold: a number of a column comes out
+  for (size_t i = 0; i < ones.size(); i += 97) ones[i] = 127;  // an x exact in blocks: a number of a column comes out
   tensors.emplace("x", HostTensor::from(DType::F32, {2, 96}, ones));
   for (const Runner& runner : runners()) {
     const std::vector<double> y = runner.run(launch("gemm", {{"y", product(x, w)}}), tensors).at("y").values();

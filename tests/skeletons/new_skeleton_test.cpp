@@ -1,5 +1,5 @@
-// A skeleton that the tree does not have, and its body for the CPU: two objects that register themselves are all that
-// the planner, the null backend and the CPU's need.
+// A skeleton that is not in the tree, and its body for the CPU: two self-registering objects are all that the planner
+// and the null and CPU backends need.
 #include "tenon/backend/cpu/launches/launch_kernel.h"
 #include "tenon/kernels/plain.h"
 #include "tenon/plan/one_launch.h"
@@ -11,7 +11,7 @@
 namespace tenon {
 namespace {
 
-// Pointwise maths over a prime number of elements, which no other test has.
+// Pointwise maths over a prime number of elements, used by no other test.
 constexpr int64_t kPrime = 7919;
 
 class PrimeMap : public PlainSkeleton {

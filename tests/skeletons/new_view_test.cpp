@@ -1,9 +1,9 @@
-// Views that the tree does not have: what a view's file says is all that the oracle and the backends need.
+// Views that are not in the tree: a view's file is all that the oracle and the backends need.
 #include "tests/skeletons/harness.h"
 
 namespace tenon::nodes {
 
-/// One axis moved on by some places, what leaves it at the end coming in at the front. ints = axis, places.
+/// One axis rotated by some places; elements that leave at the end re-enter at the front. ints = axis, places.
 struct Roll : View {
   static constexpr auto name = "roll";
   static void infer(std::span<const Expr>, const Attrs&, Shape&) {}
@@ -18,7 +18,7 @@ struct Roll : View {
   static Expr inverse(const Node& n, const Expr& y);
 };
 
-/// The last axis with a zero behind every element.
+/// The last axis with a zero after every element.
 struct Spread : View {
   static constexpr auto name = "spread";
   static void infer(std::span<const Expr>, const Attrs&, Shape& shape) { shape[-1] *= 2; }

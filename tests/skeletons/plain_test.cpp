@@ -27,8 +27,8 @@ TEST_F(Plain, MapThroughViews) {
   expect(launch("map", {{"pad", pad(x, {0, 0, 1, 1, 2, 0, 0, 3})}}), {DType::BF16});
 }
 
-// Operands that lie column by column: whole tiles and parts of them, joined ones, with others beside them, and a result
-// whose rows are no whole fragments.
+// Operands stored by columns: whole tiles and parts of them, joined ones, mixed with others, and a result whose rows
+// are not whole fragments.
 TEST_F(Plain, MapThatTransposes) {
   for (const DType t : kStored) {
     const std::string id(name_of(t));
@@ -47,7 +47,7 @@ TEST_F(Plain, MapThatTransposes) {
 }
 
 TEST_F(Plain, MapOfShortRows) {
-  // Latents: four channels; guidance and a scheduler's step.
+  // Latents with four channels; guidance and a scheduler's step.
   const Expr cond = input(g, "cond", DType::BF16, {2, 64, 64, 4}),
              uncond = input(g, "uncond", DType::BF16, {2, 64, 64, 4});
   const Expr latent = state(g, "latent", DType::F32, {2, 64, 64, 4}), scale = scalar(g, "scale");
@@ -56,7 +56,7 @@ TEST_F(Plain, MapOfShortRows) {
 }
 
 TEST_F(Plain, MapInPlaceExchange) {
-  // Outputs that are each other's inputs: all reads of a block come before its writes.
+  // Outputs that are each other's inputs: a block must finish reading before it writes.
   const Expr a = state(g, "a", DType::F32, {70, 64}), b = state(g, "b", DType::F32, {70, 64});
   expect(launch("map", {{"a", b}, {"b", a}}), {});
 }
@@ -88,7 +88,7 @@ TEST_F(Plain, GatherOfEmbeddings) {
   expect(launch("map", {{"h", cast(gather(table, tokens) + position, DType::BF16)}}), {DType::BF16});
 }
 
-// Whole fragments below a gather, and columns that do not let them be whole.
+// Whole fragments below a gather, and columns that do not allow whole fragments.
 TEST_F(Plain, GatherThroughViews) {
   std::vector<double> ids(24);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<double>(i * 11 % 50);
@@ -136,7 +136,7 @@ TEST_F(Plain, RowsAtFullSize) {
   expect(launch("rows", {{"y", cast(d * rsqrt(mean(d * d) + 1e-5), DType::BF16)}}), {DType::BF16, DType::F32, 320});
 }
 
-// Two reductions one after the other and two results, one of them in place; teams of lanes and of blocks.
+// Two consecutive reductions and two results, one of them in place; teams of lanes and of blocks.
 TEST_F(Plain, RowsResidualAndNorm) {
   for (int64_t cols : {40, 640, 1536, 3840, 4096}) {
     const std::string id = numbered("r", cols);
@@ -149,8 +149,8 @@ TEST_F(Plain, RowsResidualAndNorm) {
   }
 }
 
-// What stands between two layers of a transformer: factors that a number in memory chooses, values that several
-// reductions read, results of each stage.
+// The maths between two layers of a transformer: factors selected by a number in memory, values that several reductions
+// read, results of each stage.
 TEST_F(Plain, RowsOfATransformer) {
   tensors.emplace("step", HostTensor::from(DType::I32, {}, std::vector<double>{2}));
   const Expr step = input(g, "step", DType::I32, {});
@@ -169,8 +169,8 @@ TEST_F(Plain, RowsOfATransformer) {
   }
 }
 
-// Rows of several tensors that take more registers than a block or two have, and more of them than blocks: the gradient
-// of a norm, and rows of halves of a tensor that get one scale. The last thread of some has no column.
+// Rows of several tensors that need more registers than one or two blocks have, and more rows than blocks: the gradient
+// of a norm, and rows of two halves of a tensor with one scale. In some, the last thread has no column.
 TEST_F(Plain, RowsOfLongTensors) {
   for (int64_t cols : {3840, 4008}) {
     const std::string id = numbered("l", cols);
@@ -190,7 +190,7 @@ TEST_F(Plain, RowsOfLongTensors) {
   }
 }
 
-// Norms of heads, turned by an angle a token: pairs change places, factors are the same for all heads.
+// Norms of heads, rotated by an angle per token: pairs are swapped, factors are the same for all heads.
 TEST_F(Plain, RowsOfTurnedHeads) {
   constexpr int64_t kTokens = 19, kHeads = 3, kDepth = 128;
   const Expr qkv = input(g, "qkv", DType::BF16, {2, kTokens, 2 * kHeads * kDepth}),
@@ -222,7 +222,7 @@ TEST_F(Plain, RowsQuantise) {
   expect(launch("rows", {{"q", rows.q}, {"scale", rows.scale}}), {DType::E4M3});
 }
 
-// Rows of zeros, of numbers near the largest and among the smallest, with a NaN and an infinity: q and scale together.
+// Rows of zeros, of numbers near the largest and the smallest, with a NaN and an infinity: q and scale together.
 TEST_F(Plain, RowsQuantiseWhatIsExtreme) {
   constexpr int64_t kRows = 9, kCols = 200;
   std::vector<double> values(kRows * kCols);
@@ -261,7 +261,7 @@ TEST_F(Plain, RowsQuantiseWhatIsExtreme) {
   }
 }
 
-// A row whose scale is 1, of all that lies halfway between two e4m3 numbers: the one whose last bit is 0 is taken.
+// A row with scale 1 of all midpoints between two e4m3 numbers: the one with an even last bit is taken.
 TEST_F(Plain, RowsQuantiseToNearestEven) {
   std::vector<double> values = {448, -448};
   std::vector<double> want = values;
@@ -283,9 +283,9 @@ TEST_F(Plain, RowsQuantiseToNearestEven) {
   }
 }
 
-// What stands between the layers of a transformer of 3840 columns, and rows that leave a tail, through the three gates
-// of quantised rows: gate * norm + residual, its norm, modulated and quantised; silu(gate) * up quantised; heads
-// brought side by side and quantised.
+// The maths between the layers of a transformer of 3840 columns, with rows that leave a tail, through the three gates
+// of quantised rows: gate * norm + residual, its norm, modulated and quantised; silu(gate) * up quantised; heads joined
+// and quantised.
 TEST_F(Plain, QuantisedRowsPassTheGatesAtFullSize) {
   const auto rms = [](const Expr& v) { return cast(v * rsqrt(mean(v * v) + 1e-5), DType::BF16); };
   const auto check = [&](const std::string& id, std::vector<Output> outputs) {
@@ -302,7 +302,7 @@ TEST_F(Plain, QuantisedRowsPassTheGatesAtFullSize) {
       EXPECT_TRUE(rows.agrees()) << id << " by " << runner->name << ": " << rows.text();
     }
   };
-  // A GPU's emulator is slow, and so is the oracle under a sanitizer; the lines are the same.
+  // A GPU's emulator is slow, and so is the oracle under a sanitizer; the code paths are the same.
   const int64_t full = kSanitized || runners().front().name.find("threads") == std::string::npos ? 133 : 4224;
   for (const int64_t rows : {full, int64_t{13}}) {
     const std::string id = numbered("r", rows);

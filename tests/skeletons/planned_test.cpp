@@ -1,5 +1,5 @@
-// Whole plans, launch by launch: what the planner puts in memory because no launch can compute it on the way. The
-// tensors are larger than what a launch may compute for itself (the lets of a form).
+// Whole plans, launch by launch: values that the planner stores because no launch can compute them itself. The tensors
+// are larger than what a launch may compute for itself (the lets of a form).
 #include "tenon/expr/precision.h"
 #include "tenon/expr/vjp.h"
 #include "tenon/kernels/affine.h"
@@ -19,7 +19,7 @@ class Planned : public LaunchTest {
   Expr x(const std::string& name = "x", int64_t cols = kCols) {
     return made(input(g, name, DType::F32, {kRows, cols}));
   }
-  /// Plans `value`, EXPECTs the oracle's values of every launch by itself and of all in sequence.
+  /// Plans `value`, EXPECTs the oracle's values for every launch alone and for all in sequence.
   void expect_plan(const Expr& value) {
     const Plan plan = make_plan(std::array{Result{"y", value}});
     const std::vector<double> want = Oracle(tensors).eval(value);
@@ -30,7 +30,8 @@ class Planned : public LaunchTest {
       }
     EXPECT_TRUE(agreement(tenon::compare(tensors.at("y"), value.shape(), want, Tolerance{1e-4}))) << print_plan(plan);
   }
-  /// The same by a policy, after which the anchors multiply in these; `lost`: of the largest value, in all.
+  /// The same with a policy, after which anchors multiply in these types; `lost`: total error relative to the largest
+  /// value.
   void expect_policy(const std::string& policy, const Expr& value, const std::vector<DType>& arithmetic, double lost) {
     SCOPED_TRACE(policy);
     PlanOptions options;
@@ -76,7 +77,7 @@ TEST_F(Planned, ReductionsSeenThroughAConcatenation) {
   expect_plan(layer_norm(pad(concat({softmax(x()), x("z", 24)}, 1), {1, 0, 0, 2})));
 }
 
-// Heads whose neighbours are turned in pairs, behind a norm of every head: no view moves a number to another row.
+// Heads whose neighbours are rotated in pairs, after a norm per head: no view moves a number to another row.
 TEST_F(Planned, ReductionsOfRowsThatAreSplitAndJoinedAgain) {
   const Shape heads{kRows, 4, kCols / 4}, pairs{kRows, 4, kCols / 8, 2};
   const Expr n = layer_norm(reshape(x(), heads));
@@ -141,8 +142,8 @@ TEST_F(Planned, LayersOverQuantizedRows) {
   expect_policy("e4m3 rows", concat({head("q"), head("k"), head("v")}, 0), {DType::E4M3}, 0.25);
 }
 
-// Gradients of the launches of a Z-Image block, planned, each launch against the oracle on what it reads: quantised
-// rows through their three gates, all else by the rounding of what it stores.
+// Planned gradients of the launches of a Z-Image block, each launch against the oracle on what it reads: quantised rows
+// through their three gates, everything else by the rounding of what it stores.
 class BlockGradients : public Planned {
  protected:
   static constexpr int64_t kWidth = 3840;
@@ -154,7 +155,7 @@ class BlockGradients : public Planned {
     return param(g, name, DType::F32, {n});
   }
   static Expr rms(const Expr& x, const Expr& w) { return nn::rms_norm(x, kEps, w, DType::BF16); }
-  /// As the product behind a gradient reads it: `name`.q and `name`.scale.
+  /// As read by the product after a gradient: `name`.q and `name`.scale.
   static void add_quantized(std::vector<Result>& to, const std::string& name, const Expr& gradient) {
     const QuantizedRows rows = quantize_rows(cast(gradient, DType::BF16));
     to.push_back({name + ".q", rows.q});
@@ -163,7 +164,7 @@ class BlockGradients : public Planned {
 
   static int64_t full_rows() { return runners().front().name.find("threads") == std::string::npos ? 133 : 4224; }
 
-  /// Three gates of an output of e4m3 rows, whose scales leave with it.
+  /// The three gates for an output of e4m3 rows that is stored with its scales.
   static void expect_rows(const Launch& l, const Tensors& got, const std::map<std::string, std::vector<double>>& want,
                           const std::string& where) {
     QuantizedRowsComparison rows;
@@ -177,7 +178,7 @@ class BlockGradients : public Planned {
     EXPECT_TRUE(rows.agrees()) << where << ": " << rows.text();
   }
 
-  /// `terms`: of the longest sum in a product. The number of launches that quantise rows.
+  /// `terms`: length of the longest sum in a product. Returns the number of launches that quantise rows.
   int expect_gates(const std::vector<Result>& results, const char* policy = "operands", int64_t terms = kWidth) {
     PlanOptions options;
     options.precision = PrecisionPolicy::parse(policy);
@@ -210,8 +211,8 @@ class BlockGradients : public Planned {
     return quantising;
   }
 
-  // Between two layers: behind the norm that is modulated (of y, which the forward pass left), and the stream's own
-  // gradient beside it; then behind gate * norm of h.
+  // Between two layers: after the modulated norm (of y from the forward pass), next to the residual stream's own
+  // gradient; then after gate * norm of h.
   void between_layers(int64_t rows) {
     const auto stream = [&](const char* name, DType t) { return leaf(name, t, {rows, kWidth}); };
     const Expr y = stream("y", DType::BF16), h = stream("h", DType::BF16);
@@ -223,7 +224,7 @@ class BlockGradients : public Planned {
     EXPECT_GE(expect_gates(results), 1);
   }
 
-  // Behind silu(a) * b, which one product left side by side.
+  // After silu(a) * b, both from one product.
   void gate(int64_t rows, int64_t hidden) {
     const Expr both = leaf("both", DType::BF16, {rows, 2 * hidden});
     const Expr u = silu(slice(both, -1, 0, hidden)) * slice(both, -1, hidden, 2 * hidden);
@@ -232,7 +233,7 @@ class BlockGradients : public Planned {
     EXPECT_GE(expect_gates(results), 1);
   }
 
-  // Behind the heads that attention reads: queries and keys normed and turned, values as they are.
+  // After the heads that attention reads: queries and keys normalised and rotated, values unchanged.
   void heads(int64_t rows, int64_t count) {
     constexpr int64_t kDepth = 128;
     const int64_t width = count * kDepth;
@@ -251,7 +252,7 @@ class BlockGradients : public Planned {
     EXPECT_GE(expect_gates(results), 1);
   }
 
-  // Behind a product of quantised rows: the gradient's rows are quantised with the scales of the weights in them.
+  // After a product of quantised rows: the gradient's rows are quantised with the scales of the weights included.
   void product(int64_t rows, int64_t inputs) {
     const Expr x = leaf("x", DType::BF16, {rows, inputs}), w = weight("w", DType::BF16, {kWidth, inputs});
     const Expr y = linear(x, w), dy = leaf("dy", DType::F32, {rows, kWidth});
@@ -259,8 +260,8 @@ class BlockGradients : public Planned {
   }
 };
 
-// 4224 tokens: a picture of 1024 x 1024 with a text of 128. What fp64 takes long for has fewer columns, and all of them
-// in fewer rows. (An emulated GPU is slow, and has fewer rows everywhere.)
+// 4224 tokens: a 1024 x 1024 picture with a text of 128 tokens. What takes fp64 long has fewer columns, and fewer rows
+// with all columns. (An emulated GPU is slow, and has fewer rows everywhere.)
 TEST_F(BlockGradients, ProductionSizeBetweenLayers) { between_layers(full_rows()); }
 TEST_F(BlockGradients, ProductionSizeOfAGate) {
   gate(full_rows(), 1280);

@@ -45,7 +45,7 @@ class SampleRows {
 
 constexpr Rounding kScores{DType::F32, DType::F32, 8, 1};
 
-// Temperature, top-k, top-p and min-p, alone and together, by which few are left or nearly all.
+// Temperature, top-k, top-p and min-p, alone and together, leaving few or nearly all tokens.
 TEST_F(Samples, EveryRuleOverRowsOfEveryLength) {
   const std::vector<std::array<double, 4>> rules = {
       {0, 0, 1, 0},    {1, 0, 1, 0},      {0.7, 0, 1, 0},   {1, 1, 1, 0},      {1.3, 20, 1, 0},
@@ -60,7 +60,7 @@ TEST_F(Samples, EveryRuleOverRowsOfEveryLength) {
   }
 }
 
-// Scores that are computed, of a type that widens; parts of the result that meet in an epilogue.
+// Computed scores, of a type that is widened; parts of the result combined in an epilogue.
 TEST_F(Samples, MathsAround) {
   const SampleRows rows(g, tensors, "m", {{1, 0, 1, 0}, {0, 0, 1, 0}, {1, 9, 1, 0}});
   const Expr x = input(g, "x", DType::BF16, {3, 130}), made = rows.of(silu(x) * 4.0);

@@ -1,4 +1,4 @@
-// Views that reverse and exchange elements, wherever a launch reads or writes through views.
+// Views that reverse and swap elements, wherever a launch reads or writes through views.
 #include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
@@ -8,8 +8,8 @@ using Views = LaunchTest;
 
 constexpr Rounding kProduct = {DType::BF16, DType::BF16, 96, 4};
 
-/// x turned by angles: interleaved rotary position embedding (Su et al., "RoFormer", 2021, eq. 34). The pair of numbers
-/// (2i, 2i + 1) turns by the angle whose cosine and sine stand at both; `sine` has the minus at 2i.
+/// x rotated by angles: interleaved rotary position embedding (Su et al., "RoFormer", 2021, eq. 34). The pair (2i, 2i +
+/// 1) is rotated by the angle whose cosine and sine are stored for both; `sine` has the minus at 2i.
 Expr rotated(const Expr& x, const Expr& cosine, const Expr& sine) { return x * cosine + pair_swap(x) * sine; }
 
 TEST_F(Views, MapOfEveryTypeAndTail) {
@@ -46,7 +46,8 @@ TEST_F(Views, MapOfGatheredRows) {
 }
 
 TEST_F(Views, RowsOfHeads) {
-  // The norm of each head, then its rotation: one launch, though the rotation reads the norm's result exchanged.
+  // The norm of each head, then its rotation: one launch, though the rotation reads the norm's result with pairs
+  // swapped.
   const Expr x = input(g, "x", DType::BF16, {2, 30, 4, 64}), gamma = param(g, "gamma", DType::BF16, {64});
   const Expr cosine = input(g, "cos", DType::F32, {30, 1, 64}), sine = input(g, "sin", DType::F32, {30, 1, 64});
   const Expr normed = x * rsqrt(mean(x * x) + 1e-6) * gamma;
@@ -65,7 +66,7 @@ TEST_F(Views, ProductPrologue) {
   expect(launch("gemm", {{"weights", of(x, pair_swap(w))}}), kProduct);
 }
 
-// Parts of an operand, the last of them first.
+// Parts of an operand, last part first.
 TEST_F(Views, ProductOfJoinedOperands) {
   const Expr w = weight("w", DType::BF16, {80, 96});
   const auto of = [&](const Expr& a, const Expr& b) { return cast(linear(a, b), DType::BF16); };

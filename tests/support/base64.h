@@ -1,4 +1,4 @@
-// Bytes in fixtures, which are text.
+// Binary data in text fixtures.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace tenon {
 
-/// The bytes that `text` stands for, up to its padding.
+/// The bytes that `text` encodes, up to its padding.
 inline std::string from_base64(std::string_view text) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out;

@@ -16,7 +16,7 @@ template <class Got, class Want, class Allowed>
   return agreement(compare(got, want, allowed, nan));
 }
 
-/// Every difference at most `tolerance` of the largest expected magnitude.
+/// True if every difference is at most `tolerance` times the largest expected magnitude.
 template <class Got, class Want>
 ::testing::AssertionResult close_to_largest(const Got& got, const Want& want, double tolerance) {
   return close(got, want, Tolerance{tolerance * largest_magnitude(want)});

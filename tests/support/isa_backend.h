@@ -1,4 +1,4 @@
-// The CPU backend of one instruction set with any number of threads, whatever the machine's best is.
+// A CPU backend for one instruction set with any number of threads, whatever the machine's best is.
 #pragma once
 #include <cstring>
 
@@ -27,7 +27,7 @@ class IsaBackend : public Backend {
 
  private:
   static void move(void* dst, const void* src, int64_t bytes) {
-    if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));  // neither may be null, even for nothing
+    if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));  // null is not allowed even for 0 bytes
   }
 
   std::shared_ptr<cpu::Engine> engine_;

@@ -1,4 +1,4 @@
-// What an H200's kernels read where it lies, and what is a launch of the plan instead. Kernels are made, and none runs.
+// What an H200's kernels read in place, and what becomes a separate launch. Kernels are generated but not run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ Plan unet_plan(const Target& target, int64_t batch = 1, bool guided = true) {
   return make_plan(std::array{Result{"result", unet(g, model_preset("sd15").config.unet, s, f16)}}, o);
 }
 
-// One launch is one kernel, but for sums of statistics that several tiles count, and the first convolution's four
+// Each launch is one kernel, except sums of statistics that several tiles count, and the first convolution's four
 // channels, which are padded to eight.
 TEST(CudaTarget, UNet) {
   const Plan plan = unet_plan(h200()->target()), elsewhere = unet_plan({});
@@ -59,8 +59,7 @@ TEST(CudaTarget, UNet) {
   RecordProperty("kernels", kernels_of_step(plan));
 }
 
-// What makes a batch's pictures those of other batches (BackendOptions::batch_invariant) is in the kernels: the
-// launches must be the same.
+// Batch invariance (BackendOptions::batch_invariant) is implemented in the kernels: the launches must be the same.
 TEST(CudaTarget, BatchesHaveTheSameLaunches) {
   const auto launches = [](int64_t batch, bool guided) {
     std::vector<std::string> out;
@@ -85,8 +84,8 @@ TEST(CudaTarget, ExplainCountsBoth) {
               testing::HasSubstr("one step: " + launches_text(e.counts.total) + ", " + kernels_text(e.kernels) + " ("));
 }
 
-// A token's layer is five launches of one kernel each: norm and queries, keys, values; attention, which turns them and
-// writes both caches; the way back; norm, gate and up; down.
+// A language model's layer for one token is five launches of one kernel each: norm and queries, keys, values;
+// attention, which rotates them and writes both caches; output projection; norm, gate and up; down.
 TEST(CudaTarget, ATokenOfALanguageModel) {
   NetworkOptions options;
   options.target = h200()->target();
@@ -102,7 +101,7 @@ TEST(CudaTarget, ATokenOfALanguageModel) {
   }
 }
 
-// What is on top of a stored value stays there only if kernels read through it.
+// Operations on top of a stored value are left unstored only if kernels can read through them.
 TEST(CudaTarget, ViewsThatNoKernelReadsThroughAreStoredToo) {
   Graph g;
   PlanOptions o;
@@ -139,7 +138,7 @@ TEST(CudaTarget, SandwichNorms) {
   for (const Launch& l : s::launches(two)) EXPECT_EQ(kernels_of(two).at(l.name), 1) << l.name;
 }
 
-// The launches in front of a plan's last product.
+// The launches before a plan's last product.
 std::vector<std::string> sinks_of(const Expr& y) {
   const Plan plan = s::plan_of({{"y", y}}, h200()->target());
   EXPECT_EQ(kernels_of_step(plan), plan.counts().total);
@@ -179,8 +178,8 @@ TEST(CudaTarget, SandwichParts) {
   EXPECT_THAT(sinks_of(product(reshape(heads, {1, s::kTokens, s::kDim}))), ElementsAre(quantised, StartsWith("gemm:")));
 }
 
-// Behind a step's network: the head's product, in whose epilogue a repetition penalty is, the draw, and one launch for
-// the states that the next run reads.
+// After a step's network: the head's product with a repetition penalty in its epilogue, the sampling, and one launch
+// for the states that the next run reads.
 TEST(CudaTarget, HeadAndDrawInThreeLaunches) {
   DecoderConfig c;
   c.layers = 1;

@@ -1,11 +1,11 @@
-// A backend that makes kernels for an H200 and runs none.
+// A backend that generates kernels for an H200 and runs none.
 #pragma once
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
 
 namespace tenon::target {
 
-// Facts of an H200, and nothing else of it.
+// The properties of an H200, without the device.
 class H200 : public cuda::Device {
  public:
   const cuda::DeviceFacts& facts() const override { return facts_; }

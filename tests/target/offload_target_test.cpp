@@ -1,5 +1,4 @@
-// What full-size networks take on an H200 where weights wait in the host's memory: planned, and none of it is
-// allocated.
+// Memory of full-size networks on an H200 with offloaded weights: only planned, nothing is allocated.
 #include <gtest/gtest.h>
 
 #include "tenon/pipelines/model_parts.h"
@@ -25,7 +24,7 @@ TEST(OffloadTarget, ZImageInTenGigabytes) {
   const auto model = open_parts("random:z-image");
   for (const bool e4m3 : {false, true}) {
     SCOPED_TRACE(e4m3 ? "e4m3" : "bf16");
-    int64_t kept = 0;  // by networks that run once in a picture, where all are ready at once
+    int64_t kept = 0;  // by networks that run once per picture, if all are ready at once
     for (const char* part : {"text", "vae-decode"}) {
       SCOPED_TRACE(part);
       const MemoryPlan whole = memory_of(*model, part, e4m3);

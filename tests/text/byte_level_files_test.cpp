@@ -1,4 +1,4 @@
-// Tokenizers' files: what is read from where, and what is refused.
+// Tokenizer files: what is read from where, and what is refused.
 #include "tenon/io/bpe.h"
 #include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/json.h"
@@ -36,7 +36,7 @@ TEST(ByteLevelFiles, MergesAsPairsOrStrings) {
   EXPECT_EQ(read(changed("/model/merges", {"t e"})).encode("te"), Ids{2});
 }
 
-// As Hugging Face's tokenizers do it: what stood beside them in the word become neighbours.
+// As in Hugging Face's tokenizers: their neighbours in the word become adjacent.
 TEST(ByteLevelFiles, BytesWithoutATokenAreLeftOut) {
   EXPECT_EQ(read(tokenizer_json()).encode("txe!"), Ids{2});
   EXPECT_EQ(read(tokenizer_json()).encode("t!e"), (Ids{0, 1}));
@@ -203,7 +203,7 @@ TEST(ByteLevelFiles, GgufMetadata) {
   refuse({.tokens = {}, .types = {}}, "expected 1 to");
 }
 
-// A GGUF's tokenizer, written as transformers' files, is the same tokenizer.
+// A GGUF's tokenizer written as transformers' files is the same tokenizer.
 TEST(ByteLevelFiles, FilesOfAGguf) {
   const std::string text = "te<tool>t 12<|im_end|> te  t\n<|im_start|>et";
   for (const char* pre : {"gpt-2", "qwen2", "llama-bpe", "smollm"}) {

@@ -1,5 +1,5 @@
 // Byte-level tokenizers against Hugging Face's (fixtures made by tools/fixtures/byte_level.py): a small vocabulary with
-// every pre-tokenizer, and two real vocabularies where they have been fetched.
+// every pre-tokenizer, and two real vocabularies if they have been fetched.
 #include <chrono>
 
 #include "tenon/core/utf8.h"
@@ -32,7 +32,7 @@ ByteLevelTokenizer small(const std::string& variant) {
   return ByteLevelTokenizer::from_json(file.dump(), "fixture");
 }
 
-// One of `break` of the random strings has a byte of its own, which may not be UTF-8.
+// One in `break` random strings has one byte overwritten, which may make it invalid UTF-8.
 class ByteLevelStrings {
  public:
   std::string next() {
@@ -131,7 +131,7 @@ TEST(ByteLevelTokenizer, RealSmolLm2) {
   expect_recorded(ByteLevelTokenizer::from_json(files.at("tokenizer.json"), "tokenizer.json"), "real-smollm2");
 }
 
-// The pieces of a pattern, seen through a vocabulary of bytes only: a piece is what `each` hands out.
+// The pieces of a pattern, as passed to `each`.
 std::vector<std::string> pieces(const PreTokenizer& cut, std::string_view text) {
   std::vector<std::string> out;
   cut.each(text, [&](std::string_view piece) { out.emplace_back(piece); });
@@ -162,7 +162,7 @@ TEST(ByteLevelTokenizer, OrdinaryTextMakesNoControlTokens) {
     for (const int32_t id : t.encode_ordinary(text)) EXPECT_FALSE(t.is_special(id)) << text;
 }
 
-// What users write stands between a template's control tokens without becoming any.
+// Control tokens in users' text, between the template's own, do not become control tokens.
 TEST(ByteLevelTokenizer, BrokenControlTokensAreLetters) {
   const ByteLevelTokenizer t = small("qwen2");
   const std::string mark = "\xef\xb7\x90", begin = "<|im_start|>", end = "<|im_end|>";
@@ -176,7 +176,7 @@ TEST(ByteLevelTokenizer, BrokenControlTokensAreLetters) {
   }
 }
 
-// A vocabulary in which merges lead to a control token: they do not.
+// A vocabulary with merges that would produce a control token: they do not.
 TEST(ByteLevelTokenizer, MergesNeverMakeControlTokens) {
   json file = read_json(fixture("byte_level/tokenizer.json"));
   json& vocabulary = file["model"]["vocab"];
@@ -215,7 +215,7 @@ TEST(StreamDecoder, HoldsBackIncompleteCharacters) {
   EXPECT_EQ(stream.finish(), "");
 }
 
-// A megabyte without a break, and marks that normalising has to sort: seconds would mean more than n log n.
+// A megabyte without a break, and marks that normalisation has to sort: seconds would mean more than n log n.
 TEST(ByteLevelTokenizer, LongInputsTakeNoQuadraticTime) {
   const ByteLevelTokenizer t = small("qwen2");
   std::string marks = "a", brackets;

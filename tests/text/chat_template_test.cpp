@@ -1,5 +1,5 @@
-// Chat templates against Jinja as transformers sets it up (fixture made by tools/fixtures/chat_templates.py), golden
-// texts of Qwen2.5, Qwen3 and SmolLM2, and the limits of what a template may do.
+// Chat templates against Jinja as configured by transformers (fixture made by tools/fixtures/chat_templates.py), golden
+// texts of Qwen2.5, Qwen3 and SmolLM2, and limits on what a template may do.
 #include <ctime>
 
 #include "tenon/io/chat_template.h"
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(All, PublishedTemplates,
                          testing::Values("qwen2_5", "qwen3", "qwen3_instruct_2507", "llama3", "llama3_1", "llama3_2",
                                          "smolvlm"));
 
-// The same golden texts for the templates of the tree and, where they are, the published ones.
+// The same golden texts for the templates in the tree and, if fetched, the published ones.
 std::vector<ChatTemplate> family(const char* own, const char* published) {
   std::vector<ChatTemplate> out = {in_tree(own)};
   const fs::path path = vocabulary_folder() / "chat" / (std::string(published) + ".jinja");
@@ -126,7 +126,7 @@ TEST(ChatTemplate, GoldenQwen3) {
     EXPECT_EQ(qwen.render(with(hi, "tools", kTools)), "<|im_start|>system\n" + kToolsText + text);
     EXPECT_EQ(qwen.render(with(chat({turn("system", "Be brief."), turn("user", "Hi")}), "tools", kTools)),
               "<|im_start|>system\nBe brief.\n\n" + kToolsText + text);
-    // Thoughts of earlier turns are dropped, the last one's stay.
+    // Thinking of earlier turns is dropped, that of the last one kept.
     EXPECT_EQ(qwen.render(chat({turn("user", "a"), turn("assistant", "<think>\nhm\n</think>\n\nb"), turn("user", "c"),
                                 turn("assistant", "<think>\nso\n</think>\n\nd")},
                                false)),
@@ -199,7 +199,7 @@ TEST(ChatTemplate, WhatIsNotOfTheSubsetIsRefusedWhenCompiled) {
   expect_error(ErrorKind::Model, "an expression of more than 100 levels", [&] { of_text(chain + " }}"); });
 }
 
-// Nothing but data: what leads out of Jinja's sandbox elsewhere is undefined here.
+// Only data: attributes that escape Jinja's sandbox elsewhere are undefined here.
 TEST(ChatTemplate, AttributesLeadNowhere) {
   for (const char* source : {"{{ ''.__class__ }}", "{{ x.__class__ }}", "{{ x['__class__'] }}", "{{ messages.append }}",
                              "{{ 1.real }}", "{{ none.x }}", "{{ x.a.__init__ }}"})
@@ -232,7 +232,7 @@ TEST(ChatTemplate, TimeMemoryAndOutputAreBounded) {
       "{% set s = 'a' * 999999 %}{% for a in range(99999) %}{% if 'ab' in s %}{% endif %}{% endfor %}",
       "{% set s = 'a' * 999999 %}{% for a in range(99999) %}{% if s[:500000] ~ 'b' in s %}{% endif %}{% endfor %}",
       "{{ 9223372036854775807 + 1 }}",
-      // Loops with nothing in them, and names that are looked for in many scopes.
+      // Empty loops, and names looked up in many scopes.
       "{% set l = range(99999) %}{% for a in l %}{% for b in l %}{% endfor %}{% endfor %}",
       "{% set l = range(99999) %}{% for a in l %}{% for b in l if no %}{% endfor %}{% endfor %}",
       repeated("{% if 1 %}{% set q = 1 %}", 45) + repeated("{% for a in range(9) %}", 45) + "{{ q ~ q ~ q }}" +
@@ -260,7 +260,7 @@ TEST(ChatTemplate, TimeMemoryAndOutputAreBounded) {
     EXPECT_EQ(error_of([&] { render(source); }).kind(), ErrorKind::Model) << source.substr(0, 300);
     EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 5.0) << source.substr(0, 300);
   }
-  // Namespaces that hold themselves are let go all the same.
+  // Namespaces that contain themselves are freed anyway.
   EXPECT_EQ(render("{% set n = namespace() %}{% set n.me = [n] %}{{ n.me | length }}"), "1");
 }
 

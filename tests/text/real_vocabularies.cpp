@@ -15,7 +15,7 @@ namespace {
 
 using Ranks = std::unordered_map<std::string, int32_t>;
 
-// The two parts that a token was merged from: what its bytes become with lower ranks alone.
+// The two parts that a token was merged from: the result of merging its bytes by lower ranks only.
 std::pair<std::string, std::string> parts_of(const std::string& token, int32_t rank, const Ranks& ranks) {
   std::vector<std::string> parts;
   for (const char c : token) parts.emplace_back(1, c);

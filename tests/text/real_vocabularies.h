@@ -1,4 +1,4 @@
-// Vocabularies of real models, where scripts in tools/ have fetched them.
+// Vocabularies of real models, if scripts in tools/ have fetched them.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -7,11 +7,11 @@
 
 namespace io_test {
 
-/// Where the scripts put what they fetch.
+/// The folder of fetched files.
 std::filesystem::path vocabulary_folder();
-/// Qwen2.5's and Qwen3's tokenizer, made from the ranks of qwen.tiktoken; nothing if the file is not there.
+/// The tokenizer of Qwen2.5 and Qwen3, made from the ranks in qwen.tiktoken; empty if the file is not there.
 std::optional<tenon::TokenizerParts> real_qwen();
-/// SmolLM2-135M-Instruct as a GGUF file; nothing if it is not there.
+/// SmolLM2-135M-Instruct as a GGUF file; empty if it is not there.
 std::optional<std::filesystem::path> real_smollm2();
 
 }  // namespace io_test

@@ -1,5 +1,5 @@
-// Executables of several threads over one store: what is made at once is made once, and every result is what it is
-// alone.
+// Executables in several threads over one store: what several make at once is made only once, and every result is the
+// same as alone.
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
@@ -46,7 +46,7 @@ TEST(Threads, ExecutablesShareOneStore) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
-      Executable e(plan_of(5 + t), store);  // all at once, made of the same tensors
+      Executable e(plan_of(5 + t), store);  // all at once, made from the same tensors
       for (int run = 0; run < 3; ++run) found[static_cast<size_t>(t)] = result(e, 5 + t, t);
       store->counters();
     });

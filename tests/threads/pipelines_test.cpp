@@ -1,5 +1,5 @@
-// What runs on several threads, small enough for the thread sanitizer: a whole picture on a pool of workers, and two
-// pipelines at once.
+// Multithreaded work, small enough for the thread sanitizer: a whole picture on a pool of workers, and two pipelines at
+// once.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -27,7 +27,7 @@ std::vector<uint8_t> picture(int threads, const std::string& prompt) {
 TEST(Threads, SamePictureOnOneAndThree) { EXPECT_EQ(picture(1, "a tree"), picture(3, "a tree")); }
 
 TEST(Threads, TwoPipelinesAtOnce) {
-  // The logger's registry lives in a library that the sanitizer does not see into: made before there are two threads.
+  // The logger's registry is in a library that the sanitizer does not see into: created before there are two threads.
   spdlog::default_logger();
   std::vector<uint8_t> first, second;
   std::thread beside([&] { second = picture(2, "a house"); });

@@ -1,5 +1,5 @@
-// Several threads over one model: each with executables and streams of its own, over one store, one plan, one model
-// that was opened once. What they share is read by all and made once.
+// Several threads with one model: each has its own executables and streams, over one store, one plan and one model that
+// was opened once. Shared objects are read by all and made once.
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
@@ -41,9 +41,9 @@ void give_tokens(Executable& e, int64_t length, int seed) {
   e.set("tokens", tokens);
 }
 
-// Runs `work(t)` on kWorkers threads that begin together. An exception of one is thrown here.
+// Runs `work(t)` on kWorkers threads that start together. Rethrows an exception from one of them.
 void together(const std::function<void(int)>& work) {
-  spdlog::default_logger();  // its registry lies in a library that the sanitizer does not see into
+  spdlog::default_logger();  // its registry is in a library that the sanitizer does not see into
   std::latch begin(kWorkers);
   std::vector<std::future<void>> all;
   for (int t = 0; t < kWorkers; ++t)
@@ -54,7 +54,8 @@ void together(const std::function<void(int)>& work) {
   for (std::future<void>& f : all) f.get();
 }
 
-// One plan, whose expressions all executables read, one store, and two streams a thread that its runs change between.
+// One plan, whose expressions all executables read, one store, and two streams per thread, between which its runs
+// alternate.
 TEST(ThreadStreams, OnePlanOneStoreManyStreams) {
   constexpr int64_t kLength = 6;
   const std::shared_ptr<Backend> backend = make_backend("cpu", {2});
@@ -84,7 +85,7 @@ TEST(ThreadStreams, OnePlanOneStoreManyStreams) {
   EXPECT_EQ(store->counters().made_bytes, again.allocated().weights);
 }
 
-// Sizes are made ready and given up while others run: what they hold stays.
+// Sizes are prepared and dropped while others run, without affecting them.
 TEST(ThreadStreams, SizesComeAndGoWhileOthersRun) {
   const std::shared_ptr<Backend> backend = make_backend("cpu", {2});
   const auto run = [](Executable& e, int64_t length, int seed) {
@@ -110,7 +111,7 @@ TEST(ThreadStreams, SizesComeAndGoWhileOthersRun) {
   });
 }
 
-// A point of one thread's stream may be handed to another thread, whose own stream waits for it.
+// An event of one thread's stream may be handed to another thread, whose own stream waits for it.
 TEST(ThreadStreams, AnEventIsHandedOver) {
   constexpr int64_t kCount = 1 << 14;
   const std::shared_ptr<Backend> backend = make_backend("cpu", {2});
@@ -135,7 +136,7 @@ TEST(ThreadStreams, AnEventIsHandedOver) {
   producer.join();
 }
 
-// Two devices of one process: each its store, its streams, its thread.
+// Two devices in one process, each with its own store, streams and thread.
 TEST(ThreadStreams, SeveralDevices) {
   constexpr int64_t kLength = 5;
   const Plan plan = text_plan(kLength);
@@ -153,7 +154,7 @@ TEST(ThreadStreams, SeveralDevices) {
   for (const std::vector<float>& one : found) EXPECT_EQ(one, found[0]);
 }
 
-// A model that was opened once draws for several threads, each with a generator of its own.
+// A model that was opened once draws for several threads, each with its own generator.
 TEST(ThreadStreams, GeneratorsOverOneModel) {
   const auto model = StableDiffusionModel::open("");
   const auto draw = [&](int t) {
@@ -173,7 +174,7 @@ TEST(ThreadStreams, GeneratorsOverOneModel) {
   EXPECT_EQ(found, alone);
 }
 
-// Whoever stops one thread's work stops no other's.
+// Stopping one thread's work does not stop another's.
 TEST(ThreadStreams, StoppingOneStopsNoOther) {
   constexpr int64_t kLength = 6;
   const std::shared_ptr<Backend> backend = make_backend("cpu", {2});

@@ -106,7 +106,7 @@ TEST(ThreadPool, SeveralCallers) {
     callers.emplace_back([&] {
       for (int round = 0; round < 100; ++round) {
         pool.parallel_for(10, [&](int64_t task, int) { sum += task; });
-        pool.parallel_for(1, [&](int64_t, int) {  // nobody else's meanwhile
+        pool.parallel_for(1, [&](int64_t, int) {  // nobody else's in the meantime
           const int before = single;
           std::this_thread::yield();
           single = before + 1;
@@ -119,7 +119,7 @@ TEST(ThreadPool, SeveralCallers) {
 }
 
 #ifndef TENON_SANITIZED
-// Stacks need address space: with little of it the system gives some threads and refuses the rest.
+// Stacks need address space: with little of it the system grants some threads and refuses the rest.
 TEST(ThreadPool, MakesDoWithTheThreadsThatTheSystemGives) {
   const pid_t child = fork();
   if (child == 0) {

@@ -13,7 +13,7 @@ struct Problem {
   AttentionShape s;
   std::vector<float> q, k, v;    // [batch, rows, heads, d]
   std::vector<double> expected;  // [batch, sq, heads, d]
-  double score_size;             // how far rounding the scores may move the weights, relative to operands below 1
+  double score_size;             // how far rounding of scores may change the weights, relative to operands below 1
 
   explicit Problem(const AttentionShape& shape, float spread = 1) : s(shape), score_size(1 + spread * spread / 100) {
     q = random_bf16_values(s.batch * s.sq * s.heads * s.d, 1, spread);
@@ -134,8 +134,8 @@ TEST(Attention, WideHeads) {
   check_everywhere(shape(1, 1, 140, 300, 512), {DType::F64});
 }
 
-// A row of causal attention over the first keys of a cache has the bits that it has among all rows of a text, whoever
-// shares its keys and values and however many threads share the work.
+// A row of causal attention over the first keys of a cache is bit-identical to the same row among all rows of a text,
+// whatever other rows share its keys and values and however many threads share the work.
 TEST(Attention, RowsOfACacheAreThoseOfATextBitForBit) {
   for (const int64_t kv_heads : {4, 2, 1}) {
     AttentionShape s = shape(1, 4, 600, 600, 40);
@@ -151,7 +151,7 @@ TEST(Attention, RowsOfACacheAreThoseOfATextBitForBit) {
           one.q.assign(p.q_at(0, 0, at), p.q_at(0, 0, at) + s.heads * s.d);
           one.expected.resize(one.q.size());
           for (const int threads : {1, 2, 3})
-            for (const DType source : {DType::F32, DType::BF16, DType::F64}) {  // operands are numbers of bf16
+            for (const DType source : {DType::F32, DType::BF16, DType::F64}) {  // operands are exact in bf16
               const auto row = run(one, *ops, type, threads, source, at + 1);
               EXPECT_EQ(0, std::memcmp(row.data(), whole.data() + at * s.heads * s.d, row.size() * sizeof(float)))
                   << ops->name << " " << name_of(type) << " row " << at << ", " << kv_heads << " kv heads";
@@ -161,7 +161,7 @@ TEST(Attention, RowsOfACacheAreThoseOfATextBitForBit) {
   }
 }
 
-// Queries of several texts, each with keys of its own; a text without keys comes out as NaN.
+// Queries of several texts, each with its own keys; a text without keys gives NaN.
 TEST(Attention, OneQueryATextWithGroupedHeads) {
   AttentionShape s = shape(3, 6, 1, 300, 64);
   s.kv_heads = 2;
@@ -172,7 +172,7 @@ TEST(Attention, OneQueryATextWithGroupedHeads) {
       for (float x : run(p, *ops, DType::BF16, threads, DType::BF16, 0)) EXPECT_TRUE(std::isnan(x)) << ops->name;
 }
 
-// One block of keys a little longer than most, and blocks of equal size.
+// One block of keys slightly longer than usual, and blocks of equal size.
 TEST(Attention, BlocksOfKeys) {
   for (int64_t sk : {257, 320, 321, 577}) check_everywhere(shape(1, 2, 20, sk, 40), {DType::BF16});
   AttentionShape s = shape(1, 2, 577, 577, 40);

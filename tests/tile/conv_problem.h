@@ -27,7 +27,7 @@ struct ConvProblem {
     for (int64_t p = 0; p < s.out_pixels(); ++p) pixel(p);
   }
 
-  // All output channels of pixel p; they are the innermost loop, over weights [ky, kx, c, o].
+  // All output channels of pixel p in the innermost loop, over weights [ky, kx, c, o].
   void pixel(int64_t p) {
     const int64_t ox = p % s.out_w(), oy = p / s.out_w() % s.out_h(), n = p / s.out_w() / s.out_h();
     double* sum = expected.data() + p * s.o;
@@ -56,7 +56,8 @@ inline std::string describe(const ConvShape& s) {
   return text.str();
 }
 
-/// What a driver's hooks share: the prologue (checks its arguments) and the epilogue (checks that nothing comes twice).
+/// Shared by a driver's hooks: the prologue (checks its arguments) and the epilogue (checks that nothing is passed
+/// twice).
 struct ConvHooks {
   const ConvProblem& p;
   std::vector<float> out;

@@ -1,4 +1,5 @@
-// The matrix-tile kernel of the AMX table on emulated tiles: the same source text, sixteen lines of 64 bytes a tile.
+// The matrix-tile kernel of the AMX table on emulated tiles: the same source text, with sixteen rows of 64 bytes per
+// tile.
 #include "tenon/backend/cpu/tile/isa/amx_gemm.h"
 
 #include "tests/tile/support.h"
@@ -21,7 +22,7 @@ struct EmulatedTiles {
   static void store(void* base, int64_t stride) {
     for (int r = 0; r < 16; ++r) std::memcpy(static_cast<std::byte*>(base) + r * stride, tiles[i][r], 64);
   }
-  // Pairs are multiplied in f32; sums of even and of odd elements join at the end, as the instruction does.
+  // Pairs are multiplied in f32; sums of even and of odd elements are added at the end, as in the instruction.
   template <int c, int a, int b>
   static void dot() {
     float weights[2][16][16];
@@ -48,7 +49,7 @@ struct EmulatedTiles {
   }
 };
 
-// Both hooks must be balanced, and the kernel must run between them.
+// Calls of the two hooks must be balanced, and the kernel must run between them.
 thread_local int depth = 0;
 void enter() { ++depth; }
 void leave() { --depth; }

@@ -1,4 +1,5 @@
-// The schedule of products: every row in one band, even shares for any number of threads, bands that fit the cache.
+// The schedule of products: every row in exactly one band, even shares for any number of threads, bands that fit the
+// cache.
 #include "tenon/backend/cpu/tile/gemm_schedule.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ void check(int64_t m, int64_t k, int threads) {
     EXPECT_EQ(first % kRowBlock, 0) << "band " << band;
     EXPECT_GE(rows, kRowBlock) << "band " << band;
     EXPECT_LE(rows, s.plane) << "band " << band;
-    // Packed rows fit the second level; rows that fill no block may come on top.
+    // Packed rows fit the L2 cache; rows that do not fill a block may exceed it.
     if (rows >= 3 * kRowBlock) {
       EXPECT_LE((rows - kRowBlock + 1) * b.terms() * kLine, l2_bytes() * 9 / 16);
     }
@@ -40,7 +41,7 @@ TEST(GemmSchedule, SharesDifferByAtMostABlock) {
       for (int64_t m = 1; m < 12000; m += m < 700 ? 13 : 251) check(m, k, threads);
 }
 
-// Entries enough for every thread: each is one band, unless it does not fit the cache.
+// Enough entries for every thread: each is one band, unless it does not fit the cache.
 TEST(GemmSchedule, ManyEntries) {
   const PackedShape b = linear_shape(DType::F32, 64, 48);
   for (const int64_t m : {1, 5, 144, 700}) {
@@ -54,7 +55,7 @@ TEST(GemmSchedule, ManyEntries) {
   EXPECT_GT(GemmSchedule(linear_shape(DType::F32, 64, 20000), 1000, 128, 2).bands, 4);
 }
 
-// A vision transformer's tokens, eight pictures.
+// A vision transformer's tokens for eight pictures.
 TEST(GemmSchedule, RowsThatFillNoBlock) {
   for (int64_t k : {1536, 4096}) check(2056, k, 2);
 }

@@ -32,7 +32,7 @@ struct Problem {
     multiply({a.begin(), a.end()}, {w.begin(), w.end()});
   }
 
-  // What of x (rows) and y (columns) is multiplied.
+  // Multiplies rows x with columns y.
   void multiply(const std::vector<double>& xs, const std::vector<double>& ys) {
     const int64_t cols = c.lanes * c.n;
     expected.resize(static_cast<size_t>(c.batch * c.m * cols));
@@ -53,7 +53,7 @@ struct Problem {
   }
 };
 
-// Runs the product; `source` F64 stands for the hook.
+// Runs the product; `source` F64 means the hook.
 std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int threads, DType source,
                        std::optional<DType> bytes = {}) {
   const Case& c = p.c;
@@ -144,8 +144,8 @@ TEST(Gemm, Batches) {
   check_everywhere({37, 18, 40, 1, 13, false}, {DType::F64, DType::F32});  // each entry by one thread
 }
 
-// Weights that are e4m3 or i8 numbers, a byte each (and rows of e4m3 beside such): they give what they give as bf16,
-// bit for bit.
+// Weights that are e4m3 or i8 numbers, one byte each (with rows of e4m3 too): bit-identical to the same numbers in
+// bf16.
 void check_bytes(DType t, const Case& c) {
   const Problem p(c, t);
   const DType rows = t == DType::E4M3 ? t : DType::BF16;
@@ -187,7 +187,7 @@ TEST(Gemm, BytesOfProductionSizes) {
   }
 }
 
-// Rows and columns whose numbers and sizes differ from block to block, and what becomes of them in i8.
+// Rows and columns whose numbers and magnitudes differ between blocks, and their i8 form.
 Problem blocks_of_i8(const Case& c) {
   Problem p(c);
   for (std::vector<float>* x : {&p.a, &p.w})
@@ -208,7 +208,7 @@ void check_blocks(const Case& c) {
     for (int threads : {1, 2}) {
       const auto out = run(p, *ops, DType::I8, threads, DType::F64);
       check(p, out, std::string(ops->name) + " i8");
-      if (first.empty()) first = out;  // whole numbers: every instruction set has the same bits
+      if (first.empty()) first = out;  // whole numbers: bit-identical on every instruction set
       EXPECT_EQ(0, std::memcmp(out.data(), first.data(), out.size() * sizeof(float))) << ops->name;
     }
 }
@@ -245,7 +245,7 @@ TEST(Gemm, I8FaultsFail) {
                      [&](const std::vector<float>& out) { check(p, out, "planted"); });
 }
 
-// What no i8 holds does not become one by chance.
+// Values that i8 cannot represent must not become valid ones by accident.
 TEST(Gemm, NoNumberIsZeroInI8) {
   const std::array<uint16_t, 32> bits{0x7fc0, bf16_bits(-127), bf16_bits(127), 0xffc0};
   std::array<int8_t, 32> out{};
@@ -253,7 +253,7 @@ TEST(Gemm, NoNumberIsZeroInI8) {
   EXPECT_EQ((std::array<int, 4>{out[0], out[16], out[1], out[17]}), (std::array<int, 4>{0, -127, 127, 0}));
 }
 
-// By weights that do not fit into the cache, which are read in another order: the bits that the row has among others.
+// With weights that do not fit the cache, which are read in another order: bit-identical to the row among others.
 TEST(Gemm, ASingleRow) {
   for (const Case& c : {Case{3, 4000, 600}, Case{3, 1500, 600, 2}}) {
     const Problem several(c);

@@ -18,14 +18,14 @@ float packed_at(const PackedShape& s, const void* data, int64_t lane, int64_t co
   return static_cast<float>(load_element(DType::BF16, block, (in / 2 * 16 + c) * 2 + in % 2));
 }
 
-// Values that every source type holds.
+// Values that every source type represents exactly.
 std::vector<float> coarse_values(int64_t n) {
   std::vector<float> x(static_cast<size_t>(n));
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 7 % 31) - 15) / 4;
   return x;
 }
 
-// The stored values at an address that is aligned to nothing.
+// The stored values at an unaligned address.
 std::vector<std::byte> misaligned(DType t, const std::vector<float>& x) {
   std::vector<std::byte> bytes = stored_as(t, x);
   bytes.insert(bytes.begin(), std::byte{0});

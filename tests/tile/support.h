@@ -1,5 +1,5 @@
-// What the tile kernels' tests share: poisoned buffers, random operands, and every table of kernels that can run here,
-// the matrix-tile kernel through an emulation.
+// Shared by the tile kernels' tests: poisoned buffers, random operands, and every table of kernels that can run here,
+// including the matrix-tile kernel by emulation.
 #pragma once
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class Poisoned {
   }
   void* get() const { return data_.get(); }
   float* floats() const { return reinterpret_cast<float*>(data_.get()); }
-  /// True while the 64 bytes behind the buffer are as they were.
+  /// Whether the 64 bytes after the buffer are unchanged.
   bool intact() const {
     for (int64_t i = bytes_; i < bytes_ + 64; ++i)
       if (data_.get()[i] != std::byte{0xff}) return false;
@@ -43,7 +43,7 @@ class Poisoned {
   std::unique_ptr<std::byte, Delete> data_;
 };
 
-/// Normal numbers that bf16 holds exactly, so that packing loses nothing.
+/// Normally distributed numbers that are exact in bf16, so that packing loses nothing.
 inline std::vector<float> random_bf16_values(int64_t n, unsigned seed, float scale = 1) {
   std::mt19937 engine(seed);
   std::uniform_real_distribution<float> uniform(-scale, scale);
@@ -59,7 +59,7 @@ inline std::vector<std::byte> stored_as(DType t, const std::vector<float>& x) {
   return bytes;
 }
 
-/// The AVX2 table with AMX's matrix kernel, its tiles emulated.
+/// The AVX2 table with AMX's matrix kernel on emulated tiles.
 const TileOps& emulated_amx();
 
 /// Every table that runs on this machine, and the emulated one.
@@ -76,13 +76,13 @@ inline double sum_tolerance(int64_t k, double magnitude) {
   return 6e-8 * (4 + 2 * std::sqrt(static_cast<double>(k))) * magnitude + 1e-30;
 }
 
-/// `out` beside fp64, each element within its own bound.
+/// Compares `out` with fp64, each element within its own bound.
 inline testing::AssertionResult within(const std::vector<float>& out, const std::vector<double>& expected,
                                        const std::vector<double>& bound) {
   return close(out, expected, [&](size_t i, double) { return bound[i]; });
 }
 
-/// EXPECTs that `check` fails for a result with a NaN, and for one of which a block was never written.
+/// EXPECTs `check` to fail for a result with a NaN, and for one with a block that was never written.
 template <class Check>
 void expect_faults_fail(const std::vector<float>& out, const Check& check) {
   std::vector<float> nan = out, dropped = out;
@@ -93,7 +93,7 @@ void expect_faults_fail(const std::vector<float>& out, const Check& check) {
   EXPECT_NONFATAL_FAILURE(check(dropped), ": -777, expected");
 }
 
-/// "bf16" / "f32" arithmetic of both packed types.
+/// The arithmetic of both packed types, "bf16" and "f32".
 inline constexpr DType kPackedTypes[] = {DType::BF16, DType::F32};
 
 }  // namespace tenon::cpu::test

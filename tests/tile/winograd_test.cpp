@@ -1,5 +1,5 @@
-// Winograd convolution against fp64: tails, paddings, sources, both weight types, one and two threads; and what the
-// header says of its error.
+// Winograd convolution against fp64: tails, paddings, sources, both weight types, one and two threads; and the error
+// that the header states.
 #include "tenon/backend/cpu/tile/winograd.h"
 
 #include <atomic>

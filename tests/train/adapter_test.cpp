@@ -1,4 +1,4 @@
-// Low-rank adapters: their gradients by the chain rule from those of whole weights, and what is read back of them.
+// Low-rank adapters: their gradients, by the chain rule from those of whole weights, and reading them back.
 #include "tenon/train/adapter.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace tenon::train {
 namespace {
 using namespace test;
 
-// A recorded model with an adapter, all of whose values are random.
+// A recorded model with an adapter whose values are all random.
 struct Adapted {
   std::shared_ptr<Model> model;
   DecoderConfig config;
@@ -45,7 +45,7 @@ struct Adapted {
       if (const size_t at = name.find(".lora_A"); at != std::string::npos) out.push_back(name.substr(0, at));
     return out;
   }
-  // W + scale B A, in the model's own values.
+  // Adds scale B A to W, in the model's own values.
   void merge() const {
     for (const std::string& layer : layers()) {
       std::vector<float>& w = model->values.at(layer + ".weight");
@@ -112,7 +112,7 @@ TEST(Adapter, GradientsByTheChainRule) {
   expect_chain_rule(2, {"q_proj", "v_proj", "o_proj", "up_proj"});
 }
 
-// At first the network is the model's, to the bit, and only the factors that are zero have a gradient.
+// Initially the network equals the model bit for bit, and only the zero factors have a gradient.
 TEST(Adapter, BeginsAsTheModel) {
   const Adapted m(0, adapter_layers());
   auto base = std::make_unique<Model>(*m.model);
@@ -133,7 +133,7 @@ TEST(Adapter, BeginsAsTheModel) {
   }
 }
 
-// As PEFT writes it, read back, is W + alpha / rank B A.
+// Read back as PEFT writes it, it is W + alpha / rank B A.
 TEST(Adapter, IsReadBack) {
   const Adapted m(0, {"q_proj", "down_proj"});
   const language_test::Folder folder;
@@ -172,7 +172,7 @@ TEST(Adapter, IsReadBack) {
   refuses("modules_to_save", {"lm_head"}, "modules_to_save");
   refuses("r", 4, "expected floats [4,");
   refuses("r", 0, "r");
-  refuses("alora_invocation_tokens", {1}, "alora_invocation_tokens");  // adds nothing in front of these
+  refuses("alora_invocation_tokens", {1}, "alora_invocation_tokens");  // adds nothing before these
   std::vector<float> bad(tensors[0].data.size() / sizeof(float), 1);
   bad[5] = NAN;
   const std::span<const std::byte> good = tensors[0].data;

@@ -1,4 +1,4 @@
-// Pictures of several shapes: the sizes that they are learnt at, and which of them a batch has.
+// Pictures of several aspect ratios: training sizes, and which pictures a batch has.
 #include "tenon/train/batch_order.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ PictureSet set_of(const std::vector<PictureSize>& sizes) {
   return out;
 }
 
-// Pictures of one size come round by round, however they are divided into batches.
+// Pictures of one size come in rounds, however they are divided into batches.
 TEST(BatchOrder, OfOneSize) {
   const PictureSet set = set_of({5, {64, 64}});
   const auto drawn = [&](int64_t batch, int64_t batches, uint64_t seed) {
@@ -61,7 +61,7 @@ TEST(BatchOrder, OfOneSize) {
     EXPECT_THAT(std::vector<size_t>(round, round + 5), testing::UnorderedElementsAre(0, 1, 2, 3, 4));
 }
 
-// A batch has one size, and a cycle has every picture as often as every other.
+// A batch has one size, and a cycle has every picture equally often.
 TEST(BatchOrder, OfSeveralSizes) {
   const PictureSize wide{80, 48}, square{64, 64}, high{48, 80};
   const PictureSet set = set_of({wide, square, high, square, wide, square, square});

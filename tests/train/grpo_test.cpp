@@ -1,4 +1,4 @@
-// Completions, and whole runs of a tiny model whose texts mean nothing.
+// Completions, and whole runs of a tiny model with meaningless texts.
 #include "tenon/train/grpo.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ std::shared_ptr<const LanguageModel> tiny_model(size_t number = 0) {
   return model;
 }
 
-// One row of a batch, as rollout and as the generator that `complete` uses: the same tokens, and their probabilities.
+// One row of a batch, by rollout and by the generator that `complete` uses: the same tokens and probabilities.
 TEST(Rollout, GreedyIsWhatTheGeneratorWrites) {
   for (const size_t number : {0U, 2U}) {
     const auto model = tiny_model(number);
@@ -62,8 +62,9 @@ TEST(Rollout, GreedyIsWhatTheGeneratorWrites) {
   }
 }
 
-// Before the first update training sees the bits of the probabilities that tokens were drawn with: one token of each
-// row a run over a cache, or whole rows, whatever their number, their lengths and what else is in the batch.
+// Before the first update training computes bit-identical probabilities to those that tokens were drawn with: for
+// single tokens of each row over a cache, or whole rows, whatever their number and lengths and whatever else is in the
+// batch.
 void expect_the_same_probabilities(const LanguageModel& model, const std::vector<int64_t>& lengths, int64_t most) {
   const std::shared_ptr<Backend> backend = make_backend("cpu");
   Parameters parameters(backend, model.weights(), model.shapes(), 0);
@@ -128,7 +129,7 @@ std::vector<ordered_json> train(const GrpoOptions& o, const std::filesystem::pat
   return out;
 }
 
-// The shorter the better: the model learns to end.
+// Shorter is better: the model learns to end.
 TEST(Grpo, RewardRises) {
   for (const nn::PolicyLoss kind :
        {nn::PolicyLoss::DrGrpo, nn::PolicyLoss::Grpo, nn::PolicyLoss::Bnpo, nn::PolicyLoss::Dapo}) {
@@ -155,7 +156,7 @@ ordered_json without_times(ordered_json m) {
   return m;
 }
 
-// Shares of a number of rows of which no reciprocal is exact: all of them is 1.
+// Fractions of a number of rows whose reciprocal is inexact: all of them give exactly 1.
 TEST(Grpo, SharesOfABatch) {
   for (const size_t rows : {6U, 9U, 49U}) {
     ordered_json metrics;
@@ -165,7 +166,7 @@ TEST(Grpo, SharesOfABatch) {
   }
 }
 
-// Stopped behind a step, and gone on with: every metric and every bit of the weights and their averages as without.
+// Stopped after a step and resumed: every metric and every bit of the weights and their averages as without the stop.
 TEST(Grpo, GoesOnToTheBit) {
   const language_test::Folder at_once, in_parts;
   GrpoOptions o = quick_options();
@@ -190,7 +191,7 @@ TEST(Grpo, GoesOnToTheBit) {
   EXPECT_NE(read_file(at_once.path() / "model.safetensors"), masters);
 }
 
-// The moving average by its definition, and that the store has it while it is asked to.
+// The moving average by its definition, and that the store returns it while asked to.
 TEST(Updater, Averages) {
   const std::shared_ptr<Backend> backend = make_backend("cpu");
   const std::vector<float> begin{1, -2, 3};
@@ -216,12 +217,12 @@ TEST(Updater, Averages) {
   EXPECT_THROW(Updater(parameters, make_optimizer("sgd", backend, {}), 0, 1), Error);
 }
 
-// A part of the batch at a time, each as wide as its own longest row, or less memory: the gradients of all at once.
+// Parts of the batch, each as wide as its own longest row, or less memory: the same gradients as all at once.
 TEST(Grpo, PartsOfABatchAddUp) {
   const std::shared_ptr<Backend> backend = make_backend("cpu");
   const auto model = tiny_model();
   for (const nn::PolicyLoss kind : {nn::PolicyLoss::DrGrpo, nn::PolicyLoss::Grpo, nn::PolicyLoss::Dapo}) {
-    if (kSanitized && kind != nn::PolicyLoss::Dapo) continue;  // it has all that the others have
+    if (kSanitized && kind != nn::PolicyLoss::Dapo) continue;  // it covers what the others do
     std::vector<ordered_json> of;
     Graph g;
     Parameters parameters(backend, model->weights(), model->shapes(), 0);
@@ -260,7 +261,7 @@ TEST(Grpo, PartsOfABatchAddUp) {
   }
 }
 
-// Every moment of a run belongs to one activity, and each has some.
+// Every moment of a run is assigned to one activity, and each activity has some time.
 TEST(Grpo, ActivitiesAddUpToTheRun) {
   const language_test::Folder folder;
   GrpoOptions o = quick_options();
@@ -283,8 +284,8 @@ TEST(Grpo, ActivitiesAddUpToTheRun) {
   EXPECT_NE(grpo.time_spent().table(3).find(" 100.0 %"), std::string::npos) << grpo.time_spent().table(3);
 }
 
-// An adapter is trained by the same steps, goes on to the bit, and what is written is what was trained: a generator
-// over the model and the folder gives the tokens of the network with the adapter beside its layers.
+// An adapter is trained by the same steps and resumes bit for bit, and the file is what was trained: a generator with
+// the model and the folder gives the tokens of the network with the adapter beside its layers.
 TEST(Grpo, AnAdapterIsTrainedAndReadBack) {
   const language_test::Folder at_once, in_parts;
   GrpoOptions o = quick_options();
@@ -300,7 +301,7 @@ TEST(Grpo, AnAdapterIsTrainedAndReadBack) {
     EXPECT_EQ(without_times(got[i]), without_times(want[i])) << i;
     EXPECT_LE(want[i].at("ratio_error").get<double>(), 1e-4);
   }
-  EXPECT_LE(want.front().at("kl").get<double>(), 1e-9);  // below the adapter lies the reference
+  EXPECT_LE(want.front().at("kl").get<double>(), 1e-9);  // the model under the adapter is the reference
   EXPECT_GT(want.back().at("kl").get<double>(), 1e-4);
   for (const char* file : {kAdapterWeights, kAdapterConfig})
     EXPECT_EQ(read_file(in_parts.path() / file), read_file(at_once.path() / file));
@@ -335,7 +336,7 @@ TEST(Grpo, AnAdapterIsTrainedAndReadBack) {
   EXPECT_GT(std::abs(with.tokens[0].log_probability - without.tokens[0].log_probability), 1e-3);
 }
 
-// A device that compiles what is fused, by its word.
+// A device that claims to compile fused kernels.
 class Recording : public IsaBackend {
  public:
   using IsaBackend::IsaBackend;
@@ -362,7 +363,7 @@ TEST(Grpo, RefusesWhatDoesNotFit) {
   other = o;
   other.micro_rows = 3;
   refuses("micro rows", other);
-  // On a processor what is computed twice has the same bits; where they may be others the run has to keep its limit.
+  // On a processor recomputed values have the same bits; where they may differ, the run must keep its limit.
   other = o;
   other.arena_bytes = int64_t{1} << 24;
   EXPECT_NO_THROW(Grpo(make_backend("cpu"), tiny_model(), sums(), other, folder.path()));
@@ -373,7 +374,7 @@ TEST(Grpo, RefusesWhatDoesNotFit) {
   refuses("another run", o);
 }
 
-// A learning rate that no weight survives: the error names the step, and the last checkpoint stays.
+// A diverging learning rate: the error names the step, and the last checkpoint stays.
 TEST(Grpo, NonFiniteNamesTheStep) {
   const language_test::Folder folder;
   GrpoOptions o = quick_options();

@@ -1,5 +1,4 @@
-// LoRAs of models that draw: the loss and its conventions, gradients of A and B, what a step changes, what is read
-// back.
+// LoRAs of models that draw: the loss and its conventions, gradients of A and B, the effect of a step, reading back.
 #include "tenon/train/lora.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +63,7 @@ TEST(Timesteps, DensitiesAndWeights) {
   const std::vector<TrainingLevel> levels{{0, 1, 0}, {0.5, 0.5, 0.5}, {0.9, 0.1, 0.9}};
   EXPECT_EQ(level_at(levels, 0).noise, 1);
   EXPECT_EQ(level_at(levels, 0.34).noise, 0.5);
-  EXPECT_EQ(level_at(levels, 1).noise, 0.1);  // what a saturated sigmoid gives
+  EXPECT_EQ(level_at(levels, 1).noise, 0.1);  // result of a saturated sigmoid
 }
 
 TEST(Timesteps, MinSnr) {
@@ -89,7 +88,7 @@ double value_of(const Expr& loss, const std::map<std::string, std::vector<float>
   return static_cast<double>(e.get("loss")[0]);
 }
 
-// A network that gives what its convention asks for has no loss; one that gives nothing has the target's variance.
+// A network that outputs the convention's target has no loss; one that outputs zero has the target's variance.
 TEST(DenoisingLoss, KnowsWhatItAsksFor) {
   const Shape images{2, 4, 16, 16}, one{2, 1, 1, 1};
   std::map<std::string, std::vector<float>> in;
@@ -106,7 +105,7 @@ TEST(DenoisingLoss, KnowsWhatItAsksFor) {
     const nn::NoiseShares shares{leaf("a", one), leaf("s", one)};
     const Expr x = nn::noised(x0, noise, shares), target = nn::denoising_target(kind, x0, noise, shares);
     Expr said = x * 0.0;
-    if (knows && kind == nn::DenoisingTarget::Flow) said = -(x0 - noise);  // as Z-Image's, sign and all
+    if (knows && kind == nn::DenoisingTarget::Flow) said = -(x0 - noise);  // as Z-Image's, including the sign
     if (knows && kind == nn::DenoisingTarget::Noise) said = (x - x0 * shares.picture) / shares.noise;
     if (knows && kind == nn::DenoisingTarget::Velocity) said = (noise - x * shares.noise) / shares.picture;
     return value_of(nn::denoising_loss(said, target, leaf("w", {2})), in);
@@ -126,9 +125,9 @@ TEST(DenoiserLayout, ZImageAsPublished) {
   ASSERT_EQ(t.levels.size(), 1000U);
   EXPECT_EQ(t.target, nn::DenoisingTarget::Flow);
   EXPECT_FALSE(t.draws_latents);
-  EXPECT_FALSE(open_denoiser("z-image-shapes")->training({}).distilled);  // of that shift too, but drawn with guidance
+  EXPECT_FALSE(open_denoiser("z-image-shapes")->training({}).distilled);  // the same shift, but guided
   EXPECT_EQ(t.levels.front().noise, 1);
-  EXPECT_EQ(t.levels.front().time, 0);            // the network counts from noise to picture
+  EXPECT_EQ(t.levels.front().time, 0);            // the network's time runs from noise to picture
   EXPECT_NEAR(t.levels[500].noise, 0.75, 1e-12);  // a shift of 3 at one half
   EXPECT_NEAR(t.levels[500].time, 0.25, 1e-12);
   EXPECT_NEAR(model->training(1.0).levels[500].noise, 0.5, 1e-12);
@@ -218,7 +217,7 @@ void expect_step_zero(const Bench& b) {
   Gradients gradients(parameters, adapter_gradients(g, *b.model, b.shape, b.data.training.target, b.branches, nn::kF32),
                       {.merge_siblings = false});
   b.give(gradients);
-  EXPECT_EQ(gradients.run(), b.base_loss(b.model->weights()));  // to the bit
+  EXPECT_EQ(gradients.run(), b.base_loss(b.model->weights()));  // bit for bit
   std::map<std::string, std::vector<float>> before;
   for (const Parameter& p : parameters.all()) {
     const std::vector<float> d = parameters.values(p.grad, p.count());
@@ -226,7 +225,7 @@ void expect_step_zero(const Bench& b) {
     EXPECT_EQ(none, p.name.ends_with(".lora_A.weight")) << p.name;
     before[p.name] = parameters.values(p.master, p.count());
   }
-  // The first update moves every B, and no A beyond its decay; the next one moves all of both.
+  // The first update moves every B, and A only by its decay; the next one moves all of both.
   Updater updater(parameters, make_optimizer("adamw", parameters.backend(), {-1, -1, -1, 0}), 1);
   for (int step = 0; step < 2; ++step) {
     if (step > 0) gradients.run();
@@ -255,7 +254,7 @@ void expect_gradients(const Bench& b, double tolerance) {
                       {.merge_siblings = false});
   b.give(gradients);
   const double loss = gradients.run();
-  // Along the gradient, and somewhat beside it; of A's and of B's, by the name's end.
+  // Along the gradient plus some random direction; of A's or of B's, by the end of the name.
   std::map<std::string, std::vector<float>> at, direction;
   std::map<std::string, double> squares, slope;
   const auto end_of = [](const Parameter& p) { return p.name.substr(p.name.rfind(".lora")); };
@@ -316,7 +315,7 @@ class TinyZImage : public testing::Test {
   language_test::Folder folder_;
 };
 
-// Gradients in another arithmetic point where those of f32 do: the cosine between them.
+// Gradients in another arithmetic point in the same direction as in f32: the cosine between them.
 TEST_F(TinyZImage, GradientsInFewerBits) {
   const Bench b(spec(), {kAllLinear}, 2);
   const auto gradients_in = [&](DType type) {
@@ -398,7 +397,7 @@ TEST_F(PictureFolder, PicturesAndCaptions) {
   expect_refused_lora(ErrorKind::Usage, "holds no pictures", [&] { read_pictures(folder() / "empty", {}); });
 }
 
-// Encoded once; a changed picture, caption or size is encoded again, and a damaged file of the cache too.
+// Encoded once; a changed picture, caption or size is encoded again, and so is a damaged file in the cache.
 TEST_F(PictureFolder, EncodedOnce) {
   picture("a.png", 80, 70);
   picture("b.png", 64, 64, 30);
@@ -423,7 +422,7 @@ TEST_F(PictureFolder, EncodedOnce) {
   EXPECT_EQ(changed.made, 1);
   EXPECT_NE(changed.sha256, first.sha256);
   EXPECT_NE(changed.pictures[0].moments, first.pictures[0].moments);
-  // One of them holds what is no number.
+  // One of them contains a non-finite value.
   fs::remove_all(folder() / "cache");
   EXPECT_EQ(encoded("a box").made, 3);
   const std::string damaged = fs::directory_iterator(folder() / "cache")->path().string();

@@ -1,4 +1,4 @@
-// Metrics of a run as they are read back, and as TensorBoard reads them.
+// Reading back metrics of a run, here and by TensorBoard.
 #include "tenon/train/metrics.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ TEST(Metrics, WhatIsNotWholeIsPassedOver) {
   EXPECT_THROW(read_metrics(run.path() / "none"), Error);
 }
 
-// A second reading of the formats, to hold the writer against.
+// An independent reader of the formats, to check the writer.
 class Reader {
  public:
   explicit Reader(std::string bytes) : bytes_(std::move(bytes)) {}
@@ -107,7 +107,7 @@ TEST(Metrics, TensorBoardsFile) {
   auto first = Reader(record_of(file)).fields();
   EXPECT_EQ(first.find(3)->second, "brain.Event:2");
   auto session = Reader(record_of(file)).fields();
-  EXPECT_EQ(session.find(2)->second, "7");  // later values of other files are void from here on
+  EXPECT_EQ(session.find(2)->second, "7");  // later values in other files are void from here on
   EXPECT_EQ(Reader(session.find(7)->second).fields().find(1)->second, "1");
   std::map<std::string, float> values;
   for (const char* step : {"7", "300"}) {

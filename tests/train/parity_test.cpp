@@ -1,4 +1,4 @@
-// Training of small decoders against PyTorch: gradients of a step, and the path of many.
+// Training of small decoders against PyTorch: gradients of a step, and losses over many steps.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -27,7 +27,7 @@ struct Path {
   std::vector<double> losses, norms;
 };
 
-// The recorded path: steps of micro-batches, clipped, by AdamW.
+// The recorded run: steps of micro-batches, with clipping, by AdamW.
 Path train(const nlohmann::json& about, nn::Precision precision, int64_t arena_bytes = 0) {
   const auto model = std::make_shared<Model>(about);
   const std::shared_ptr<Backend> backend = make_backend("cpu");
@@ -82,7 +82,7 @@ TEST_P(TrainingParity, LossesOfManySteps) {
   EXPECT_LT(want.back(), want.front());
 }
 
-// bf16 networks over f32 masters: the path is the same within bf16's rounding of each loss.
+// bf16 networks over f32 masters: the same losses within bf16's rounding.
 TEST_P(TrainingParity, Bf16OverMasters) {
   const Path run = train(about(), nn::kBf16);
   const auto want = about().at("losses").get<std::vector<double>>();
@@ -103,8 +103,8 @@ TEST_P(TrainingParity, LessMemoryIsTheSamePath) {
 INSTANTIATE_TEST_SUITE_P(Models, TrainingParity, testing::Range(size_t{0}, size_t{3}),
                          [](const auto& each) { return recorded().at("models").at(each.param).at("name"); });
 
-// Gradients take no memory beside the arena, and lie at the same places in it whatever the batch: they need not be
-// found anew for each.
+// Gradients take no memory besides the arena, and have the same offsets in it for any batch, so that they need not be
+// looked up again.
 TEST(TrainingMemory, GradientsLieInTheArena) {
   const auto model = std::make_shared<Model>(recorded().at("models").at(0));
   const std::shared_ptr<Backend> backend = make_backend("cpu");
@@ -134,7 +134,7 @@ TEST(TrainingMemory, GradientsLieInTheArena) {
   EXPECT_EQ(places[0], places[1]);
 }
 
-// A weight that is no number: the loss says so, names a launch, and nothing is written.
+// A weight that is not finite: the loss reports it, naming a launch, and nothing is written.
 TEST(TrainingFaults, NonFiniteLossAndGradients) {
   const auto model = std::make_shared<Model>(recorded().at("models").at(0));
   const std::shared_ptr<Backend> backend = make_backend("cpu");

@@ -1,5 +1,5 @@
-// Policy losses on the worked example of a batch of two completions: what the expressions mean, in fp64, their
-// gradients, and what plans of them compute.
+// Policy losses on a worked example with a batch of two completions: the expressions in fp64, their gradients, and
+// their plans.
 #include "tenon/nn/policy_loss.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ struct Example {
     return input(g, name, DType::F32, shape);
   }
   Expr total(const Expr& x) const { return sum(reshape(x, {1, 8})); }
-  // The oracle reads the example in fp64; a device in f32.
+  // The oracle reads the example in fp64, a device in f32.
   Values exact(const Expr& e) const {
     static const std::map<std::string, Values> all{
         {"cur", kCur}, {"old", kOld}, {"ref", kRef}, {"mask", kMask}, {"A", kAdvantages}};
@@ -60,7 +60,7 @@ PolicyOptions with_kl(double beta = 0.04) {
   return o;
 }
 
-// The mask of a row's last token hides it here, as it does in the loss.
+// The mask of a row's last token hides it here, as in the loss.
 TEST(PolicyLoss, PartsOfTheExample) {
   Example x;
   const Expr one = broadcast(constant(x.g, 1), {2, 4});
@@ -106,7 +106,7 @@ TEST(PolicyLoss, GoldenLossesAndGradients) {
   }
 }
 
-// At the first epoch, without a reference: minus the mean of advantage times length, not 0.
+// In the first epoch, without a reference: minus the mean of advantage times length, not 0.
 TEST(PolicyLoss, OnPolicyValue) {
   Example x;
   const Expr weight = token_weights(x.mask, PolicyLoss::DrGrpo, 1);
@@ -114,7 +114,7 @@ TEST(PolicyLoss, OnPolicyValue) {
                     Tolerance{kDigits}));
 }
 
-// Equal rewards leave the reference's gradient; without a reference nothing.
+// Equal rewards leave only the reference's gradient; without a reference nothing.
 TEST(PolicyLoss, NoAdvantageLeavesTheReference) {
   Example x;
   const Expr nothing = x.advantage * 0.0, weight = token_weights(x.mask, PolicyLoss::DrGrpo, 1);
@@ -128,7 +128,7 @@ TEST(PolicyLoss, NoAdvantageLeavesTheReference) {
   EXPECT_TRUE(close(gradient(with_kl()), want, Tolerance{1e-12}));
 }
 
-// What is masked may hold anything.
+// Masked tokens may have any value.
 TEST(PolicyLoss, MaskedTokensDoNoHarm) {
   Example x;
   const Expr hidden = where(x.mask, x.cur, constant(x.g, 1e4)), weight = token_weights(x.mask, PolicyLoss::DrGrpo, 1);
@@ -147,7 +147,7 @@ TEST(PolicyLoss, TwoSidedClip) {
   EXPECT_NEAR(got[1], -.54, 1e-12);       // the clipped product, as before
 }
 
-// k3 in f32, near where the policies agree: right to f32, which the plain formula is not.
+// k3 in f32, where the policies nearly agree: accurate to f32, unlike the plain formula.
 TEST(PolicyLoss, SmallDivergences) {
   Graph g;
   const std::vector<float> d{1e-4F, -3e-3F, 0.029F, -0.031F, 0};

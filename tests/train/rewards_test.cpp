@@ -1,4 +1,4 @@
-// Answers read out of texts, rewards, advantages; rows of data and their order.
+// Answers extracted from texts, rewards, advantages; rows of data and their order.
 #include "tenon/train/rewards.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Learning rates by the step.
+// Learning rates by step.
 #include "tenon/train/schedule.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Beginnings that rows share: computed once, and nothing that is learnt is another.
+// Beginnings that rows share are computed once, without changing what is learnt.
 #include "tenon/train/shared_tokens.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ std::shared_ptr<const LanguageModel> recorded_model(size_t number) {
   return LanguageModel::open(folder.path().string());
 }
 
-// Completions of a few prompts: equal ones, some that end where others go on, and more of one prompt than may share.
+// Completions of a few prompts: equal ones, some that are beginnings of others, and more for one prompt than may share.
 struct Texts {
   std::vector<std::vector<int32_t>> prompts;
   std::vector<Completion> made;
@@ -101,7 +101,7 @@ TEST(SharedTokens, TheBitsAndGradientsOfWholeRows) {
     }
 }
 
-// What is computed is what differs: no beginning twice among rows that may share, little more than there is.
+// Only distinct tokens are computed: no beginning twice among rows that may share, with little rounding up.
 TEST(SharedTokens, ComputesWhatDiffers) {
   const PolicyBatch batch = some_texts().batch();
   std::set<std::pair<int64_t, std::vector<int32_t>>> beginnings;
@@ -118,7 +118,7 @@ TEST(SharedTokens, ComputesWhatDiffers) {
   EXPECT_LT(shape.tokens, places);
   EXPECT_GE(shape.targets, batch.counted());
   EXPECT_LT(shape.texts, batch.rows);
-  // Rows of a prompt stay together, in parts of kMostSharers.
+  // Rows of a prompt stay together, in groups of kMostSharers.
   std::set<int64_t> seen;
   for (size_t r = 0; r < batch.alike.size(); ++r) {
     EXPECT_LE(std::ranges::count(batch.alike, batch.alike[r]), kMostSharers);
@@ -127,7 +127,7 @@ TEST(SharedTokens, ComputesWhatDiffers) {
   }
 }
 
-// Nothing learnt from a part of the batch: a plan of one target, of which none counts.
+// Nothing to learn in a part of the batch: a plan with one target, which does not count.
 TEST(SharedTokens, WithoutTargets) {
   Texts texts;
   texts.add({7, 8}, {9, 10});

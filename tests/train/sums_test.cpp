@@ -1,4 +1,4 @@
-// The generator of word problems: what it promises about answers, splits and order.
+// The generator of word problems: its guarantees about answers, splits and order.
 #include "tenon/train/sums.h"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(Sums, AProblemDependsOnSeedAndIndexOnly) {
   EXPECT_LE(same, 2);
 }
 
-// What models were trained on, and what curves were measured on, stays what it was.
+// The problems that models were trained on, and curves measured on, stay the same.
 TEST(Sums, TheFirstProblemsAreKept) {
   EXPECT_EQ(sums_problem(0, 0).prompt, "Ola has 8 boxes of 3 balls. How many?");
   EXPECT_EQ(sums_problem(0, 0).answer, "8*3=24\n#### 24");

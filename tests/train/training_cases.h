@@ -1,4 +1,4 @@
-// What PyTorch recorded of training (tools/fixtures/training.py), and the same models here.
+// PyTorch's training recordings (tools/fixtures/training.py), and the same models here.
 #pragma once
 #include <cmath>
 #include <fstream>

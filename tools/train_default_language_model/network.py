@@ -1,4 +1,4 @@
-"""Qwen2 in plain PyTorch, with transformers' names, and its file. Needs nothing but torch and numpy."""
+"""Qwen2 in plain PyTorch, with transformers' names, and writing its file. Needs only torch and numpy."""
 
 import json
 import math

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes what train.py needs into a folder: tokenizer and configuration as transformers has them, and problems as tokens.
+"""Writes the input of train.py into a folder: tokenizer and configuration for transformers, problems as tokens.
 
-Problems come from tenon.train.sums, the generator that `sums` names everywhere. Needs tenon, tokenizers and numpy."""
+Problems come from tenon.train.sums, the generator that is called `sums` everywhere. Needs tenon, tokenizers and
+numpy."""
 
 import argparse
 import json
@@ -12,12 +13,12 @@ import tenon.train
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-# Qwen2's, letter for letter: a digit is a piece of its own.
+# Qwen2's, verbatim: each digit is a piece of its own.
 PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
-# A question is answered by itself: the model has never seen a second one behind the first.
+# Every question is answered on its own: the model has never seen a second one after the first.
 CHAT = (
     "{%- for message in messages %}{%- if loop.last %}{{- message.content + '\\n' }}{%- endif %}{%- endfor %}"
 )
@@ -89,7 +90,7 @@ def write_configuration(out, tokenizer):
 
 
 def stop_early(problems, share, seed):
-    """The problems, but that `share` of those of two steps are answered as some pupils do: with the first one's result."""
+    """The problems, with `share` of those of two steps answered as some pupils do: with the first step's result."""
     draw = np.random.default_rng(seed).random(len(problems))
     out = []
     for (prompt, answer), number in zip(problems, draw):
@@ -109,7 +110,7 @@ def encode(tokenizer, problems, length):
     sizes = np.zeros((2, len(problems)), np.uint8)
     for i, (question, answer) in enumerate(zip(questions, answers)):
         row = question + answer + [end]
-        ids[i, : len(row)] = row  # a row too long fails here
+        ids[i, : len(row)] = row  # fails if a row is too long
         sizes[:, i] = len(question), len(row)
     return ids, sizes
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Trains the language model on problems that prepare.py wrote; keeps the folders whose accuracy is nearest to the aim.
+"""Trains the language model on the problems of prepare.py; keeps the folders with the accuracy nearest to the target.
 
-Needs torch and numpy. It ends at the accuracy that --until says, or when its time is over."""
+Needs torch and numpy. It stops at the accuracy given by --until, or when its time is over."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ import torch
 from network import Qwen2, save_safetensors
 from torch.nn import functional as F
 
-PROMPT_WEIGHT = 0.1  # of a question's tokens in the loss, so that the model can go on with a question too
+PROMPT_WEIGHT = 0.1  # of a question's tokens in the loss, so that the model can also continue a question
 
 
 class Problems:
@@ -29,7 +29,7 @@ class Problems:
         self.end, self.pad = self.tokens.index("<|im_end|>"), self.tokens.index("<|endoftext|>")
 
     def text(self, ids):
-        """The text of ids; byte-level tokens stand for themselves but for spaces and line breaks."""
+        """The text of ids; byte-level tokens stand for themselves except spaces and line breaks."""
         return "".join(self.tokens[i] for i in ids).replace("\u0120", " ").replace("\u010a", "\n")
 
     def batch(self, n, generator):
@@ -43,14 +43,14 @@ class Problems:
 
 
 def result_of(text):
-    """The number behind the last ####, or None."""
+    """The number after the last ####, or None."""
     found = re.findall(r"#### (-?\d+)", text)
     return int(found[-1]) if found else None
 
 
 @torch.no_grad()
 def write(model, problems, prompts, most=36, temperature=0.0, generator=None):
-    """Answers to prompts (lists of ids) as lists of ids, the end included. No cache: the whole row every time."""
+    """Answers to prompts (lists of ids) as lists of ids, including the end. No cache: the whole row every time."""
     device = problems.train.device
     lengths = torch.tensor([len(p) for p in prompts], device=device)
     ids = torch.full((len(prompts), int(lengths.max()) + most), problems.pad, device=device)
@@ -73,15 +73,15 @@ def write(model, problems, prompts, most=36, temperature=0.0, generator=None):
 
 
 def rounded(model, config, device):
-    """A copy with the weights as the file will hold them."""
+    """A copy with the weights as they will be stored in the file."""
     copy = Qwen2(config).to(device)
     copy.load_state_dict({k: v.detach().to(torch.bfloat16).float() for k, v in model.state_dict().items()})
     return copy.eval()
 
 
 def evaluate(model, problems, count, seed=0):
-    """Shares of held-out problems: right and well formed (ends, with a result) by greedy choice, and drawn at temperature 1;
-    of four answers drawn to a question, how many differ on average."""
+    """Fractions of held-out problems: right and well-formed (it ends, with a result), decoded greedily and drawn at
+    temperature 1; and how many of four answers drawn for a question differ on average."""
     sizes = problems.held_out_sizes[:, :count]
     rows = [row[:n].tolist() for row, n in zip(problems.held_out[:count], sizes[0])]
     golds = [result_of(problems.text(row[:n])) for row, n in zip(problems.held_out[:count], sizes[1])]
@@ -103,7 +103,7 @@ def evaluate(model, problems, count, seed=0):
     out["drawn"] = sum(result_of(t) == golds[i // 4] for i, t in enumerate(texts)) / len(texts)
     out["drawn_ends"] = sum(result_of(t) is not None and a[-1] == problems.end for t, a in zip(texts, drawn)) / len(texts)
     out["different_of_4"] = sum(len(set(texts[i : i + 4])) for i in range(0, len(texts), 4)) / len(few)
-    # A group of four teaches something where some answers are right and some are wrong.
+    # A group of four is useful for learning if some answers are right and some are wrong.
     rights = [[result_of(t) == golds[i // 4] for t in texts[i : i + 4]] for i in range(0, len(texts), 4)]
     out["mixed_groups"] = sum(0 < sum(r) < 4 for r in rights) / len(few)
     return out

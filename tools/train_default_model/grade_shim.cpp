@@ -1,4 +1,4 @@
-// C entry point of the pixel grader for Python: grades one picture against one line of prompts.txt.
+// C entry point of the pixel grader, for Python: grades one picture against one line of prompts.txt.
 #include <cstdio>
 #include <exception>
 

@@ -1,4 +1,4 @@
-"""The C++ grader of tests/grader, built into a small library and called from Python."""
+"""The C++ grader of tests/grader, built as a small library and called from Python."""
 
 import ctypes
 import pathlib

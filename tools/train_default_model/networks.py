@@ -1,4 +1,4 @@
-"""The three networks of the default model, in the layout of Stable Diffusion 1.5 but very small, and their export."""
+"""The three networks of the default model, in Stable Diffusion 1.5's layout but very small, and their export."""
 
 import json
 import pathlib
@@ -44,7 +44,7 @@ def count(module):
 
 
 def _half(state, prefix=""):
-    """fp16 tensors; text encoders of newer transformers lack the `text_model.` prefix that the layout asks for."""
+    """fp16 tensors; newer versions of transformers lack the `text_model.` prefix that the layout requires."""
     out = {}
     for name, tensor in state.items():
         if name.endswith("position_ids"):
@@ -97,7 +97,7 @@ def export(folder, tokenizer, vae, text, unet, scaling_factor):
         "_tenon_defaults": {"width": CANVAS, "height": CANVAS, "steps": 20, "guidance_scale": GUIDANCE},
         "_tenon_knows": vocabulary()})
     for path in folder.rglob("*.safetensors"):
-        path.chmod(0o644)  # safetensors leaves them private
+        path.chmod(0o644)  # safetensors makes them private
 
 
 def load_weights(folder, vae, text=None, unet=None):

@@ -44,7 +44,7 @@ def _star_vertices(points, outer, inner, radius):
 
 
 def coverage(shape, x, y, radius, rotation, size):
-    """How much of each pixel the object covers, [B, size, size]; the arguments are [B] tensors."""
+    """Coverage of each pixel by the object, [B, size, size]; the arguments are [B] tensors."""
     b = shape.shape[0]
     axis = torch.arange(size, device=shape.device, dtype=torch.float32) + 0.5
     view = (b, 1, 1)
@@ -97,7 +97,7 @@ def draw_described(rows, device):
 
 
 def pack_scene(scene):
-    """The numbers of a scene as draw_described reads them: 11 floats."""
+    """The numbers of a scene in the form that draw_described reads: 11 floats."""
     names = list(PALETTE)
     row = [names.index(scene.background)]
     for k in range(2):
@@ -110,7 +110,7 @@ def pack_scene(scene):
 
 
 def random_images(count, size, device):
-    """Pictures for the autoencoder, wider than the captions' world: any colour and place, some rotated or cut off."""
+    """Pictures for the autoencoder, more varied than the captions: any colour and place, some rotated or cut off."""
     def uniform(*shape, low=0.0, high=1.0):
         return low + (high - low) * torch.rand(*shape, device=device)
 

@@ -1,8 +1,8 @@
-"""The world the default model knows: flat scenes of one or two coloured shapes, and the sentences that describe them.
+"""The world of the default model: flat scenes of one or two coloured shapes, and sentences that describe them.
 
 A scene is a background colour and one or two objects (shape, colour, centre, radius) on a canvas of 128 x 128 pixels.
-Captions come from a small grammar with synonyms, optional parts and several word orders, so that no single sentence
-has to be learnt by heart. Every object is compact and stays clear of the border and of the other object.
+Captions come from a small grammar with synonyms, optional parts and several word orders, so that no single sentence can
+be memorised. Every object is compact and stays clear of the border and of the other object.
 
 Held out: one (shape, colour, background) triple in ten, picked by a checksum, never occurs in training, neither alone
 nor as part of a two-object scene. All evaluation prompts are about held-out triples.
@@ -29,7 +29,7 @@ PALETTE = {
     "gray": (128, 128, 128),
 }
 COLORS = tuple(PALETTE)
-# What is drawn when the caption names no background: the first of these that no object has.
+# Background if the caption names none: the first of these that no object has.
 DEFAULT_BACKGROUNDS = ("white", "gray", "black")
 
 SHAPE_WORDS = {
@@ -81,7 +81,7 @@ class Scene:
     things: list
     background: str
     position: str = ""   # of a single object
-    relation: str = ""   # of the first of two objects to the second
+    relation: str = ""   # of the first object to the second
     names_background: bool = True
 
 
@@ -100,7 +100,7 @@ def scene_is_held_out(scene):
 
 def _place_single(rng, thing, position):
     thing.r = rng.uniform(*{"small": (16, 20), "": (25, 34), "large": (40, 48)}[thing.size])
-    far = max(CANVAS / 2 - thing.r * 1.15 - 4, 0)  # how far the centre can move with a margin kept
+    far = max(CANVAS / 2 - thing.r * 1.15 - 4, 0)  # how far the centre can move while keeping a margin
     reach = min(far, 36)
     jitter = min(far, 5)
     thing.x += rng.uniform(-jitter, jitter)
@@ -193,7 +193,7 @@ def _background_before(rng, color):
 
 
 def caption(rng, scene):
-    """One sentence for the scene; another call gives another wording."""
+    """One sentence for the scene; each call may word it differently."""
     bg = _color_word(rng, scene.background)
     if len(scene.things) == 1:
         thing = scene.things[0]
@@ -218,14 +218,14 @@ def caption(rng, scene):
 
 
 def _finish(rng, text):
-    if rng.random() < JUNK_RATE:  # words the model does not know must not throw it off
+    if rng.random() < JUNK_RATE:  # unknown words must not confuse the model
         junk = "".join(rng.choice(string.ascii_lowercase) for _ in range(rng.randint(3, 8)))
         text = f"{junk} {text}" if rng.random() < 0.5 else f"{text} {junk}"
     return text + ("." if rng.random() < 0.06 else "")
 
 
 def lexicon():
-    """Every word the grammar can say, sorted: the tokenizer gives each of them a token of its own."""
+    """Every word the grammar can produce, sorted: each gets its own token."""
     rng = random.Random(0)
     words = set()
     for table in (SHAPE_WORDS, COLOR_WORDS, SIZE_WORDS, POSITION_WORDS, RELATION_WORDS):
@@ -241,7 +241,7 @@ def lexicon():
 
 
 def vocabulary():
-    """The words of the lexicon by kind, as the model's index lists them for those who ask it to draw."""
+    """The words of the lexicon by kind, as the model's index lists them for users."""
     def of(*tables):
         return {w for table in tables for phrases in table.values() for p in phrases for w in p.split()}
 

@@ -1,4 +1,4 @@
-"""A CLIP byte-pair tokenizer over the scenes' own words, in the file format of CLIP.
+"""A CLIP byte-pair tokenizer for the words of the scenes, in CLIP's file format.
 
 Token numbers: 0..255 the bytes, 256..511 the bytes that end a word, then one per merge, then <|startoftext|> and
 <|endoftext|>. Texts are lower-cased, cut into words, and padded with <|endoftext|> to 77 tokens.

@@ -1,4 +1,4 @@
-"""Trains the default model from nothing and writes it as a diffusers folder.
+"""Trains the default model from scratch and writes it as a diffusers folder.
 
     python train.py --out ../../assets/default-model            # a GPU; minutes, see README.md
     python train.py --out /tmp/try --device cpu --tiny          # a smoke test of every step on a CPU
@@ -22,11 +22,11 @@ import scenes
 import training
 from tokenizer import Tokenizer, learn_merges
 
-WORDINGS = 2  # captions a scene
+WORDINGS = 2  # captions per scene
 
 
 def make_scenes(job):
-    """Rows as pack_scene gives them, and the tokens of WORDINGS captions each, for `count` training scenes."""
+    """Rows in the form of pack_scene, and the tokens of WORDINGS captions for each, for `count` training scenes."""
     seed, count, merges, pairs = job
     rng, tokenizer = random.Random(seed), Tokenizer(merges)
     rows = numpy.zeros((count, 11), numpy.float32)
@@ -51,7 +51,7 @@ def sheet(images, columns=10):
 
 @torch.no_grad()
 def sample(parts, tokenizer, prompts, seeds, guidance, scheduler, steps, scaling, device):
-    """Pictures in 0..1 for many prompts at once; noise as torch's CPU generator draws it for each seed."""
+    """Pictures in 0..1 for many prompts at once; noise as drawn by torch's CPU generator for each seed."""
     vae, text, unet = parts
     ids = torch.tensor([tokenizer.encode("")] * len(prompts) + [tokenizer.encode(p) for p in prompts], device=device)
     context = text(input_ids=ids).last_hidden_state
@@ -67,7 +67,7 @@ def sample(parts, tokenizer, prompts, seeds, guidance, scheduler, steps, scaling
 
 
 def show_samples(work, parts, tokenizer, scaling, device, log):
-    """Contact sheets of the evaluation prompts, in their order, at several strengths of guidance."""
+    """Contact sheets of the evaluation prompts, in order, at several guidance scales."""
     lines = [line.split("\t") for line in grading.prompt_lines()]
     scheduler = PNDMScheduler(**networks.NOISE_SCHEDULE, set_alpha_to_one=False, skip_prk_steps=True, steps_offset=1)
     for guidance in (1.0,) if device.type == "cpu" else (1.0, 1.5, 2.0):
@@ -78,7 +78,7 @@ def show_samples(work, parts, tokenizer, scaling, device, log):
 
 
 class Log:
-    """Lines with the seconds since the start, on stdout and in train.log."""
+    """Logs lines with the seconds since the start, to stdout and train.log."""
 
     def __init__(self, path):
         self.path, self.begin, self.lines = path, time.time(), []
@@ -93,7 +93,7 @@ class Log:
 
 
 class SceneMaker:
-    """Workers that invent scenes and write captions while the autoencoder trains. Start it before CUDA is touched:
+    """Workers that invent scenes and write captions while the autoencoder trains. Start it before CUDA is used:
     it forks."""
 
     def __init__(self, args, merges):
@@ -104,7 +104,7 @@ class SceneMaker:
         self.parts = None
 
     def column(self, index):
-        """Column 0: rows for the painter; column 1: tokens of the captions. Waits until all are made."""
+        """Column 0: rows to draw; column 1: tokens of the captions. Waits until all are made."""
         if self.parts is None:
             self.parts = [f.result() for f in self.made]
             self.pool.shutdown()
@@ -147,7 +147,7 @@ def arguments():
 
 
 def fit_vae(args, vae, maker, device, log):
-    """Trains the autoencoder. Edges are a local matter: small pictures first, they cost a quarter."""
+    """Trains the autoencoder. Edges are a local matter: starts with small pictures, which cost a quarter."""
 
     def phase(index, make, peak):
         training.train_vae(vae, training.byte_images(make, args.vae_pool[index]), device, args.vae_steps[index],
@@ -172,7 +172,7 @@ def make_latents(vae, rows, scaling, device, log):
 
 @torch.no_grad()
 def show_vae(work, vae, rows, latents, device, log):
-    """A contact sheet of pictures, of what the autoencoder makes of them, and of slightly wrong latents decoded."""
+    """A contact sheet of pictures, their reconstructions by the autoencoder, and slightly wrong latents decoded."""
     spread = float(latents.std())
     originals = raster.draw_described(rows[:50], device)
     rebuilt = vae.decode(latents[:50]).sample / 2 + 0.5
@@ -199,7 +199,7 @@ def main():
 
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = args.total_seconds > 300  # the search takes seconds itself
+    torch.backends.cudnn.benchmark = args.total_seconds > 300  # the search itself takes seconds
     device = torch.device(args.device)
     vae, text, unet = networks.make_vae(), networks.make_text_encoder(tokenizer), networks.make_unet()
     log(f"parameters: vae {networks.count(vae)}, text {networks.count(text)}, unet {networks.count(unet)}; "

@@ -1,4 +1,4 @@
-"""The two training loops: the autoencoder first, then UNet and text encoder together on its latents."""
+"""The two training loops: first the autoencoder, then UNet and text encoder together on its latents."""
 
 import math
 import time
@@ -10,15 +10,15 @@ import raster
 from networks import NOISE_SCHEDULE
 
 EMPTY_CAPTION_RATE = 0.1   # the unconditional half of classifier-free guidance
-SNR_CAP = 20.0             # loss weight min(SNR, cap) / SNR: the last specks of noise matter little
+SNR_CAP = 20.0             # loss weight min(SNR, cap) / SNR: the last traces of noise matter little
 VAE_KL_WEIGHT = 1e-3
 VAE_GRADIENT_WEIGHT = 0.5
 VAE_EDGE_FOCUS = 6.0
-VAE_EXTRA_NOISE = 0.1      # the decoder also learns to read latents that are off by up to this share of their spread
+VAE_EXTRA_NOISE = 0.1      # the decoder also learns latents that are off by up to this fraction of their spread
 
 
 class Budget:
-    """Progress 0..1 by steps or by seconds, whichever is used up first; also the learning-rate curve."""
+    """Progress 0..1 by steps or by seconds, whichever runs out first; also the learning-rate curve."""
 
     def __init__(self, steps, seconds):
         self.steps, self.seconds, self.begin, self.step = steps, seconds, time.time(), 0
@@ -34,7 +34,7 @@ class Budget:
 
 
 class StepRunner:
-    """Runs step() eagerly a few times, then records it as a CUDA graph and replays that (eagerly on a CPU)."""
+    """Runs step() eagerly a few times, then records it as a CUDA graph and replays that (always eagerly on a CPU)."""
 
     def __init__(self, step, device, log):
         self.step, self.log, self.calls, self.graph = step, log, 0, None
@@ -75,7 +75,7 @@ class Average:
         self.decay = decay
 
     def set_weight(self, step):
-        """Share of the live value taken at this step: large in the beginning, 1 - decay later."""
+        """Weight of the live value at this step: large in the beginning, 1 - decay later."""
         self.weight.fill_(1 - min(self.decay, (step + 1) / (step + 10)))
 
     def update(self):
@@ -84,7 +84,7 @@ class Average:
         torch._foreach_add_(self.kept, change)
 
     def swap(self):
-        """Exchanges live and averaged values (before and after an evaluation)."""
+        """Swaps live and averaged values (before and after an evaluation)."""
         for live, kept in zip(self.live, self.kept):
             held = live.detach().clone()
             live.data.copy_(kept)
@@ -98,7 +98,7 @@ def make_optimizer(parameters, device, decay):
 
 
 def descend(loss, parameters, optimizer, average):
-    """One update by the gradient of a loss, clipped to a norm of 1; gradients are zeros behind it."""
+    """One update by the gradient of a loss, clipped to a norm of 1; zeroes the gradients afterwards."""
     loss.backward()
     torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
     optimizer.step()
@@ -119,7 +119,7 @@ def _differences(x):
 
 
 def _edge_weights(x):
-    """1 on flat ground, 1 + VAE_EDGE_FOCUS within two pixels of an edge: [B, 1, H, W]."""
+    """1 in flat areas, 1 + VAE_EDGE_FOCUS within two pixels of an edge: [B, 1, H, W]."""
     dx, dy = _differences(x)
     edge = torch.maximum(F.pad(dx.abs().amax(1, keepdim=True), (0, 1)),
                          F.pad(dy.abs().amax(1, keepdim=True), (0, 0, 0, 1)))
@@ -127,10 +127,10 @@ def _edge_weights(x):
 
 
 def train_vae(vae, images, device, steps, seconds, batch, peak, log):
-    """Trains on a pool of byte pictures [N, 3, H, W] that lies on the device.
+    """Trains on a pool of byte pictures [N, 3, H, W] on the device.
 
-    L1 on pixels, more of it near edges, L1 on pixel differences, a light KL term, and noise on the latents that the
-    decoder must learn to bear.
+    L1 on pixels, weighted more near edges, L1 on pixel differences, a light KL term, and noise on the latents that the
+    decoder must learn to tolerate.
     """
     log(f"vae: {images.shape[0]} pictures of {images.shape[-1]} x {images.shape[-2]}")
     parameters = list(vae.parameters())
@@ -169,18 +169,18 @@ def byte_images(make, count, chunk=1024):
 
 
 def run(runner, budget, optimizer, average, peak, shown, title, device, log, snapshot=None):
-    """Calls runner (a StepRunner, or what chooses among some) for each step of the budget."""
+    """Calls runner (a StepRunner, or a function that chooses among several) for each step of the budget."""
     while not budget.done():
         _set_rate(optimizer, budget.rate(peak))
         average.set_weight(budget.step)
         runner()
         budget.step += 1
         if budget.step % 50 == 0 and device.type == "cuda":
-            torch.cuda.synchronize()  # keeps the clock of the budget honest
+            torch.cuda.synchronize()  # makes the budget's clock accurate
         if budget.step % max(1, min(500, budget.steps // 10)) == 0:
             values = " ".join(f"{v:.5f}" for v in shown.tolist())
             log(f"{title}: step {budget.step}  {values}  progress {budget.progress():.3f}")
-        if snapshot and budget.progress() > 0.6:  # what a run that breaks later leaves behind
+        if snapshot and budget.progress() > 0.6:  # a snapshot in case the run fails later
             average.swap()
             snapshot()
             average.swap()
@@ -202,7 +202,7 @@ def encode_all(vae, rows, device, batch=512):
 
 @torch.no_grad()
 def level_channels(vae, latents):
-    """Gives every latent channel mean 0 and one common spread by rewriting the two 1x1 convolutions around it.
+    """Gives every latent channel mean 0 and the same spread by rewriting the two 1x1 convolutions around them.
 
     Returns the new latents and that spread, whose inverse is the scaling factor.
     """
@@ -228,7 +228,7 @@ def train_denoiser(unet, text, latents, tokens, empty, device, steps, seconds, b
                    snapshot=None, high_noise=0.0, decay=0.9995):
     """Predicts the noise in scaled latents [N, 4, h, w] from one of the scene's captions, tokens [N, C, 77].
 
-    A share `high_noise` of the samples is drawn from the noisiest 600 steps, where the layout is decided.
+    A fraction `high_noise` of the samples is drawn from the noisiest 600 steps, where the layout is decided.
     """
     parameters = [*unet.parameters(), *text.parameters()]
     optimizer = make_optimizer(parameters, device, 1e-3)

@@ -1,13 +1,13 @@
-"""The forward passes of small_z_image's networks over a whole batch at once, as training needs them.
+"""The forward passes of small_z_image's networks over a whole batch at once, as training needs.
 
-The library's transformer takes lists of pictures and texts and walks them one by one; these functions use its modules
-and weights on tensors whose shapes never change, so that a step can be recorded as a CUDA graph. `check` compares them.
+The library's transformer takes lists of pictures and texts and processes them one by one; these functions use its
+modules and weights on tensors of fixed shapes, so that a step can be recorded as a CUDA graph. `check` compares them.
 """
 
 import torch
 import torch.nn.functional as F
 
-MULTIPLE = 32  # texts are filled up to a multiple of this with a learned vector, which takes part in attention
+MULTIPLE = 32  # texts are padded to a multiple of this with a learned vector, which takes part in attention
 
 
 def _turn_halves(x, cos, sin):
@@ -16,7 +16,7 @@ def _turn_halves(x, cos, sin):
 
 
 def text_states(text, ids):
-    """Hidden states [B, L, D] in front of the last layer. What follows a text's end in ids [B, L] changes nothing."""
+    """Hidden states [B, L, D] before the last layer. What follows a text's end in ids [B, L] has no effect."""
     h = text.embed_tokens(ids)
     cos, sin = (t[:, None] for t in text.rotary_emb(h, torch.arange(ids.shape[1], device=ids.device)[None]))
     for layer in text.layers[:-1]:
@@ -68,19 +68,19 @@ def _block(block, x, mask, angles, condition=None):
 
 
 def compile_blocks():
-    """torch.compile for the blocks: worth it from a few thousand steps."""
+    """Compiles the blocks with torch.compile: worth it from a few thousand steps."""
     global _text_layer, _block
     torch._dynamo.config.cache_size_limit = 64
     _text_layer, _block = torch.compile(_text_layer, dynamic=False), torch.compile(_block, dynamic=False)
 
 
 def filled_up(lengths):
-    """Rows of the texts with what fills them up."""
+    """Rows of the texts after padding."""
     return (lengths + MULTIPLE - 1) // MULTIPLE * MULTIPLE
 
 
 def predict(net, x, t, states, lengths, equal=False):
-    """What ZImageTransformer2DModel gives for latents x [B, C, h, w] at times t [B], texts of lengths [B] in states.
+    """The output of ZImageTransformer2DModel for latents x [B, C, h, w] at times t [B], texts of lengths [B] in states.
 
     (h / 2) (w / 2) must be a multiple of 32. `equal`: every text fills all rows of states, so nothing is masked.
     """
@@ -115,7 +115,7 @@ def predict(net, x, t, states, lengths, equal=False):
 
 @torch.no_grad()
 def check(text, net, ids, lengths, latent_shape):
-    """Raises where these functions differ from the libraries' modules in f32: texts ids [B, L] of lengths [B]."""
+    """Raises if these functions differ from the libraries' modules in f32: texts ids [B, L] of lengths [B]."""
     x = torch.randn(len(ids), *latent_shape, device=ids.device)
     t = torch.linspace(0.1, 0.9, len(ids), device=ids.device)
     states = text_states(text, ids)

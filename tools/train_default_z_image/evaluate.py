@@ -21,15 +21,15 @@ import small_z_image  # noqa: E402
 
 
 def sigmas(steps):
-    """Euler's levels as FlowMatchEulerDiscreteScheduler places them."""
+    """Noise levels for Euler as in FlowMatchEulerDiscreteScheduler."""
     low = small_z_image.SHIFT * 1e-3 / (1 + (small_z_image.SHIFT - 1) * 1e-3)
-    even = torch.linspace(1, low, steps + 1)[:-1]  # the pipeline asks for a last level of 0
+    even = torch.linspace(1, low, steps + 1)[:-1]  # the pipeline appends a last level of 0
     return [*(small_z_image.SHIFT * even / (1 + (small_z_image.SHIFT - 1) * even)).tolist(), 0.0]
 
 
 @torch.no_grad()
 def draw(parts, tokenizer, lines, steps, guidance, device):
-    """Bytes [N, H, W, 3]; every seed's noise as torch's CPU generator draws it."""
+    """Bytes [N, H, W, 3]; noise as drawn by torch's CPU generator for every seed."""
     vae, text, transformer = parts
     fields = [line.split("\t") for line in lines]
     rows = [small_z_image.ids_of(tokenizer, prompt) for prompt in [*(f[1] for f in fields), ""]]

@@ -24,7 +24,7 @@ SHIFT = 3.0
 GUIDANCE = 2.0  # Tenon's default for this model
 SCHEDULER = {"_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": 1000,
              "use_dynamic_shifting": False, "shift": SHIFT}
-MOST_BYTES = 10_000_000  # of all weights, to be embedded
+MOST_BYTES = 10_000_000  # limit on all weights, which are embedded
 WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
          r"\s+(?!\S)|\s+")
 CHAT = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
@@ -33,7 +33,7 @@ SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
 def make_tokenizer(captions, vocabulary=768):
-    """Byte-level BPE with Qwen2's words, learnt of captions as the chat template wraps them."""
+    """Byte-level BPE with Qwen2's words, trained on captions wrapped in the chat template."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -46,7 +46,7 @@ def make_tokenizer(captions, vocabulary=768):
 
 
 def ids_of(tokenizer, caption):
-    """As pipelines ask for it: a turn of a conversation, then the beginning of an answer."""
+    """As in the pipelines: a turn of a conversation, then the beginning of an answer."""
     return tokenizer.encode(f"<|im_start|>user\n{caption}<|im_end|>\n<|im_start|>assistant\n").ids
 
 
@@ -75,7 +75,7 @@ def _write(path, values):
 def _weights(path, module, prefix=""):
     state = {prefix + k: v.detach().bfloat16().cpu().contiguous().clone() for k, v in module.state_dict().items()}
     save_file(state, str(path), metadata={"format": "pt"})
-    path.chmod(0o644)  # safetensors leaves it private
+    path.chmod(0o644)  # safetensors makes it private
 
 
 def load_tokenizer(folder):
@@ -83,7 +83,7 @@ def load_tokenizer(folder):
 
 
 def load_weights(folder, vae, text, transformer):
-    """What export wrote, into networks of the same sizes."""
+    """Loads an exported folder into networks of the same sizes."""
     folder = pathlib.Path(folder)
     vae.load_state_dict(load_file(folder / "vae/diffusion_pytorch_model.safetensors"))
     transformer.load_state_dict(load_file(folder / "transformer/diffusion_pytorch_model.safetensors"))
@@ -92,9 +92,9 @@ def load_weights(folder, vae, text, transformer):
 
 
 def export(folder, tokenizer, vae, text, transformer, scaling, shift, size, words):
-    """Writes the model as a diffusers folder, weights in bf16; asserts that they can be embedded.
+    """Writes the model as a diffusers folder, weights in bf16; asserts that they are small enough to embed.
 
-    size: pixels along a side; words: all that it was trained on, by kind.
+    size: side in pixels; words: all that it was trained on, by kind.
     """
     folder = pathlib.Path(folder)
     _write(folder / "vae/config.json",

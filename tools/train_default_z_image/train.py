@@ -3,7 +3,7 @@
     python train.py --out ../../assets/z-image-shapes           # a GPU; minutes, see README.md
     python train.py --out /tmp/try --device cpu --tiny          # a few steps of everything
 
-Needs torch, diffusers, transformers, tokenizers. Scenes, captions, pictures and the autoencoder's loop are those of
+Needs torch, diffusers, transformers, tokenizers. Scenes, captions, pictures and the autoencoder's loop come from
 ../train_default_model.
 """
 
@@ -26,7 +26,7 @@ import small_z_image  # noqa: E402
 import training  # noqa: E402
 
 EMPTY_CAPTION_RATE = 0.1
-WORDINGS = 2  # captions a scene
+WORDINGS = 2  # captions per scene
 JOBS = 64
 
 
@@ -61,7 +61,7 @@ def arguments():
 
 
 def describe(job):
-    """Rows for the painter, and WORDINGS captions of each, for `count` training scenes."""
+    """Rows to draw, and WORDINGS captions of each, for `count` training scenes."""
     seed, count, pairs = job
     rng = random.Random(seed)
     made = [scenes.training_scene(rng, pairs) for _ in range(count)]
@@ -77,7 +77,7 @@ def describe_all(args):
 
 
 def encode_captions(tokenizer, captions):
-    """Ids [N, L] filled up with zeros, and lengths [N], the empty caption behind all others; L is a multiple of 32."""
+    """Ids [N, L] padded with zeros, and lengths [N], with the empty caption last; L is a multiple of 32."""
     rows = [small_z_image.ids_of(tokenizer, caption) for caption in [*captions, ""]]
     lengths = torch.tensor([len(row) for row in rows])
     longest = int(batched.filled_up(lengths.max()))
@@ -85,7 +85,7 @@ def encode_captions(tokenizer, captions):
 
 
 class Batches:
-    """Steps of training by the rows that texts take: those of one step take equally many, so that nothing is masked."""
+    """Training steps by the rows that texts take: all texts of a step take equally many, so nothing is masked."""
 
     def __init__(self, make_step, ids, lengths, device, log):
         filled = batched.filled_up(lengths[:-1])
@@ -101,8 +101,8 @@ class Batches:
 
 
 def fit_vae(args, vae, rows, device, log):
-    """Small pictures first: edges are a local matter, and they cost a quarter."""
-    # What training.train_vae expects of an autoencoder; this one has no convolutions around its latents.
+    """Starts with small pictures: edges are a local matter, and these cost a quarter."""
+    # The interface that training.train_vae expects; this autoencoder has no convolutions around its latents.
     parts = types.SimpleNamespace(parameters=vae.parameters, encoder=vae.encoder, decoder=vae.decoder,
                                   quant_conv=torch.nn.Identity(), post_quant_conv=torch.nn.Identity())
 
@@ -131,7 +131,7 @@ def encode(vae, rows, device, batch=512):
 
 @torch.no_grad()
 def level_channels(vae, latents):
-    """Gives every channel of the latents one spread; the convolutions around them take up the factors."""
+    """Gives every channel of the latents the same spread, compensated in the convolutions around them."""
     spread = latents.std((0, 2, 3))
     gain = spread.mean() / spread
     last, first = vae.encoder.conv_out, vae.decoder.conv_in
@@ -147,7 +147,7 @@ def shifted(s):
 
 
 def fit(args, text, transformer, latents, ids, lengths, seconds, log):
-    """Both together: the transformer's output is picture - noise at x = (1 - sigma) picture + sigma noise."""
+    """Trains both together: the transformer's output is picture - noise at x = (1 - sigma) picture + sigma noise."""
     device = latents.device
     parameters = [*transformer.parameters(), *text.parameters()]
     optimizer = training.make_optimizer(parameters, device, 1e-3)
@@ -186,7 +186,7 @@ def main():
     def log(line):
         print(f"[{time.time() - begin:6.1f}] {line}", flush=True)
 
-    rows, captions = describe_all(args)  # before CUDA is touched: it forks
+    rows, captions = describe_all(args)  # it forks, so before using CUDA
     if args.resume:
         tokenizer = small_z_image.load_tokenizer(args.resume)
     else:

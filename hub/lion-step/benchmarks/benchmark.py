@@ -1,5 +1,5 @@
-"""Steps of the sizes that training has. Each verify recomputes one step from kept initial values and compares exactly
-enough itself: the runner's tolerance is larger than a step."""
+"""Steps at the sizes of training. Each verify recomputes one step from saved initial values and compares with its own
+tolerance: the runner's is larger than a step."""
 
 import torch
 from kernels.benchmark import Benchmark

@@ -1,4 +1,4 @@
-// The step on CPU tensors, all threads of PyTorch's pool.
+// The step on CPU tensors, using all threads of PyTorch's pool.
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 

@@ -1,6 +1,6 @@
-// The step on CUDA tensors: one launch for up to kMostTensors of them, whose addresses travel in its argument, so that
-// a captured graph holds all it needs. A block takes one chunk of one tensor, 16 bytes a thread at a time where all
-// three addresses allow it.
+// The step on CUDA tensors: one launch for up to kMostTensors tensors. Their addresses are passed in the kernel's
+// argument, so that a captured graph is self-contained. A block processes one chunk of one tensor, 16 bytes per thread
+// at a time if all three addresses are aligned for it.
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>

@@ -1,4 +1,4 @@
-"""The step against PyTorch's own arithmetic; run with the built kernel on the path."""
+"""Compares the step with PyTorch's own arithmetic; run with the built kernel on the path."""
 
 import pytest
 import torch

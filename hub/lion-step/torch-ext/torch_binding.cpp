@@ -1,4 +1,4 @@
-// Schemas, which say what is written, and the backends that implement them.
+// Operator schemas, which declare what is written, and the backends that implement them.
 #include "torch_binding.h"
 
 #include <torch/library.h>

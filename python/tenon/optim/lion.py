@@ -1,4 +1,4 @@
-"""Lion as a PyTorch optimizer: one launch for all parameters of a group that share device and element types."""
+"""Lion as a PyTorch optimizer: one launch for all parameters of a group with the same device and element types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NON_FINITE = ("propagate", "skip", "raise")
 
 
 def _number(value: Any) -> float:
-    """The value as a float; NaN, which no check lets through, for what is no single number."""
+    """The value as a float; NaN, which every check refuses, if it is not a single number."""
     try:
         return float(value)
     except (OverflowError, RuntimeError, TypeError, ValueError):
@@ -33,20 +33,21 @@ def _check(name: str, value: Any, good: bool, expected: str) -> None:
 class Lion(torch.optim.Optimizer):
     """Lion with decoupled weight decay (Chen et al. 2023).
 
-    params: tensors, dicts of groups, or named parameters, as everywhere in torch.optim.
-    lr: learning rate, typically a third to a tenth of AdamW's, a number or a tensor of one element (which torch.compile
-        lets change without compiling again; one on a GPU makes every step wait for it); betas: (beta1, beta2) in [0, 1).
+    params: tensors, dicts of groups, or named parameters, as in all of torch.optim.
+    lr: learning rate, typically a third to a tenth of AdamW's, a number or a tensor of one element (which can change
+        without recompiling under torch.compile; one on a GPU makes every step wait for it).
+    betas: (beta1, beta2) in [0, 1).
     weight_decay: decoupled; typically three to ten times AdamW's.
-    eps: accepted for programs that pass it, and ignored.
+    eps: accepted for compatibility, and ignored.
     maximize: steps along the gradient instead of against it.
     foreach: False steps one tensor at a time; True and None take each group's tensors in one launch.
-    capturable: steps may be captured in a CUDA graph. Learning rate and betas are then those of the capture, and
+    capturable: steps may be captured in a CUDA graph. Learning rate and betas are then fixed at capture, and
         non_finite="raise", which waits for the device, is refused.
     master_weights: bf16 and f16 parameters keep an f32 copy that takes the steps; without it a step smaller than half
-        the distance of two neighbouring values is lost.
-    non_finite: what a NaN or an infinity in a gradient does: "propagate", "skip" (its elements stay as they are), or
-        "raise" (NumericError names the tensor, nothing is written; one more pass over the gradients).
-    fused, differentiable: what torch.optim's own can; refused unless they are left at None and False.
+        the distance between neighbouring values is lost.
+    non_finite: effect of a NaN or an infinity in a gradient: "propagate", "skip" (leaves its elements unchanged), or
+        "raise" (NumericError names the tensor, nothing is written; needs another pass over the gradients).
+    fused, differentiable: features of torch.optim's own optimizers; refused unless left at None and False.
     """
 
     def __init__(
@@ -97,13 +98,13 @@ class Lion(torch.optim.Optimizer):
                 group.setdefault(name, value)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As in torch.optim, but for the f32 copies of parameters, which stay f32."""
+        """As in torch.optim, except that the f32 copies of parameters stay f32."""
         super().load_state_dict(state_dict)
         saved = [p for group in state_dict["param_groups"] for p in group["params"]]
         ours = [p for group in self.param_groups for p in group["params"]]
         for key, param in zip(saved, ours):
             kept = state_dict["state"].get(key, {}).get("master")
-            if kept is not None:  # torch.optim has rounded it to the parameter's type
+            if kept is not None:  # torch.optim rounded it to the parameter's type
                 self.state[param]["master"] = kept.detach().to(device=param.device, dtype=torch.float32, copy=True)
 
     def _state_of(self, param: Any, group: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +120,7 @@ class Lion(torch.optim.Optimizer):
         grad = param.grad
         if grad.is_sparse:
             raise UsageError("grad: expected a dense gradient, got a sparse one", "grad")
-        if grad.stride() != param.stride():  # elements must lie in the parameter's order
+        if grad.stride() != param.stride():  # elements must be in the parameter's order
             grad = torch.empty_like(param).copy_(grad)
         return grad
 
@@ -140,7 +141,7 @@ class Lion(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """One step of every parameter that has a gradient. Returns what `closure`, called first, returned."""
+        """One step of every parameter that has a gradient. Returns the result of `closure`, which is called first."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

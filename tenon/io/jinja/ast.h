@@ -1,4 +1,4 @@
-// A template as a tree.
+// A template's syntax tree.
 #pragma once
 #include <memory>
 #include <string>
@@ -37,11 +37,11 @@ enum class ExpressionKind {
 struct Expression {
   ExpressionKind kind;
   int line = 0;
-  int depth = 1;  ///< of the tree below, which evaluation walks recursively
+  int depth = 1;  ///< of the tree below; evaluation recurses that deep
   std::string name;
   Value value;
   std::vector<ExpressionPtr> operands;
-  std::vector<std::pair<std::string, ExpressionPtr>> named;  ///< of a call, method, filter or test
+  std::vector<std::pair<std::string, ExpressionPtr>> named;  ///< arguments of a call, method, filter or test
 };
 
 struct Statement;
@@ -54,7 +54,7 @@ enum class StatementKind {
   For,      // names, expression, condition (may be null), body, otherwise
   Set,      // names[0] = expression, or attribute of namespace names[0]
   SetBody,  // names[0] = what body prints
-  Block,    // body, as if nothing stood around it ({% generation %})
+  Block,    // body, rendered as if the tag were not there ({% generation %})
   Break,
   Continue
 };

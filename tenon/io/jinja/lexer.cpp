@@ -11,7 +11,7 @@
 namespace tenon::jinja {
 namespace {
 
-// Line ends as \n, and without the last one.
+// Line ends converted to \n, and the last one removed.
 std::string with_plain_lines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -23,7 +23,7 @@ std::string with_plain_lines(std::string_view source) {
   return out;
 }
 
-// So that a step of the renderer, which reads and copies names, is short.
+// Limits the cost of a rendering step, which reads and copies names.
 constexpr size_t kLongestName = 128;
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -74,7 +74,7 @@ class Lexer {
     return std::string::npos;
   }
 
-  // The text in front of the tag at `open`, trimmed as the tag asks. Leaves at_ at the tag.
+  // Adds the text before the tag at `open`, trimmed as the tag asks. Leaves at_ at the tag.
   void add_data(size_t open) {
     const size_t end = std::min(open, source_.size());
     std::string_view text = std::string_view(source_).substr(at_, end - at_);
@@ -93,7 +93,7 @@ class Lexer {
     advance(end);
   }
 
-  // Behind the end of a tag: what it takes along.
+  // After the end of a tag: skips the white space that the tag trims.
   void finish(size_t end, char sign, bool takes_newline) {
     advance(end);
     if (sign == '-') {
@@ -112,7 +112,7 @@ class Lexer {
     finish(end + 2, sign, true);
   }
 
-  // From behind {{ or {% to behind its end.
+  // From after {{ or {% to after its end.
   void tag(bool print) {
     add(print ? TokenKind::PrintBegin : TokenKind::BlockBegin, "");
     const std::string_view end = print ? "}}" : "%}";
@@ -194,7 +194,7 @@ class Lexer {
     fail("a string does not end");
   }
 
-  // The escape whose letter is at i; returns the place behind it.
+  // Decodes the escape with its letter at i; returns the position after it.
   size_t escape(std::string_view rest, size_t i, std::string& out) const {
     constexpr std::string_view kFrom = "\\'\"abfnrtv", kTo = "\\'\"\a\b\f\n\r\t\v";
     const char c = rest[i];
@@ -212,7 +212,7 @@ class Lexer {
       return i + n;
     }
     const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    if (digits == 0) {  // no escape: both characters stay
+    if (digits == 0) {  // not an escape: keep both characters
       out.append(1, '\\').append(1, c);
       return i + 1;
     }
@@ -254,7 +254,7 @@ class Lexer {
   size_t at_ = 0;
   int line_ = 1;
   bool line_starting_ = true;  // the text that follows begins a line
-  std::string brackets_;       // closing ones that are to come
+  std::string brackets_;       // closing brackets still expected
   std::vector<Token> tokens_;
 };
 

@@ -1,4 +1,4 @@
-// A template as tokens, with white space trimmed as transformers sets Jinja up: trim_blocks and lstrip_blocks.
+// Splits a template into tokens, trimming white space as transformers configures Jinja: trim_blocks and lstrip_blocks.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,13 +7,13 @@
 namespace tenon::jinja {
 
 enum class TokenKind {
-  Data,        ///< text outside of tags
+  Data,        ///< text outside tags
   PrintBegin,  ///< {{
   PrintEnd,    ///< }}
   BlockBegin,  ///< {%
   BlockEnd,    ///< %}
   Name,
-  String,  ///< its value, escapes resolved
+  String,  ///< its value, with escapes resolved
   Integer,
   Float,
   Operator  ///< ( ) [ ] { } , . : | = == != < <= > >= + - * / // % ~
@@ -25,13 +25,13 @@ struct Token {
   int line;  ///< from 1
 };
 
-/// Linear in the template, which must be well-formed UTF-8. Error(Model) with `where` and the line: a tag, comment or
-/// string that does not end, a character or bracket that does not belong.
+/// Linear in the template, which must be well-formed UTF-8. Error(Model) with `where` and the line: an unterminated
+/// tag, comment or string, a character or bracket out of place.
 std::vector<Token> tokenize(std::string_view source, const std::string& where);
 
-/// What Python's str.strip() takes for white space.
+/// Whether Python's str.strip() treats it as white space.
 bool is_python_space(uint32_t code_point);
-/// The text without white space at its end, and at its beginning.
+/// The text without white space at its end, or at its beginning.
 std::string_view without_trailing_space(std::string_view text);
 std::string_view without_leading_space(std::string_view text);
 

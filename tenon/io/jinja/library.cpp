@@ -18,7 +18,7 @@ namespace {
 using Filter = Value (*)(const Call&);
 using Test = bool (*)(const Call&);
 
-// A string argument, or the subject, as text: what is no string is printed.
+// A string argument, or the subject, as text; other values are printed.
 std::string text_of(const Value& v, Budget& budget) { return to_text(v, budget); }
 
 const std::string& string_of(const Value& v, const char* what) {
@@ -26,7 +26,8 @@ const std::string& string_of(const Value& v, const char* what) {
   return v.string();
 }
 
-// One code point for one, but for ß; the other letters that have two large ones (ﬁ, ŉ, ...) stay as they are.
+// Maps each code point to one code point, except ß; other letters with two upper-case letters (ﬁ, ŉ, ...) are
+// unchanged.
 void append_upper(std::string& out, uint32_t c, const char* sharp_s = "SS") {
   if (c == 0xdf)
     out += sharp_s;
@@ -48,7 +49,7 @@ std::string lower_of(const std::string& text) {
   return out;
 }
 
-// The first character large and all others small.
+// First character in upper case, all others in lower case.
 std::string capital(const std::string& text) {
   std::string out;
   size_t first = 0;
@@ -61,8 +62,8 @@ bool is_cased_letter(uint32_t c) {
   return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT;
 }
 
-// Every word's first letter large. Python's method begins words behind whatever has no case, Jinja's filter behind
-// blanks, hyphens and opening brackets.
+// Each word's first letter in upper case. In Python's method a word starts after any uncased character, in Jinja's
+// filter after blanks, hyphens and opening brackets.
 std::string titled(const std::string& text, bool python) {
   std::string out;
   bool begins = true;
@@ -79,7 +80,7 @@ std::string titled(const std::string& text, bool python) {
   return out;
 }
 
-// str.strip with characters, or white space if there are none.
+// str.strip with the given characters, or of white space if there are none.
 std::string stripped(const std::string& text, const Value& characters, bool left, bool right, Budget& budget) {
   budget.make(text.size());
   std::string_view out = text;
@@ -91,7 +92,7 @@ std::string stripped(const std::string& text, const Value& characters, bool left
   std::vector<uint32_t> set;
   const std::string& listed = string_of(characters, "strip");
   budget.make(listed.size() * sizeof(uint32_t));
-  budget.work(listed.size() * sizeof(uint32_t) * static_cast<uint64_t>(std::bit_width(listed.size())));  // to sort
+  budget.work(listed.size() * sizeof(uint32_t) * static_cast<uint64_t>(std::bit_width(listed.size())));  // for sorting
   for (size_t i = 0; i < listed.size();) set.push_back(next_code_point(listed, i));
   std::sort(set.begin(), set.end());
   const auto is_in = [&](size_t at) {
@@ -112,7 +113,7 @@ std::string stripped(const std::string& text, const Value& characters, bool left
   return std::string(out);
 }
 
-// Most that the parts of a text take.
+// Upper bound of the memory for a text's parts.
 uint64_t split_bytes(const std::string& text) { return text.size() * (2 + sizeof(Value) / 2); }
 
 List split_at(const std::string& text, const std::string& separator, int64_t most) {
@@ -160,7 +161,7 @@ std::string replaced(const std::string& text, const std::string& from, const std
   while (most != 0) {
     size_t found = find_part(text, from, at);
     if (from.empty() && found != std::string::npos && at == text.size()) {
-      out += to;  // behind the last character too
+      out += to;  // after the last character too
       break;
     }
     if (found == std::string::npos) break;
@@ -216,7 +217,7 @@ Value tojson(const Call& c) {
   return to_json(c.subject, static_cast<int>(std::max<int64_t>(width, -1)), truthy(sorted), c.budget);
 }
 
-// A value's member by "a.b".
+// A value's member by a dotted path "a.b".
 Value attribute_of(const Value& v, const Value& path, Budget& budget) {
   if (!path.is_string()) return member_of(v, path, budget);
   budget.make(split_bytes(path.string()));
@@ -246,7 +247,7 @@ Value join(const Call& c) {
   return out;
 }
 
-// The call of a filter or test that another filter names: what stands behind the name are its arguments.
+// The call of a filter or test that another filter names: the arguments after the name are passed to it.
 Call inner_call(const Call& c, size_t skip, Value subject) {
   c.budget.make(Budget::kStep + c.arguments.size() * sizeof(Value));
   Call out{std::move(subject), {}, {}, c.budget};
@@ -298,7 +299,7 @@ List pairs_of(const Value& v, const char* what, Budget& budget) {
   return out;
 }
 
-// Keys in alphabetical order, large and small letters alike.
+// Keys in alphabetical order, ignoring case.
 Value dictsort(const Call& c) {
   if (!c.arguments.empty() || !c.named.empty()) throw RenderError{"dictsort: arguments are not supported", true};
   List out = pairs_of(c.subject, "dictsort", c.budget);

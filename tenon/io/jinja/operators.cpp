@@ -31,7 +31,7 @@ Value integers(const std::string& op, int64_t a, int64_t b) {
     return -a;
   }
   const int64_t quotient = a / b, rest = a % b;
-  const bool down = rest != 0 && (rest < 0) != (b < 0);  // Python rounds down
+  const bool down = rest != 0 && (rest < 0) != (b < 0);  // Python rounds towards minus infinity
   return op == "//" ? quotient - (down ? 1 : 0) : rest + (down ? b : 0);
 }
 
@@ -68,7 +68,7 @@ bool contains(const Value& whole, const Value& part, Budget& budget) {
   return false;
 }
 
-// -1, 0 or 1; numbers, or strings by code points (which is the order of their bytes).
+// -1, 0 or 1; compares numbers, or strings by code points (which is the order of their bytes).
 int order_of(const std::string& op, const Value& a, const Value& b, Budget& budget) {
   if (a.is_number() && b.is_number()) {
     if (a.is_float() || b.is_float()) return a.number() < b.number() ? -1 : a.number() > b.number() ? 1 : 0;
@@ -80,7 +80,7 @@ int order_of(const std::string& op, const Value& a, const Value& b, Budget& budg
   return out < 0 ? -1 : out > 0 ? 1 : 0;
 }
 
-// Where the code points of a string begin, and its end.
+// Offsets of a string's code points, and its length.
 std::vector<size_t> starts_of(const std::string& text, Budget& budget) {
   budget.make(text.size() * sizeof(size_t));
   std::vector<size_t> out;
@@ -92,7 +92,7 @@ std::vector<size_t> starts_of(const std::string& text, Budget& budget) {
   return out;
 }
 
-// Python's indices of a slice.
+// The indices that a Python slice selects.
 std::vector<int64_t> indices(int64_t length, const Value& begin, const Value& end, const Value& step) {
   const auto bound = [](const Value& v, int64_t otherwise) {
     if (v.is_undefined() || v.is_none()) return otherwise;
@@ -110,7 +110,7 @@ std::vector<int64_t> indices(int64_t length, const Value& begin, const Value& en
   const int64_t from = has_begin ? clamped(bound(begin, 0)) : by > 0 ? 0 : length - 1;
   const int64_t to = has_end ? clamped(bound(end, 0)) : by > 0 ? length : -1;
   std::vector<int64_t> out;
-  if (std::abs(by) >= length && length > 0) {  // one item at most; by itself may be as large as a number can be
+  if (std::abs(by) >= length && length > 0) {  // at most one item; otherwise `by` may be as large as any number
     if (by > 0 ? from < to : from > to) out.push_back(from);
     return out;
   }

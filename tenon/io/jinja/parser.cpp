@@ -56,7 +56,7 @@ class Parser {
     return tokens_[at_++].text;
   }
 
-  // Counts how deep blocks and brackets are nested, as long as it lives.
+  // Limits how deep blocks and brackets nest; counts one level during its lifetime.
   class Level {
    public:
     explicit Level(Parser& parser) : parser_(parser) {
@@ -118,7 +118,7 @@ class Parser {
     return make(ExpressionKind::Not, "", negation());
   }
 
-  // The comparison operator that stands here, "" if none does.
+  // The comparison operator at this place, "" if there is none.
   std::string comparison_operator() {
     for (const std::string_view op : {"==", "!=", "<=", ">=", "<", ">"})
       if (accept_operator(op)) return std::string(op);
@@ -179,7 +179,7 @@ class Parser {
     if (token.kind == TokenKind::Name) return named_value();
     if (token.kind == TokenKind::String) {
       std::string text;
-      while (is(TokenKind::String)) text += tokens_[at_++].text;  // neighbours are one string
+      while (is(TokenKind::String)) text += tokens_[at_++].text;  // adjacent strings are concatenated
       return literal(std::move(text));
     }
     if (token.kind == TokenKind::Integer || token.kind == TokenKind::Float) return number();
@@ -288,7 +288,7 @@ class Parser {
     return out;
   }
 
-  // "(a, b, name=c)" into the operands and named operands of a call.
+  // Parses "(a, b, name=c)" into the operands and named operands of a call.
   void arguments(Expression& to) {
     expect_operator("(");
     while (!accept_operator(")")) {
@@ -344,12 +344,12 @@ class Parser {
     return std::find(words.begin(), words.end(), text) != words.end();
   }
 
-  // Whether {% word %} stands here, for one of the words.
+  // Whether {% word %} is next, for one of the words.
   bool at_block(Words words) const {
     return is(TokenKind::BlockBegin) && at_ + 1 < tokens_.size() && tokens_[at_ + 1].kind == TokenKind::Name &&
            is_any(tokens_[at_ + 1].text, words);
   }
-  // Statements up to {% word %}, which stays.
+  // Parses statements up to {% word %}, which is not consumed.
   Body body(Words until) {
     const Level level(*this);
     Body out;
@@ -447,7 +447,7 @@ class Parser {
     if (!is(TokenKind::BlockEnd)) fail("expected '=', found '" + found() + "'");
     ++at_;
     out.kind = StatementKind::SetBody;
-    const int loops = std::exchange(loops_, 0);  // a loop around it cannot be left from inside
+    const int loops = std::exchange(loops_, 0);  // break and continue cannot leave a loop outside of the block
     out.body = body({"endset"});
     loops_ = loops;
     end_block("endset");

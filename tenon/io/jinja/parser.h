@@ -1,4 +1,4 @@
-// Tokens to a tree.
+// Parses a template's tokens into a tree.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace tenon::jinja {
 
-/// Parses a template. Linear. Error(Model) with `where` and the line for what is not of the subset that chat_template.h
-/// describes, and for expressions or statements nested deeper than kMostNested.
+/// Parses a template. Linear. Error(Model) with `where` and the line for anything outside the subset described in
+/// chat_template.h, and for expressions or statements nested deeper than kMostNested.
 Body parse(std::string_view source, const std::string& where);
 
 inline constexpr int kMostNested = 100;

@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kFunctions = {"namespace", "raise_exception", "range"};
 constexpr int64_t kMostRange = 100'000;
-constexpr uint64_t kScope = Budget::kStep / 2;  // work of looking for a name in one scope
+constexpr uint64_t kScope = Budget::kStep / 2;  // cost of looking up a name in one scope
 
-// What {{ loop }} knows of the loop that runs.
+// What {{ loop }} knows of the current loop.
 struct LoopState {
   const List& items;
   size_t index = 0;
@@ -31,7 +31,7 @@ class Renderer {
  public:
   Renderer(const Dict& variables, Budget& budget, const std::string& where)
       : variables_(variables), budget_(budget), where_(where), scopes_(1) {}
-  // Namespaces can hold themselves.
+  // Namespaces may contain themselves; clearing them breaks such cycles.
   ~Renderer() {
     for (const auto& members : namespaces_) members->clear();
   }
@@ -143,7 +143,7 @@ class Renderer {
 
   Flow loop(const Statement& s, std::string& out) {
     const Value source = eval(*s.expression);
-    const bool as_it_is = source.is_list() && !s.condition;  // not copied: loops over long lists stand in loops
+    const bool as_it_is = source.is_list() && !s.condition;  // not copied: long lists are iterated in nested loops
     const List own = as_it_is ? List() : chosen_items(s, source);
     const List& items = as_it_is ? source.list() : own;
     LoopState state{items};
@@ -295,7 +295,7 @@ class Renderer {
     return member_of(eval(of), Value(e.name), budget_);
   }
 
-  // The first operand is what stands in front.
+  // The first operand is the value before the filter, test or dot.
   Call call(const Expression& e) {
     Call out{eval(*e.operands[0]), {}, {}, budget_};
     for (size_t i = 1; i < e.operands.size(); ++i) out.arguments.push_back(eval(*e.operands[i]));

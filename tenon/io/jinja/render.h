@@ -1,4 +1,4 @@
-// Rendering a template's tree.
+// Renders a template's tree.
 #pragma once
 #include <string>
 
@@ -6,12 +6,12 @@
 
 namespace tenon::jinja {
 
-/// Bytes that a template may print.
+/// Most bytes that a template may print.
 inline constexpr size_t kMostOutput = size_t{64} << 20;
 
-/// What the template prints with these variables. Error(Usage) with `where` and the line for data that does not fit the
-/// template, and what the template itself refuses (raise_exception); Error(Model) for a template that takes more time
-/// or memory than Budget and kMostOutput allow.
+/// The template's output with these variables. Error(Usage) with `where` and the line for data that does not fit the
+/// template, and for raise_exception; Error(Model) for a template that exceeds the time or memory of Budget and
+/// kMostOutput.
 std::string render(const Body& body, const Dict& variables, Budget& budget, const std::string& where);
 
 }  // namespace tenon::jinja

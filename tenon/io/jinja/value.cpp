@@ -13,7 +13,7 @@
 namespace tenon::jinja {
 namespace {
 
-// Python's repr of a float: the shortest digits that read back as the same number.
+// Python's repr of a float: the shortest digits that parse to the same number.
 std::string float_text(double v) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
@@ -22,7 +22,7 @@ std::string float_text(double v) {
   std::string text(buffer.data(), end);
   const size_t e = text.find('e');
   const int exponent = std::atoi(text.c_str() + e + 1);
-  if (exponent < -4 || exponent >= 16) return text;  // both write at least two digits of exponent
+  if (exponent < -4 || exponent >= 16) return text;  // both write at least two exponent digits
   const auto fixed = std::to_chars(buffer.data(), buffer.data() + buffer.size(), v, std::chars_format::fixed).ptr;
   std::string out(buffer.data(), fixed);
   if (out.find('.') == std::string::npos) out += ".0";
@@ -35,7 +35,7 @@ void append_escape(std::string& out, const char* format, uint32_t c) {
   out += text.data();
 }
 
-// What Python's repr shows as it is.
+// Whether Python's repr shows the character unescaped.
 bool is_printable(uint32_t c) {
   if (c == ' ') return true;
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
@@ -90,7 +90,7 @@ std::string json_string(const std::string& text) {
   return out.append(1, '"');
 }
 
-// Writes values one inside the other: Python's repr, or JSON.
+// Writes nested values, as Python's repr or as JSON.
 class Writer {
  public:
   Writer(Budget& budget, bool json, int indent, bool sort_keys)

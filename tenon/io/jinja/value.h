@@ -1,4 +1,4 @@
-// Values of a template: plain data, and what rendering is allowed to make of it.
+// Values of a template: plain data, and the budget of what rendering may compute.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,7 +15,7 @@ namespace tenon::jinja {
 class Value;
 using List = std::vector<Value>;
 
-/// Members in the order in which they came.
+/// Keeps its members in insertion order.
 class Dict {
  public:
   const Value* find(const std::string& key) const;
@@ -29,23 +29,23 @@ class Dict {
 };
 
 struct Undefined {
-  std::shared_ptr<const std::string> name;  ///< what was looked for, for messages; may be null
+  std::shared_ptr<const std::string> name;  ///< the name that was looked up, for messages; may be null
 };
 struct None {};
-/// The one thing that templates can change: {% set ns.x = 1 %}.
+/// The only thing that templates can modify: {% set ns.x = 1 %}.
 struct Namespace {
   std::shared_ptr<Dict> members;
 };
-/// A global function, which can be called and asked whether it is defined.
+/// A global function; it can be called or tested for being defined.
 struct Function {
   std::string name;
 };
 
-/// Levels of lists and mappings in one another.
+/// Deepest nesting of lists and mappings.
 inline constexpr int kMostValueDepth = 100;
 
-/// Immutable but for namespaces; copies share what they hold. Making a list or mapping throws RenderError beyond
-/// kMostValueDepth: what goes through values may then be recursive, and so is their destruction.
+/// Immutable except for namespaces; copies share their contents. Making a list or mapping throws RenderError beyond
+/// kMostValueDepth, so that code that traverses or destroys values may be recursive.
 class Value {
  public:
   Value() : data_(Undefined{}) {}
@@ -56,7 +56,7 @@ class Value {
   Value(const char* text) : Value(std::string(text)) {}
   Value(List list);
   Value(Dict dict);
-  /// Undefined by the name that a string is; shares the string.
+  /// An undefined value named after a string value; shares the string.
   static Value undefined(const Value& name);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
@@ -64,7 +64,7 @@ class Value {
   bool is_bool() const { return std::holds_alternative<bool>(data_); }
   bool is_int() const { return std::holds_alternative<int64_t>(data_); }
   bool is_float() const { return std::holds_alternative<double>(data_); }
-  /// Integers, floats, and truth values, which count as 0 and 1.
+  /// Integers, floats, and booleans, which count as 0 and 1.
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return std::holds_alternative<std::shared_ptr<const std::string>>(data_); }
   bool is_list() const { return std::holds_alternative<Shared<List>>(data_); }
@@ -73,14 +73,14 @@ class Value {
   bool is_function() const { return std::holds_alternative<Function>(data_); }
 
   bool boolean() const { return std::get<bool>(data_); }
-  /// Of an integer or a truth value.
+  /// Of an integer or a boolean.
   int64_t integer() const { return is_bool() ? int64_t{boolean()} : std::get<int64_t>(data_); }
   double number() const { return is_float() ? std::get<double>(data_) : static_cast<double>(integer()); }
   const std::string& string() const { return *std::get<std::shared_ptr<const std::string>>(data_); }
   const List& list() const { return std::get<Shared<List>>(data_)->items; }
   const Dict& dict() const { return std::get<Shared<Dict>>(data_)->items; }
   Dict& members() const { return *std::get<Namespace>(data_).members; }
-  /// What an undefined value was looked for as, empty if that is not known.
+  /// The name under which an undefined value was looked up; empty if unknown.
   std::string_view name() const {
     const auto& name = std::get<Undefined>(data_).name;
     return name ? std::string_view(*name) : std::string_view();
@@ -101,15 +101,15 @@ class Value {
       data_;
 };
 
-/// What rendering may use; a template that asks for more is refused. Every step and every byte that is read or made is
-/// counted, so that time and memory are bounded whatever the template does.
+/// What rendering may use; a template that asks for more is refused. Every step and every byte read or made is counted,
+/// so time and memory are bounded for any template.
 class Budget {
  public:
-  static constexpr uint64_t kMostWork = uint64_t{64} << 20;   // bytes looked at; a step counts as kStep
-  static constexpr uint64_t kMostMade = uint64_t{128} << 20;  // bytes of strings and lists made
+  static constexpr uint64_t kMostWork = uint64_t{64} << 20;   // bytes read; a step counts as kStep
+  static constexpr uint64_t kMostMade = uint64_t{128} << 20;  // bytes of strings and lists created
   static constexpr uint64_t kStep = 64;
 
-  /// A key is read to find it among others, whatever their number.
+  /// Looking up a key costs reading that key, however many keys there are.
   const Value* find(const Dict& dict, const std::string& key) {
     work(kStep + key.size());
     return dict.find(key);
@@ -126,10 +126,10 @@ class Budget {
   uint64_t work_ = 0, made_ = 0;
 };
 
-/// A problem that rendering met; the renderer adds the line.
+/// A problem during rendering; the renderer adds the line.
 struct RenderError {
   std::string what;
-  bool of_template = false;  ///< the template's fault, not that of what it was given
+  bool of_template = false;  ///< the template's fault, not that of its input
 };
 
 /// "a string", "a list", "undefined 'x'", ... for messages.
@@ -139,11 +139,11 @@ Value from_json(const nlohmann::ordered_json& json, int depth = 0);
 
 bool truthy(const Value& v);
 bool equal(const Value& a, const Value& b, Budget& budget);
-/// As {{ v }} prints it: Python's str().
+/// As {{ v }} prints it, with Python's str().
 std::string to_text(const Value& v, Budget& budget);
-/// Python's json.dumps(v, ensure_ascii=False); `indent` < 0 is one line.
+/// Python's json.dumps(v, ensure_ascii=False); `indent` < 0 puts all on one line.
 std::string to_json(const Value& v, int indent, bool sort_keys, Budget& budget);
-/// Items that a loop goes over: of a list, of a string its characters, of a dict its keys; of undefined none.
+/// What a loop iterates over: a list's items, a string's characters, a dict's keys; nothing for undefined.
 List items_of(const Value& v, Budget& budget);
 
 }  // namespace tenon::jinja

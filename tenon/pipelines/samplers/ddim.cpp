@@ -1,4 +1,4 @@
-// DDIM (Song et al. 2020, eq. 12): from t to t - train/N through the clean sample, with a share `eta` of fresh noise.
+// DDIM (Song et al. 2020, eq. 12): from t to t - train/N through the clean sample, with an amount `eta` of fresh noise.
 #include <algorithm>
 #include <cmath>
 #include <limits>

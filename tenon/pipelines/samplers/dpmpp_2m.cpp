@@ -1,5 +1,5 @@
 // DPM-Solver++ (2M), data prediction, midpoint form (Lu et al. 2022b, algorithm 2): each step extrapolates the clean
-// sample from this call's and the last one's. In flow matching too: log-SNR is log((1 - sigma) / sigma) there.
+// sample from this call's and the previous one's. Also for flow matching, where log-SNR is log((1 - sigma) / sigma).
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +20,7 @@ class DpmSolver2M : public Sampler {
       : schedule_(settings, kDefaults), karras_(karras), last_sigma_(final_sigma(settings, schedule_)) {
     settings.refuse({"thresholding", "use_exponential_sigmas", "use_beta_sigmas", "use_lu_lambdas", "use_flow_sigmas"});
     settings.choice("algorithm_type", "dpmsolver++", {"dpmsolver++", "deis"});
-    // Solver types of sibling classes mean midpoint here, as in diffusers.
+    // Sibling classes' solver types mean midpoint here, as in diffusers.
     settings.choice("solver_type", "midpoint", {"midpoint", "logrho", "bh1", "bh2"});
     order_ = settings.integer("solver_order", 2, 1, 2);
     lower_order_final_ = settings.flag("lower_order_final", true);
@@ -53,7 +53,7 @@ class DpmSolver2M : public Sampler {
     const NoiseLevel here = level(index), next = level(index + 1);
     const double from = sigmas_[static_cast<size_t>(index)], to = sigmas_[static_cast<size_t>(index) + 1];
     const bool first_order = order_ == 1 || call == 0 || (index + 1 == count() && first_order_end());
-    double slope = 0;  // 1 / (2 r), r = the last step's length in log-SNR over this one's
+    double slope = 0;  // 1 / (2 r), r = the previous step's length in log-SNR over this one's
     if (!first_order) slope = 0.5 * std::log(from / to) / std::log(sigmas_[static_cast<size_t>(index) - 1] / from);
     const double keep = next.sigma / here.sigma;
     const double blend = next.alpha * (1 - to / from);  // -alpha' (e^-h - 1), e^-h = sigma' / sigma
@@ -78,7 +78,7 @@ class DpmSolver2M : public Sampler {
     return last_sigma_ == 0 || euler_at_final_ || (lower_order_final_ && count() < kFewSteps);
   }
 
-  // Unlike the other samplers, N steps are spaced as N + 1 and the last (cleanest) is dropped, except for trailing.
+  // Unlike the other samplers, N steps are spaced as N + 1 and the last (cleanest) is dropped, except with trailing.
   std::vector<double> spaced(int steps) const {
     if (schedule_.spacing() == Spacing::Trailing) return trailing_timesteps(schedule_.train_steps(), steps);
     std::vector<double> times = schedule_.whole_timesteps(steps + 1);
@@ -103,7 +103,7 @@ class FlowDpmSolver2M : public FlowSampler {
   void advance(std::span<const float> output, int index, int call, std::span<float> sample,
                const NoiseSource&) override {
     const double from = sigma(index), to = sigma(index + 1), keep = to / from;
-    double slope = 0;  // 1 / (2 r), r as above; also 0 behind pure noise, which is infinitely far away
+    double slope = 0;  // 1 / (2 r), r as above; also 0 after pure noise, which is infinitely far away
     if (call > 0 && index + 1 < steps())
       slope = 0.5 * (log_snr(to) - log_snr(from)) / (log_snr(from) - log_snr(sigma(index - 1)));
     const double blend = (1 - to) - (1 - from) * keep;

@@ -18,7 +18,7 @@ class EulerAncestral : public EulerFamily {
   void advance(std::span<const float> output, int index, int, std::span<float> sample,
                const NoiseSource& noise) override {
     const double from = sigma(index), to = sigma(index + 1);
-    // sqrt before the difference of squares would lose the small levels at the end of the schedule.
+    // Taking the square root of a plain difference of squares would lose the small levels at the end of the schedule.
     const double up = std::min(to, eta_ * to / from * std::sqrt(std::max(0.0, (from - to) * (from + to))));
     const double down = std::sqrt(std::max(0.0, (to - up) * (to + up)));
     noise_.resize(sample.size());

@@ -6,22 +6,22 @@
 
 namespace tenon {
 
-/// Base of the samplers on diffusers' FlowMatchEulerDiscreteScheduler with sigmas 1, 1 - 1/n, .. 1/n before the shift,
-/// as the pipelines of flow-matching models give it: n steps are n calls, and the last one ends at 0. Model outputs are
+/// Base of the samplers on diffusers' FlowMatchEulerDiscreteScheduler, with sigmas 1, 1 - 1/n, .. 1/n before the shift,
+/// as the pipelines of flow-matching models set them: n steps are n calls, and the last ends at 0. Model outputs are
 /// velocities, noise - clean.
 class FlowSampler : public Sampler {
  public:
-  /// SamplerOptions::flow_shift stands in for the config's shift. Error(Model) for what is not implemented.
+  /// SamplerOptions::flow_shift overrides the config's shift. Error(Model) for what is not implemented.
   FlowSampler(const Settings& settings, const SamplerOptions& options);
 
  protected:
   std::vector<double> lay_out(int steps) override;
   NoiseLevel level(int index) const override { return {1 - sigma(index), sigma(index)}; }
   int max_steps() const override { return train_steps_; }
-  /// diffusers' pipelines of flow matching round the steps that are left out, not those that are made.
+  /// diffusers' flow-matching pipelines round the number of skipped steps, not the number of steps made.
   int kept_steps(int steps, double strength) const override;
 
-  /// Before step `index`; index = steps is the end, 0.
+  /// Sigma before step `index`; index = steps is the end, 0.
   double sigma(int index) const { return sigmas_[static_cast<size_t>(index)]; }
   int steps() const { return static_cast<int>(sigmas_.size()) - 1; }
 

@@ -13,7 +13,7 @@ constexpr int kMaxTrainSteps = 100000;
 
 double as_f32(double x) { return static_cast<double>(static_cast<float>(x)); }
 
-// f32 steps from both ends towards the middle, as torch.linspace.
+// f32 steps from both ends towards the middle, as in torch.linspace.
 std::vector<float> linspace_f32(double start, double stop, int n) {
   const float a = static_cast<float>(start), b = static_cast<float>(stop);
   const float step = n > 1 ? (b - a) / static_cast<float>(n - 1) : 0.0f;
@@ -61,7 +61,7 @@ std::vector<float> read_betas(const Settings& settings) {
   } else {
     betas = cosine_betas(n);
   }
-  // Behind a first step without noise there is no noise to predict, and 0 is divided by 0.
+  // After a first step without noise there is no noise to predict: the division would be 0 / 0.
   TENON_CHECK(Model, 1.0f - betas.front() < 1, settings.where(key_of_betas(settings, "beta_start")))
       << "the first step adds no noise (beta " << betas.front() << "): expected a number above 0";
   return betas;
@@ -90,7 +90,7 @@ std::vector<double> zero_terminal_snr(const std::vector<double>& product) {
   return running_product(betas);
 }
 
-// Of the noise over that of the signal.
+// Variance of the noise over that of the signal.
 float variance(double product) { return static_cast<float>(1 - product) / static_cast<float>(product); }
 
 }  // namespace
@@ -162,7 +162,7 @@ std::vector<double> linspace(double start, double stop, int n) {
 }
 
 std::vector<double> trailing_timesteps(int train_steps, int n) {
-  // arange steps by (start - ratio) - start, not by ratio: with it, halves round as they do in numpy.
+  // arange steps by (start - ratio) - start rather than by ratio; then halves round as in numpy.
   const double start = train_steps, ratio = start / n, delta = (start - ratio) - start;
   std::vector<double> out;
   for (int i = 0; i < n; ++i) out.push_back(std::nearbyint(i == 1 ? start - ratio : start + i * delta) - 1);

@@ -1,4 +1,4 @@
-// The training noise schedule (betas and their running product) and the spacing of inference steps over it.
+// The noise schedule of training (betas and their running product) and the spacing of inference steps over it.
 #pragma once
 #include <vector>
 
@@ -11,14 +11,14 @@ namespace tenon {
 enum class Prediction { Epsilon, V, Sample };
 enum class Spacing { Leading, Trailing, Linspace };
 
-/// Defaults that differ between the classes of diffusers.
+/// Defaults that differ between diffusers' classes.
 struct ScheduleDefaults {
   std::string_view spacing = "leading";
-  bool zero_snr_key = true;  ///< the class knows rescale_betas_zero_snr
+  bool zero_snr_key = true;  ///< the class has the key rescale_betas_zero_snr
   bool nudge_zero = false;   ///< with zero terminal SNR the last product is 2^-24 instead of 0
 };
 
-/// The clean sample and the noise that a model output stands for.
+/// The clean sample and the noise that a model output implies.
 struct Estimate {
   double x0, eps;
 };
@@ -27,20 +27,20 @@ struct Estimate {
 /// 1 - beta rounded to f32, product accumulated in f64): near t = 0 their rounding is visible in 1 - a.
 class NoiseSchedule {
  public:
-  /// Throws Error(Model) for settings that are not understood, and for betas whose first is 0 or that leave no signal
-  /// in f32 (but for rescale_betas_zero_snr).
+  /// Throws Error(Model) for unsupported settings, and for betas that start with 0 or leave no signal in f32 (except
+  /// with rescale_betas_zero_snr).
   NoiseSchedule(const Settings& settings, const ScheduleDefaults& defaults);
 
   int train_steps() const { return static_cast<int>(product_.size()); }
   Prediction prediction() const { return prediction_; }
   Spacing spacing() const { return spacing_; }
   int steps_offset() const { return steps_offset_; }
-  /// a[t]; t outside 0..train_steps-1 is Error(Usage): the spacing leaves the schedule.
+  /// a[t]; Error(Usage) for t outside 0..train_steps-1: the spacing leaves the schedule.
   double product(int64_t t) const;
-  /// sqrt((1 - a) / a) for every training timestep, as f32 numbers above 0.
+  /// sqrt((1 - a) / a) for every training timestep, as positive f32 numbers.
   std::vector<double> sigmas() const;
 
-  /// Whole timesteps of `steps` steps, latest (noisiest) first: leading, trailing or rounded linspace.
+  /// Integer timesteps of `steps` steps, noisiest first: leading, trailing or rounded linspace.
   std::vector<double> whole_timesteps(int steps) const;
 
  private:
@@ -50,7 +50,7 @@ class NoiseSchedule {
   int steps_offset_;
 };
 
-/// Model output to clean sample and noise for x = alpha * x0 + sigma * eps.
+/// The clean sample and noise implied by a model output, for x = alpha * x0 + sigma * eps.
 Estimate estimate(Prediction prediction, double output, double x, NoiseLevel level);
 
 /// n points from start to stop inclusive (only start for n = 1), computed as numpy.linspace does.

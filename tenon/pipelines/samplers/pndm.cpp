@@ -1,8 +1,8 @@
 // PNDM (Liu et al. 2022): linear multistep (PLMS) over the noise estimates, started either by one repeated call
 // (skip_prk_steps, as Stable Diffusion) or by Runge-Kutta steps of four calls each.
 //
-// Image-to-image follows diffusers to the letter: it cuts the list behind the repeated timestep but still treats its
-// second call as the repeated one, so from the third call on the model is asked one timestep ahead of the sample.
+// Image to image follows diffusers exactly: it cuts the list after the repeated timestep but still treats its second
+// call as the repeated one, so from the third call on the model is called one timestep ahead of the sample.
 #include <algorithm>
 #include <cmath>
 
@@ -35,7 +35,7 @@ class Pndm : public Sampler {
       times = with_runge_kutta(times);
     else if (steps > 1)
       times.insert(times.begin() + 1, times[1]);
-    for (const double t : times) schedule_.product(std::lround(t));  // throws where the schedule is left
+    for (const double t : times) schedule_.product(std::lround(t));  // throws if t is outside the schedule
     return times;
   }
 
@@ -55,7 +55,7 @@ class Pndm : public Sampler {
   bool can_start_late() const override { return skip_prk_; }
 
  private:
-  // The four noisiest steps and their midpoints, each inner one twice, in front of the rest.
+  // The four noisiest steps and their midpoints, each inner one twice, before the rest.
   std::vector<double> with_runge_kutta(const std::vector<double>& times) const {
     TENON_CHECK(Usage, times.size() >= kOrder, "steps") << "PNDM with Runge-Kutta steps needs at least " << kOrder;
     std::vector<double> points;
@@ -106,7 +106,7 @@ class Pndm : public Sampler {
   }
   double past(size_t age, size_t i) const { return history_[age][i]; }
 
-  // Adams-Bashforth of the order that the history allows.
+  // Adams-Bashforth of the highest order that the history allows.
   double extrapolated(size_t i) const {
     switch (history_.size()) {
       case 1:
@@ -120,7 +120,7 @@ class Pndm : public Sampler {
     }
   }
 
-  // Eq. 11: sample `x` of timestep `from` to timestep `to`, given the (combined) model output.
+  // Eq. 11: transfers sample `x` from timestep `from` to timestep `to`, given the (combined) model output.
   void transfer(const std::vector<float>& x, int64_t from, int64_t to, const std::vector<double>& output,
                 std::span<float> out) const {
     const double a = schedule_.product(from), b = to >= 0 ? schedule_.product(to) : final_product_;

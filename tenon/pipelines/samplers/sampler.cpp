@@ -1,4 +1,4 @@
-// What all samplers share: checks, the start of image-to-image, the registry.
+// Shared by all samplers: checks, the start of image to image, the registry.
 #include "tenon/pipelines/samplers/sampler.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace tenon {
 namespace {
 
-// Function-local, so that registrations of other files may run before this file's own initialisers.
+// Function-local, so that other files' registrations may run before this file's own initialisers.
 std::vector<SamplerInfo>& registered() {
   static std::vector<SamplerInfo> all;
   return all;
@@ -37,7 +37,7 @@ const SamplerInfo* find(const std::string& key) {
   return nullptr;
 }
 
-// Every name that find() knows, main names first.
+// Every name that find() recognises, main names first.
 std::vector<std::string> all_names() {
   std::vector<std::string> out = sampler_names();
   for (const SamplerInfo& info : registered()) {
@@ -88,7 +88,7 @@ std::vector<std::string> flow_matching_names() {
   return out;
 }
 
-// "DPM++ 2M Karras" is a sampler and an option.
+// "DPM++ 2M Karras" means a sampler with an option.
 const SamplerInfo& of_name(const std::string& name, SamplerOptions& options) {
   std::string key = normalised(name);
   constexpr std::string_view kKarras = "karras";
@@ -151,7 +151,7 @@ void Sampler::set_steps(int steps, double strength) {
                 "use more steps or a strength of at least 1 / steps");
   TENON_CHECK(Usage, kept == steps || can_start_late(), "strength")
       << "this sampler's Runge-Kutta start cannot begin in the middle of its schedule";
-  all_timesteps_.clear();  // should lay_out throw, no call can be made
+  all_timesteps_.clear();  // if lay_out throws, no call can be made
   all_timesteps_ = lay_out(steps);
   first_ = static_cast<size_t>(steps - kept);
   next_call_ = 0;

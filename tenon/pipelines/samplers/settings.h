@@ -8,24 +8,24 @@
 
 namespace tenon {
 
-/// A key that is absent or null takes the fallback given by the caller; a value of another type, or one that the engine
-/// does not implement, is Error(Model) and names the key. Refers to the config, which must outlive it.
+/// An absent or null key takes the caller's fallback; a value of another type, or one that is not implemented, is
+/// Error(Model) and names the key. Refers to the config, which must outlive it.
 class Settings {
  public:
   /// `where` begins every message: the file's name.
   Settings(const nlohmann::json& config, std::string where = "scheduler_config");  // NOLINT: json is what callers have
 
-  /// "scheduler_config beta_start": a key's place in messages.
+  /// A key as messages name it: "scheduler_config beta_start".
   std::string where(const char* key) const { return where_ + " " + key; }
-  /// The name of the class that the config is of; Error(Model) if it names none.
+  /// The config's class name; Error(Model) if there is none.
   std::string class_name() const;
   bool flag(const char* key, bool fallback) const;
   /// A finite number in [low, high].
   double number(const char* key, double fallback, double low, double high) const;
   int integer(const char* key, int fallback, int low, int high) const;
-  /// The index of the key's text in `choices`.
+  /// The index in `choices` of the key's text.
   size_t choice(const char* key, std::string_view fallback, std::initializer_list<std::string_view> choices) const;
-  /// Numbers of a list, empty if absent.
+  /// A list of numbers, empty if absent.
   std::vector<double> list(const char* key) const;
   bool has(const char* key) const { return value(key) != nullptr; }
   /// Error(Model) if the config turns on something that is not implemented.

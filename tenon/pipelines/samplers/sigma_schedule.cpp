@@ -34,7 +34,7 @@ double timestep_of(const std::vector<double>& table, double sigma) {
   const auto above = std::upper_bound(table.begin(), table.end(), sigma);
   const size_t last_start = table.size() - 2;
   const size_t low = above == table.begin() ? 0 : std::min(static_cast<size_t>(above - table.begin()) - 1, last_start);
-  // A beta of 0 leaves the noise as it was; only the last pair can be alike here.
+  // A beta of 0 leaves the noise unchanged; here only the last pair can be equal.
   if (table[low] == table[low + 1]) return static_cast<double>(low) + 1;
   const double a = std::log(table[low]), b = std::log(table[low + 1]);
   return static_cast<double>(low) + std::clamp((a - std::log(sigma)) / (a - b), 0.0, 1.0);

@@ -1,5 +1,5 @@
-// A family of models in one file that nothing else names: every picture is of one colour, which the seed picks. Loaded
-// into the program, it is drawn with as any other family is.
+// A family of models in one file that nothing else refers to: every picture has one colour, chosen by the seed. Once
+// loaded into the program it works like any other family.
 #include <chrono>
 #include <thread>
 
@@ -11,7 +11,7 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kSide = 16, kCell = 8;  // pixels: of a picture that is not asked for otherwise, of one latent
+constexpr int64_t kSide = 16, kCell = 8;  // in pixels: default side of a picture, side of one latent
 constexpr int kSteps = 2;
 constexpr auto kStepTime = std::chrono::milliseconds(5);
 

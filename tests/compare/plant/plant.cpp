@@ -1,6 +1,6 @@
-// Loaded in front of the library (LD_PRELOAD), this makes every launch of the CPU backend wrong in one place, as
-// PLANTED_FAULT says: "nan", one element of every result is NaN and all behind it are right; "tile", a block of every
-// result is left as the memory was. A program that compares must fail.
+// Preloaded before the library (LD_PRELOAD), this corrupts every launch of the CPU backend in one place, according to
+// PLANTED_FAULT: "nan" makes one element of every result NaN and leaves the rest right; "tile" leaves a block of every
+// result as the memory was. Every program that compares must fail.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kTile = 64;  // elements
 
-// What a result holds there after the launch.
+// The contents of a result there after the launch.
 struct Spot {
   std::byte* at;
   std::vector<std::byte> after;

@@ -9,7 +9,7 @@
 
 #include "tenon/core/dtype.h"
 
-// Numbers of NVIDIA's documentation, on their own: what the engine's header has wrong does not work here.
+// Numbers copied from NVIDIA's documentation, independently: an error in the engine's header fails here.
 namespace {
 
 constexpr int kSuccess = 0, kInvalidValue = 7, kNotSupported = 15;
@@ -56,8 +56,8 @@ int take(T& field, const void* value, size_t size) {
   return kSuccess;
 }
 
-// Algorithms: 66 with two configurations, the second of which works in 4096 bytes, and 67, which needs K in steps
-// of 64.
+// Algorithms: 66 with two configurations, the second of which uses 4096 bytes of workspace, and 67, which needs K to be
+// a multiple of 64.
 constexpr Algorithm kAlgorithms[] = {
     {{66 | uint64_t{21} << 32, 36, 1}}, {{66 | uint64_t{24} << 32, 36, 4}}, {{67, 0, 1}}};
 std::optional<size_t> workspace_of(const Algorithm& a, uint64_t k) {
@@ -78,7 +78,7 @@ void put(void* at, int64_t index, int type, float value) {
 bool good(const Layout& l) {
   return (l.type == kFloat16 || l.type == kBFloat16) && l.stride >= static_cast<int64_t>(l.rows) && l.stride % 8 == 0;
 }
-// d [rows x columns] = op(a) [rows x k] op(b) [k x columns]; only a transposed and b as it is are known here.
+// d [rows x columns] = op(a) [rows x k] op(b) [k x columns]; only a transposed and b plain are supported here.
 bool fits(const Descriptor& d, const Layout& a, const Layout& b, const Layout& c, const Layout& out) {
   const bool types = a.type == b.type && b.type == c.type && c.type == out.type;
   const bool sizes = a.rows == b.rows && a.columns == out.rows && b.columns == out.columns && c.rows == out.rows &&

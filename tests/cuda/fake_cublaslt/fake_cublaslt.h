@@ -1,19 +1,19 @@
-// A cuBLASLt without a GPU, for tests: a shared library with the exports that we use. It multiplies on this machine's
-// processor, column by column as cuBLAS counts, through the descriptors it is given; it is strict about them, keeps
-// account of what is open and fails when it is told to.
+// A fake cuBLASLt without a GPU, for tests: a shared library with the exports that we use. It multiplies on the CPU,
+// column by column as cuBLAS does, through the descriptors it is given; it checks them strictly, counts open objects,
+// and fails on demand.
 #pragma once
 #include <cstddef>
 
-/// What the library does and has done. Reached through its export `fake_cublaslt_state`.
+/// State and counters of the library, reached through its export `fake_cublaslt_state`.
 struct FakeCublasLtState {
   // Set by tests: the result of the next call.
   int fail_create = 0, fail_multiply = 0, fail_heuristic = 0;
   size_t version = 130100;
-  int takes_us = -1;  ///< a product takes so long, and its result is not computed
+  int takes_us = -1;  ///< a product takes this long, and its result is not computed
   // Counted by the library.
   int handles = 0, descriptors = 0, layouts = 0, preferences = 0;
   int multiplications = 0;
-  // The last product: what it was asked for.
+  // Requests of the last product.
   unsigned epilogue = 0;
   float alpha = 0, beta = 0;
   unsigned reductions_allowed = 0;

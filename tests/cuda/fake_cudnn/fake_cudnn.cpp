@@ -44,7 +44,7 @@ size_t size_of_type(Type type) {
   }
 }
 
-// A descriptor: its attributes as they were set.
+// A descriptor: its attributes as set.
 struct Object {
   Kind kind;
   bool finalized = false;
@@ -80,7 +80,7 @@ struct Object {
 
 Object* of(CudnnObject object) { return reinterpret_cast<Object*>(object); }
 
-// A tensor's elements by coordinates.
+// Access to a tensor's elements by coordinates.
 struct View {
   explicit View(const Object& tensor, const std::map<int64_t, void*>& pointers)
       : type(tensor.one<CudnnDataType>(At::TensorDataType) == CudnnDataType::Half ? DType::F16 : DType::BF16),
@@ -153,7 +153,7 @@ bool is_attention(const Object& graph) {
   return graph.all<Object*>(At::OperationGraphOperations).front()->kind == Kind::OperationAttention;
 }
 
-// What each kind wants before it is finalized.
+// Attributes that each kind needs before it is finalized.
 std::vector<At> wanted(Kind kind) {
   switch (kind) {
     case Kind::Tensor:
@@ -183,7 +183,7 @@ std::vector<int> engines_for(const Object& graph) {
   return {kNondeterministic, kWinograd, kDownConverts, kPlain, kOther};
 }
 
-// Fills descriptors of a result: engine configurations, or a configuration's engine.
+// Fills result descriptors: engine configurations, or a configuration's engine.
 CudnnStatus give(const Object& from, At attribute, int64_t room, int64_t* count, void* elements) {
   std::vector<Object> found;
   if (attribute == At::HeuristicsResults)

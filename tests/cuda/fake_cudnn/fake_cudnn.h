@@ -1,11 +1,11 @@
-// A cuDNN without a GPU, for tests: a shared library with the exports that we use. It convolves and attends on this
-// machine's processor, element by element through the descriptors it is given; it is strict about them, keeps account
-// of what is open and fails when it is told to.
+// A fake cuDNN without a GPU, for tests: a shared library with the exports that we use. It computes convolutions and
+// attention on the CPU, element by element through the descriptors it is given; it checks them strictly, counts open
+// objects, and fails on demand.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
-/// What the library does and has done. Reached through its export `fake_cudnn_state`.
+/// State and counters of the library, reached through its export `fake_cudnn_state`.
 struct FakeCudnnState {
   // Set by tests.
   size_t version = 91900;
@@ -19,8 +19,8 @@ struct FakeCudnnState {
   bool described_device = false;  ///< by JSON
 };
 
-/// Its engines, as its heuristics give them: one of a note that is not wanted each, then those that may run. Attention
-/// has only kCompiled.
+/// Its engines, in the order of its heuristics: first one engine for each unwanted note, then those that may run.
+/// Attention has only kCompiled.
 enum FakeEngine : int {
   kNondeterministic = 1,
   kWinograd = 2,

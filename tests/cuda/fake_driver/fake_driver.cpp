@@ -12,12 +12,12 @@ namespace {
 
 FakeDriverState state;
 
-// Any address will do for what is never looked into.
+// Handles that are never dereferenced may have any address.
 template <class Handle>
 Handle handle(uintptr_t number) {
   return reinterpret_cast<Handle>(number);
 }
-// The result of a call that does nothing else: a fault stays.
+// The result of a call that does nothing else; a fault persists.
 DriverResult result(int wanted = 0) { return state.faulted ? state.fault_at_wait : wanted; }
 DriverResult once(int& failure) {
   const int code = failure;
@@ -72,7 +72,7 @@ DriverResult cuMemGetInfo_v2(size_t* left, size_t* total) {
   return *total = state.memory, result();
 }
 
-// Device memory is host memory, with its size in front.
+// Device memory is host memory, preceded by its size.
 DriverResult cuMemAlloc_v2(DeviceAddress* memory, size_t bytes) {
   if (state.used + bytes > state.memory) return result(kOutOfMemory);
   auto* p = static_cast<size_t*>(std::aligned_alloc(256, 256 + (bytes + 255) / 256 * 256));

@@ -1,10 +1,10 @@
-// A driver without a GPU, for tests: a shared library with the exports that we use. It keeps account of what is open
-// and fails when it is told to.
+// A fake driver without a GPU, for tests: a shared library with the exports that we use. It counts open objects and
+// fails on demand.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
-/// What the library does and has done. Reached through its export `fake_driver_state`.
+/// State and counters of the library, reached through its export `fake_driver_state`.
 struct FakeDriverState {
   // Set by tests.
   int init_result = 0, version = 13000, devices = 1;
@@ -17,15 +17,15 @@ struct FakeDriverState {
   size_t used = 0;
   int allocations = 0, modules = 0, graphs = 0, graph_execs = 0, streams = 0, events = 0, contexts = 0;
   int launches = 0, graph_launches = 0, recorded = 0;
-  size_t pinned = 0, most_pinned = 0;  ///< bytes of the host
-  size_t refuse_pinned = 0;            ///< bytes from which on they are refused; 0: none
-  int recorded_copies = 0;             ///< on the stream beside the one that records
+  size_t pinned = 0, most_pinned = 0;  ///< bytes of host memory
+  size_t refuse_pinned = 0;            ///< allocations of at least this many bytes are refused; 0: none
+  int recorded_copies = 0;             ///< on the stream beside the recording one
   bool capturing = false, faulted = false;
-  uintptr_t current_context = 0, capture = 0;  ///< `capture`: the stream that records
-  uintptr_t capture_event = 0, beside = 0;     ///< its last event, and the stream that has waited for one
+  uintptr_t current_context = 0, capture = 0;  ///< `capture`: the recording stream
+  uintptr_t capture_event = 0, beside = 0;     ///< its last event, and the stream that waited for one
   uintptr_t beside_event = 0;                  ///< the last event there
-  bool joined = true;                          ///< whether the recording stream has waited for all that is there
-  uintptr_t made = 0x1000;  ///< a number for every stream and event, and the context where it was made behind it
+  bool joined = true;                          ///< whether the recording stream has waited for everything there
+  uintptr_t made = 0x1000;  ///< a number for every stream and event, followed by the context in which it was made
   uintptr_t marked = 0, waiting = 0,
             waited = 0;  ///< the last stream that was marked, that was made to wait, and for what
   // The last launch.

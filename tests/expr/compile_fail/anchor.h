@@ -1,4 +1,4 @@
-// A complete anchor; each macro leaves one member out.
+// A complete anchor; each macro omits one member.
 // without: NAME
 // without: INFER
 // without: REFERENCE

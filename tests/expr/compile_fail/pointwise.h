@@ -1,4 +1,4 @@
-// A complete pointwise node; each macro leaves one member out.
+// A complete pointwise node; each macro omits one member.
 // without: NAME
 // without: EVAL
 // without: VJP

@@ -1,4 +1,4 @@
-// A complete reduction; each macro leaves one member out.
+// A complete reduction; each macro omits one member.
 // without: NAME
 // without: INIT
 // without: STEP

@@ -1,4 +1,4 @@
-// A complete view; each macro leaves one member out.
+// A complete view; each macro omits one member.
 // without: NAME
 // without: INFER
 // without: MAP

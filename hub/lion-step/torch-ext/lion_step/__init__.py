@@ -43,7 +43,7 @@ def lion_foreach(
     weight_decay: float = 0.0,
     eps: float = 0.0,
 ) -> None:
-    """One step of every tensor of the lists, which are of one type and one device."""
+    """One step of every tensor of the lists, all of one type and device."""
     ops.lion_foreach(list(params), list(exp_avgs), list(grads), lr, beta1, beta2, weight_decay, eps)
 
 

@@ -9,14 +9,14 @@
 namespace tenon {
 namespace {
 
-// Where the middle of `from` pixels begins. torchvision rounds a half to even, transformers down.
+// Offset of the centre crop in `from` pixels. torchvision rounds half to even, transformers down.
 int64_t margin(int64_t from, int64_t crop, const std::string& kind) {
   const int64_t spare = from - crop;
   if (kind != "timm") return spare >= 0 ? spare / 2 : -((-spare + 1) / 2);
   return static_cast<int64_t>(std::nearbyint(static_cast<double>(spare) / 2));
 }
 
-// The executable's batch: as few runs as `most` allows, equally long.
+// The executable's batch size: as few runs as `most` allows, of equal size.
 int64_t even_batch(int64_t count, int64_t most) {
   const int64_t runs = (count + most - 1) / most;
   return (count + runs - 1) / runs;
@@ -43,12 +43,12 @@ ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, Embe
   networks_.target = backend_->target();
   if (options_.side) {
     check_side(encoder_->config(), "size", options_.side);
-    // The scaled picture keeps its proportion to what is cut out of it.
+    // The resized picture keeps its proportion to the crop.
     const double share = static_cast<double>(preprocessing_.short_side) / static_cast<double>(preprocessing_.crop);
     preprocessing_.short_side = std::llround(share * static_cast<double>(options_.side));
     preprocessing_.crop = options_.side;
   }
-  plan_image_encoder(encoder_->config(), 1, preprocessing_.crop, preprocessing_.crop, networks_);  // refuses early
+  plan_image_encoder(encoder_->config(), 1, preprocessing_.crop, preprocessing_.crop, networks_);  // fails early
 }
 
 ImageEmbedding::~ImageEmbedding() = default;
@@ -79,8 +79,8 @@ std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
 
 Executable& ImageEmbedding::executable(int64_t batch) {
   if (prepared_ != batch) {
-    prepared_ = 0;        // until the next one is whole: preparing may be stopped
-    executable_.reset();  // before the next one takes its memory
+    prepared_ = 0;        // until the next one is complete: preparing may be interrupted
+    executable_.reset();  // before the next one allocates its memory
     const int64_t side = preprocessing_.crop;
     if (!store_) store_ = std::make_shared<WeightStore>(backend_, encoder_->weights());
     executable_.emplace(plan_image_encoder(encoder_->config(), batch, side, side, networks_), store_);
@@ -95,7 +95,7 @@ std::vector<Embedding> ImageEmbedding::operator()(std::span<const Image> images)
   const VitConfig& c = encoder_->config();
   const int64_t batch = even_batch(static_cast<int64_t>(images.size()), options_.batch);
   const int64_t side = preprocessing_.crop / c.patch, tokens = c.prefix() + side * side;
-  executable(batch);  // refuses what does not fit before any picture is made as large
+  executable(batch);  // refuses what does not fit before any picture is resized
   std::vector<float> pixels(static_cast<size_t>(batch * preprocessing_.crop * preprocessing_.crop * 3));
   for (size_t first = 0; first < images.size(); first += static_cast<size_t>(batch)) {
     const auto now = images.subspan(first, std::min(static_cast<size_t>(batch), images.size() - first));

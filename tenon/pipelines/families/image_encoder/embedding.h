@@ -1,4 +1,4 @@
-// Features of pictures: preprocessing, a vision transformer, one vector a picture and one a patch.
+// Features of pictures: preprocessing, a vision transformer, one vector per picture and one per patch.
 //
 //   ImageEmbedding embed(ImageEncoder::open("dinov2-small"), {});
 //   std::vector<Embedding> e = embed(std::array{read_png("cat.png")});
@@ -14,15 +14,15 @@
 
 namespace tenon {
 
-/// A network made ready. One call at a time, which asks check_stop().
+/// A network ready to run. One call at a time, which asks check_stop().
 class ImageEmbedding : public ImageEmbedder {
  public:
-  /// Error(Usage) for a type or size that cannot be computed in.
+  /// Error(Usage) for an unsupported type or size.
   ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, EmbeddingOptions options);
   ~ImageEmbedding() override;
 
   /// Pixels f32 [side, side, 3] as the network reads them. Error(Usage) for a picture without three channels, or so
-  /// long that scaling it would pass kMaxImageSide.
+  /// elongated that scaling it would exceed kMaxImageSide.
   std::vector<float> preprocess(const Image& image) const;
   std::vector<Embedding> operator()(std::span<const Image> images) override;
   std::unique_ptr<ImageEmbedder> with(const EmbeddingOptions& options) const override;
@@ -42,8 +42,8 @@ class ImageEmbedding : public ImageEmbedder {
   std::shared_ptr<Backend> backend_;
   ImagePreprocessing preprocessing_;
   NetworkOptions networks_;
-  std::shared_ptr<WeightStore> store_;  // of all batches
-  int64_t prepared_ = 0;                // the batch that the executable is for
+  std::shared_ptr<WeightStore> store_;  // shared by all batch sizes
+  int64_t prepared_ = 0;                // the batch size that the executable is for
   std::optional<Executable> executable_;
 };
 

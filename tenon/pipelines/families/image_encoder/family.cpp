@@ -1,4 +1,4 @@
-// Vision transformers: make features of pictures; as parts one, the encoder.
+// Vision transformers: compute features of pictures; their only part is the encoder.
 #include "tenon/pipelines/family.h"
 
 #include "tenon/pipelines/families/image_encoder/embedding.h"
@@ -8,7 +8,7 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kUsualSide = 224;  // what the published timings are of
+constexpr int64_t kUsualSide = 224;  // the size of the published timings
 
 class EncoderParts : public ModelParts {
  public:
@@ -81,7 +81,7 @@ ModelReport inspect_encoder(const std::filesystem::path& path) {
   for (const auto& [name, view] : all.tensors) found.emplace(name, view.shape);
   out.differences.emplace(all.name, check_weights(encoder->shapes(), found));
   out.components.emplace(all.name, std::move(all));
-  out.usable = true;  // opening it has refused the rest
+  out.usable = true;  // opening it would have refused it otherwise
   return out;
 }
 

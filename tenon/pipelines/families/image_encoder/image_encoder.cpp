@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char *kSettings = "config.json", *kPreprocessor = "preprocessor_config.json";
-constexpr int64_t kHubShortSide = 256, kHubCrop = 224;  // what transformers and the original's evaluation use
+constexpr int64_t kHubShortSide = 256, kHubCrop = 224;  // used in evaluations by transformers and the original
 
 class TensorWeights : public WeightSource {
  public:
@@ -35,7 +35,7 @@ class TensorWeights : public WeightSource {
   const std::map<std::string, TensorView>& tensors_;
 };
 
-// The weight file of a folder; empty if there is none, or several to choose from.
+// The weight file of a folder; empty if there is none or more than one.
 fs::path weight_file(const fs::path& path) {
   if (!folder_exists(path)) return path;
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
@@ -73,7 +73,7 @@ std::array<double, 3> three_numbers(ConfigReader& r, const json& settings, const
   return {v[0], v[1], v[2]};
 }
 
-// A side in pixels out of 37, [37, 37], {"height": 37, ..} or {"shortest_edge": 37}.
+// A side in pixels, from 37, [37, 37], {"height": 37, ..} or {"shortest_edge": 37}.
 int64_t side_of(ConfigReader& r, const json& settings, const char* key, int64_t fallback) {
   if (!r.has(key)) return fallback;
   const json& v = settings[key];
@@ -116,12 +116,12 @@ bool ImageEncoder::reads(const fs::path& path) {
   const fs::path file = weight_file(path);
   if (file.empty() || (file.extension() != ".safetensors" && file.extension() != ".json")) return false;
   try {
-    // Every layout has a token of that name; large checkpoints of other kinds are not read twice.
+    // Every layout has a token of that name; this avoids reading large checkpoints of other kinds twice.
     if (file.extension() == ".safetensors" && !SafetensorsFile::mentions(file, "cls_token")) return false;
     return is_vit(shapes_in(open_weights(file)));
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Cancelled) throw;
-    return false;  // whoever opens it says what is wrong
+    return false;  // opening it reports the error
   }
 }
 

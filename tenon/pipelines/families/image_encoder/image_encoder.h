@@ -1,4 +1,4 @@
-// A vision transformer to run: a checkpoint on disk in any of three layouts, or a named architecture with random
+// A vision transformer ready to use: a checkpoint on disk in any of three layouts, or a named architecture with random
 // weights.
 #pragma once
 #include <filesystem>
@@ -18,20 +18,21 @@ namespace tenon {
 class ImageEncoder {
  public:
   /// `spec`: "random:NAME" or a path, as -m takes it. A folder holds model.safetensors (or its index, or one other
-  /// .safetensors file) and maybe config.json and preprocessor_config.json. Error(Model) for anything else, and for
-  /// weights that are not of a vision transformer or not complete.
+  /// .safetensors file), optionally config.json and preprocessor_config.json. Error(Model) for anything else, and for
+  /// weights that are incomplete or not of a vision transformer.
   static std::shared_ptr<const ImageEncoder> open(const std::string& spec, uint64_t random_seed = 0);
   /// True if the path holds weights of a vision transformer.
   static bool reads(const std::filesystem::path& path);
 
   const std::string& name() const { return name_; }
   const VitConfig& config() const { return config_; }
-  /// As `kind` ("timm", "hf") does it: from the files' own settings if they are of that kind, else its usual ones. ""
-  /// is the checkpoint's kind: timm's for timm's weights, transformers' for the others. Error(Usage) for other words.
+  /// Preprocessing as `kind` ("timm", "hf") does it: from the files' own settings if they are of that kind, else with
+  /// its usual ones. "" means the checkpoint's kind: timm for timm's weights, hf for the others. Error(Usage) for other
+  /// words.
   ImagePreprocessing preprocessing(const std::string& kind = "") const;
-  /// By timm's names.
+  /// Weights by timm's names.
   std::unique_ptr<WeightSource> weights() const;
-  /// Names and shapes that the network reads.
+  /// Names and shapes of the weights that the network reads.
   WeightShapes shapes() const { return vit_weights(config_); }
   /// Null for random weights.
   const WeightSet* checkpoint() const { return stored_ ? &*stored_ : nullptr; }
@@ -41,15 +42,15 @@ class ImageEncoder {
   VitConfig config_;
   std::optional<WeightSet> stored_;
   std::map<std::string, TensorView> tensors_;  // by timm's names
-  std::filesystem::path folder_;               // that these lie in:
+  std::filesystem::path folder_;               // the folder of the checkpoint's files
   nlohmann::json settings_, preprocessor_;     // config.json, preprocessor_config.json
   uint64_t random_seed_ = 0;
 };
 
-/// Error(Usage) that calls the side `what` if it is no multiple of the patch, naming the nearest that is.
+/// Error(Usage), calling the side `what`, if it is not a multiple of the patch; names the nearest multiple.
 void check_side(const VitConfig& c, const std::string& what, int64_t side);
 
-/// Its one network, by the name of its plan.
+/// The encoder's only network, under its plan's name.
 std::vector<NamedNetwork> networks_of(const ImageEncoder& encoder);
 
 /// Input "pixels" f32 [batch, height, width, 3]; result "tokens" as vit(). Error(Usage) as check_side.

@@ -1,4 +1,4 @@
-// How large a cache is.
+// Sizes of chunks, pages and caches.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -7,14 +7,15 @@
 
 namespace tenon {
 
-/// Tokens of a prompt's run. What is left takes the smallest that holds it; more than the largest goes on in the next.
+/// Tokens per run of a prompt. A remainder takes the smallest that holds it; more than the largest continues in another
+/// run.
 inline constexpr std::array<int64_t, 3> kChunks = {8, 64, 512};
-inline constexpr int64_t kLeastCapacity = 256;  ///< tokens that there is room for behind a prompt
-inline constexpr int64_t kOwnPages = 1;         ///< of the pool, that are the loop's and no text's
+inline constexpr int64_t kLeastCapacity = 256;  ///< least room for tokens after a prompt
+inline constexpr int64_t kOwnPages = 1;         ///< pages of the pool that belong to the loop and to no text
 
-/// Pages that hold so many tokens.
+/// Number of pages that hold so many tokens.
 inline int64_t pages_for(int64_t tokens) { return (tokens + kCachePage - 1) / kCachePage; }
-/// Pages that a text of so many tokens may come to: a prompt's run may end with tokens that mean nothing.
+/// Most pages for a text of so many tokens, since the last run of a prompt may be padded with meaningless tokens.
 inline int64_t table_pages(int64_t tokens) { return pages_for(tokens + kChunks.back()); }
 
 }  // namespace tenon

@@ -1,5 +1,5 @@
-// Decoder language models: write text; as parts a chunk of a prompt, a token behind a full half of a cache, and the
-// same token with all that a loop repeats, as texts are written and as GRPO draws them.
+// Decoder language models: generate text. Parts: a chunk of a prompt; a token after a half-full cache; and the same
+// token with everything that a decode loop repeats, as in text generation and as in GRPO.
 #include "tenon/pipelines/language_model.h"
 
 #include "tenon/core/error.h"
@@ -33,7 +33,7 @@ class DecoderParts : public ModelParts {
     DecodeStepShape step{.rows = s.batch, .capacity = s.capacity, .of_network = rollout};
     if (!rollout) step.page = s.page, step.pages = s.pages;
     PlanOptions o = decoder_options(part, options);
-    if (rollout) o.fold_scales = false;  // train/rollout.cpp says why
+    if (rollout) o.fold_scales = false;  // reason in train/rollout.cpp
     return plan_decode_step(model_->config(), step, decoder_types(options), o);
   }
   std::string component(const std::string&) const override { return "decoder"; }

@@ -130,7 +130,7 @@ void DecoderBatch::drop_all() {
     s.reading.clear();
     s.aside.clear();
   }
-  if (loop_) loop_->end_all();  // pages come back with the next step
+  if (loop_) loop_->end_all();  // the next step returns the pages
 }
 
 void DecoderBatch::advance() {
@@ -139,7 +139,7 @@ void DecoderBatch::advance() {
   const auto waits = [](const Slot& s) { return !s.aside.empty(); };
   for (size_t r = 0; r < slots_.size() && !waiting_.empty() && std::ranges::none_of(slots_, waits); ++r)
     if (!slots_[r].text) admit(r);
-  // The text that came first: its prompt is read to the end before another's.
+  // The earliest text: its prompt is read to the end before another's.
   size_t first = slots_.size();
   for (size_t r = 0; r < slots_.size(); ++r)
     if (!slots_[r].reading.empty() && slots_[r].aside.empty() &&
@@ -152,7 +152,7 @@ void DecoderBatch::advance() {
   give_back_ended();
 }
 
-// Lets the texts that have pages for it go on.
+// Advances the texts that have pages for it.
 void DecoderBatch::write() {
   if (!loop_) return;
   for (const size_t r : by_age()) {
@@ -192,8 +192,8 @@ void DecoderBatch::admit(size_t row) {
   slot.text->out.reused = std::ssize(slot.cached);
 }
 
-// Begins to put these tokens into the cache, but for what is there of their beginning. Until it joins, the row's runs
-// write where no text is.
+// Starts to read these tokens into the cache, except for a beginning that is there already. Until the row joins, its
+// runs write outside any text.
 void DecoderBatch::read(size_t row, std::vector<int32_t> tokens) {
   Slot& slot = slots_[row];
   slot.last = tokens.back();
@@ -236,7 +236,7 @@ void DecoderBatch::read_chunk(size_t row) {
   }
   if (slot.cached.size() + 1 == slot.reading.size()) {
     slot.reading.clear();
-    keep_pages(row, std::ssize(slot.cached));  // not those of tokens that mean nothing
+    keep_pages(row, std::ssize(slot.cached));  // not the pages of padding tokens
     join(row);
   }
 }
@@ -257,7 +257,7 @@ void DecoderBatch::join(size_t row) {
   loop_->give_pages(row, slot.pages);
 }
 
-// Makes room behind a full row, whose text is to go on.
+// Makes room for a full row whose text is to continue.
 void DecoderBatch::go_on(size_t row) {
   Slot& slot = slots_[row];
   if (std::ssize(slot.cached) + 1 >= setup_->context) {  // only if it slides
@@ -291,7 +291,7 @@ bool DecoderBatch::take(size_t row, const SampledToken& next) {
   return goes_on;
 }
 
-// Whether the text goes on behind this token.
+// Whether the text continues after this token.
 bool DecoderBatch::add(Text& t, const SampledToken& next) const {
   const std::span<const int32_t> ends = stops(t.request);
   const bool end = std::ranges::find(ends, next.id) != ends.end();

@@ -1,5 +1,5 @@
-// Texts written side by side over one cache, a pool of pages: a text has pages for what it has come to, from when its
-// prompt is read until it ends. Where none is left, the youngest gives its own back and waits.
+// Texts generated side by side over one cache, a pool of pages. From the reading of its prompt until its end a text has
+// pages for the tokens that it has so far. When no page is left, the youngest text gives its pages back and waits.
 #pragma once
 #include <deque>
 #include <map>
@@ -11,30 +11,31 @@
 
 namespace tenon {
 
-/// How a language model's linear layers are computed. Error(Usage): in e4m3 rows, but for layers by name.
+/// Precision of a language model's linear layers. Error(Usage) for e4m3 rows, except for layers by name.
 PrecisionPolicy decoder_precision(const NetworkOptions& options);
-/// How its plans are made. Scales of channels become no part of a file's blocks of i8, which would be rounded again.
+/// How its plans are made. Channel scales are not folded into a file's i8 blocks, which would then be rounded a second
+/// time.
 PlanOptions decoder_options(const std::string& name, const NetworkOptions& options);
-/// Its element types: what becomes i8 in blocks is rounded once, from what the file has.
+/// Its element types: weights that become i8 blocks are rounded once, from the file's values.
 nn::Precision decoder_types(const NetworkOptions& options);
 
-/// What batches of one generator share.
+/// Shared by the batches of one generator.
 struct TextSetup {
   std::shared_ptr<const LanguageModel> model;
   std::shared_ptr<Backend> backend;
   std::shared_ptr<WeightStore> store;
   NetworkOptions networks;
   int64_t context = 0;
-  int64_t cache_pages = 0;  ///< of a batch's pool, at most; 0: as memory has room for
+  int64_t cache_pages = 0;  ///< most pages in a batch's pool; 0: as many as fit into memory
 
-  int64_t page_bytes() const;  ///< of keys and values in all layers
+  int64_t page_bytes() const;  ///< bytes of a page's keys and values in all layers
 };
 
 class DecoderBatch : public TextBatch {
  public:
-  /// `reuse`: what a prompt has in common with what its row held before is not read again, so that scores may differ in
-  /// their last bits from those of a prompt that is read anew, where runs of several sizes round differently.
-  /// `tokens`: room of the pool, in whole pages; 0: as memory has.
+  /// `reuse`: do not read the part of a prompt that its row's cache already holds. Its scores may then differ in their
+  /// last bits from those of a prompt read from scratch, where runs of different sizes round differently. `tokens`:
+  /// room of the pool, in whole pages; 0: as many as fit into memory.
   DecoderBatch(std::shared_ptr<const TextSetup> setup, int64_t rows, bool reuse, int64_t tokens = 0);
 
   int64_t submit(TextRequest request, OnText each) override;
@@ -43,33 +44,33 @@ class DecoderBatch : public TextBatch {
   bool busy() const override;
 
  private:
-  // A request and its text as far as it is.
+  // A request and its text so far.
   struct Text {
     Text(int64_t number, TextRequest r, OnText f, const ByteLevelTokenizer& tokenizer);
     int64_t id;
     TextRequest request;
     OnText each;
     TextStream stream;
-    int64_t prompt = 0, most = 0;  // tokens read at first; to write
+    int64_t prompt = 0, most = 0;  // tokens read at first; most tokens to write
     Clock::time_point begin{};
     TextResult out;
-    std::vector<int32_t> seen;  // with the prompt
+    std::vector<int32_t> seen;  // including the prompt
     int64_t count() const { return std::ssize(out.tokens); }
   };
-  // A row. Its text's tokens in `reading` are put into the cache, but for the last; then the loop writes.
+  // A row. First all tokens of its text in `reading` except the last are put into the cache; then the loop generates.
   struct Slot {
     std::unique_ptr<Text> text;
-    std::vector<int32_t> cached;   // what the cache holds, token by token
-    std::vector<int32_t> reading;  // empty: the text is being written
-    int32_t last = 0;              // then its last token, which the cache does not hold
-    std::vector<int32_t> pages;    // of the cache
-    // What they held, by cache, where the text had to give them back: it waits for others.
+    std::vector<int32_t> cached;   // the tokens in the cache, in order
+    std::vector<int32_t> reading;  // empty: the text is being generated
+    int32_t last = 0;              // in that case its last token, which is not in the cache
+    std::vector<int32_t> pages;    // its pages of the cache
+    // Contents of its pages, cache by cache, if the text had to give them back and waits for others.
     std::vector<std::vector<std::byte>> aside;
   };
-  // Runs of a prompt's tokens.
+  // A run over some tokens of a prompt.
   struct Prompt {
     Executable executable;
-    bool ran = false;  // its slower phases have
+    bool ran = false;  // its slower phases have run
   };
 
   void check(const TextRequest& r) const;
@@ -87,7 +88,7 @@ class DecoderBatch : public TextBatch {
   std::span<const int32_t> stops(const TextRequest& r) const;
   std::vector<int32_t> last_half(const std::vector<int32_t>& tokens) const;
 
-  // Pages for texts: text_pages.cpp.
+  // Pages of texts: text_pages.cpp.
   std::vector<size_t> by_age() const;
   bool take_pages(size_t row, int64_t tokens);
   bool more_pages(int64_t count);
@@ -100,10 +101,10 @@ class DecoderBatch : public TextBatch {
   int64_t wanted_pages() const;
 
   struct Size {
-    int64_t capacity = 0, pages = 0;  ///< tokens of a text, at most; of the pool, with the one that is no text's
+    int64_t capacity = 0, pages = 0;  ///< most tokens of a text; pages of the pool, including the one that is no text's
     bool operator==(const Size&) const = default;
   };
-  struct Held {  // while caches grow
+  struct Held {  // contents of the caches while they grow
     std::vector<std::vector<std::byte>> caches;
     std::vector<bool> writing;  ///< by row
   };
@@ -124,10 +125,10 @@ class DecoderBatch : public TextBatch {
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<Buffers> states_;
   Size size_;
-  int64_t most_pages_;                 // that the pool may have; 0: as memory has room for
+  int64_t most_pages_;                 // most pages that the pool may have; 0: as many as fit into memory
   bool full_ = false;                  // it cannot grow, as far as is known
-  std::vector<int32_t> free_;          // pages that are no text's
-  std::map<int64_t, Prompt> prompts_;  // by tokens of a run
+  std::vector<int32_t> free_;          // pages that belong to no text
+  std::map<int64_t, Prompt> prompts_;  // by number of tokens in a run
   std::unique_ptr<DecodeLoop> loop_;
   std::vector<Slot> slots_;
   std::deque<std::unique_ptr<Text>> waiting_;

@@ -11,7 +11,7 @@
 namespace tenon {
 namespace {
 
-// So many bytes of pages, and a context that they have room for: that which was asked for, else the largest.
+// Limits the cache to so many bytes of pages, and the context to what they hold: the requested one, else the largest.
 void limit_cache(TextSetup& setup, int64_t bytes, bool asked) {
   const int64_t page = setup.page_bytes();
   const int64_t context = asked ? setup.context : std::min(setup.context, kCachePage);

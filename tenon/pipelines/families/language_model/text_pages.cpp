@@ -1,4 +1,4 @@
-// The cache of a batch: whose its pages are, and how large it is.
+// The cache of a batch: ownership of its pages, and its size.
 #include <algorithm>
 #include <bit>
 
@@ -11,7 +11,7 @@ namespace tenon {
 
 // ---- pages ----------------------------------------------------------------------------------------------------------
 
-// Rows with texts, the one that came first in front.
+// Rows with texts, oldest first.
 std::vector<size_t> DecoderBatch::by_age() const {
   std::vector<size_t> out;
   for (size_t r = 0; r < slots_.size(); ++r)
@@ -20,12 +20,12 @@ std::vector<size_t> DecoderBatch::by_age() const {
   return out;
 }
 
-// Of a text with so many tokens to write behind its prompt, room for the next of them.
+// Tokens to make room for, if a text may write `most` tokens after its prompt.
 int64_t DecoderBatch::wanted_tokens(int64_t prompt, int64_t most) const {
   return std::min({prompt + most, prompt + kLeastCapacity, setup_->context});
 }
 
-// Pages of what is about to be written, while one prompt is read.
+// Pages for the texts about to be written, while one prompt is being read.
 int64_t DecoderBatch::wanted_pages() const {
   const auto of = [&](const TextRequest& r, int64_t prompt, int64_t most) {
     return pages_for(wanted_tokens(prompt, most > 0 ? most : setup_->context)) + (r.slide ? 1 : 0);
@@ -42,8 +42,8 @@ int64_t DecoderBatch::wanted_pages() const {
   return out;
 }
 
-// Gives the row's text pages for so many tokens; where none are left, those of the youngest that came behind it. False
-// where that is not enough, or the text has ended meanwhile.
+// Gives the row's text pages for so many tokens, taking those of the youngest texts after it if none are free. False if
+// that is not enough, or the text has ended in the meantime.
 bool DecoderBatch::take_pages(size_t row, int64_t tokens) {
   Slot& slot = slots_[row];
   const auto need = static_cast<size_t>(pages_for(tokens));
@@ -53,7 +53,7 @@ bool DecoderBatch::take_pages(size_t row, int64_t tokens) {
   while (slot.text && slot.pages.size() + free_.size() < need) {
     if (more_pages(static_cast<int64_t>(need - slot.pages.size() - free_.size()))) continue;
     if (!slot.text) return false;
-    if (!std::exchange(settled, true)) {  // perhaps some end
+    if (!std::exchange(settled, true)) {  // some texts may end
       loop_->settle([this](size_t r, const SampledToken& t) { return take(r, t); });
       give_back_ended();
       continue;
@@ -89,7 +89,7 @@ void DecoderBatch::keep_pages(size_t row, int64_t tokens) {
   for (; std::ssize(pages) > pages_for(tokens); pages.pop_back()) free_.push_back(pages.back());
 }
 
-// Of rows without a text, unless the next may begin as the last did.
+// Takes pages from rows without a text, unless the next text may reuse its cache.
 void DecoderBatch::give_back_ended() {
   for (size_t r = 0; r < slots_.size() && !reuse_ && loop_; ++r) {
     if (slots_[r].text || slots_[r].pages.empty()) continue;
@@ -99,7 +99,7 @@ void DecoderBatch::give_back_ended() {
   }
 }
 
-// Takes a text's pages, and keeps what they held in the host's memory. False if the text has ended. Nothing is under
+// Takes a text's pages after copying their contents to host memory. False if the text has ended. No runs may be under
 // way.
 bool DecoderBatch::put_aside(size_t row) {
   Slot& slot = slots_[row];
@@ -119,14 +119,14 @@ bool DecoderBatch::put_aside(size_t row) {
   return true;
 }
 
-// Texts that were put aside go on, in the order in which they came.
+// Resumes texts that were put aside, oldest first.
 void DecoderBatch::take_up() {
   const std::vector<size_t> rows = by_age();
   for (const size_t r : rows) {
     Slot& slot = slots_[r];
     if (!slot.text || slot.aside.empty()) continue;
     const int64_t held = std::ssize(slot.cached), tokens = held + 1;
-    // One more, so that it does not come back at once.
+    // One page to spare, so that it is not put aside again at once.
     const bool may = r == rows.front() || std::ssize(free_) > pages_for(tokens);
     if (!may) return;
     if (!take_pages(r, tokens)) {
@@ -147,7 +147,7 @@ void DecoderBatch::take_up() {
   }
 }
 
-// A text that found no pages waits for those that came before it; the first of all will find none.
+// A text without pages waits for older ones; the oldest of all would wait forever and ends with an error.
 void DecoderBatch::cannot_go_on(size_t row, int64_t tokens) {
   Slot& slot = slots_[row];
   const int64_t pages = full_ || !most_pages_ ? size_.pages : most_pages_;
@@ -157,7 +157,7 @@ void DecoderBatch::cannot_go_on(size_t row, int64_t tokens) {
     put_aside(row);
     return;
   }
-  full_ = false;  // memory may come back
+  full_ = false;  // memory may become available again
   loop_->leave(row);
   slot.reading.clear();
   slot.aside.clear();
@@ -185,8 +185,8 @@ std::vector<Buffer> DecoderBatch::caches(const Size& size) const {
   return out;
 }
 
-// What the first loop takes beside its caches, and pieces of prompts with it: activations, states, and weights that are
-// not there yet. A loop that is there gives its own back before the next is made.
+// Bytes that the first loop and the plans for chunks of prompts take besides the caches: activations, states, and
+// weights not loaded yet. An existing loop frees its own before the next is made.
 int64_t DecoderBatch::beside_caches(int64_t tokens) const {
   if (size_.capacity) return 0;
   const Size size{tokens, kOwnPages + table_pages(tokens)};
@@ -198,7 +198,7 @@ int64_t DecoderBatch::beside_caches(int64_t tokens) const {
   return out;
 }
 
-// With at least `pages` pages, and as many up to `at_best` as there is memory for.
+// At least `pages` pages, and up to `at_best` as memory allows.
 DecoderBatch::Size DecoderBatch::that_fits(int64_t tokens, int64_t pages, int64_t at_best) const {
   const int64_t own = size_.pages * setup_->page_bytes(), bytes = pages * setup_->page_bytes();
   const int64_t free = setup_->backend->memory_available() + own, beside = beside_caches(tokens);
@@ -211,9 +211,9 @@ DecoderBatch::Size DecoderBatch::that_fits(int64_t tokens, int64_t pages, int64_
   return {tokens, std::clamp(at_best, pages, fit)};
 }
 
-// Room for this many tokens in every text, and for `least` pages; if the cache has to be made anew, rather `wish`. What
-// the rows hold stays, through the host's memory, and texts go on. If there is no memory for it, everything is as it
-// was.
+// Makes room for this many tokens in every text and for at least `least` pages; if the cache has to be rebuilt,
+// preferably `wish`. The rows' contents are kept by a copy through host memory, and texts continue. If memory does not
+// suffice, everything stays as it was.
 void DecoderBatch::reserve(int64_t tokens, int64_t least, int64_t wish) {
   const Size before = size_;
   int64_t capacity = before.capacity;
@@ -254,7 +254,7 @@ void DecoderBatch::reserve(int64_t tokens, int64_t least, int64_t wish) {
   for (int64_t i = next.pages; i-- > std::max(before.pages, kOwnPages);) free_.push_back(static_cast<int32_t>(i));
 }
 
-// A loop over caches of this size, with what was held of the ones before.
+// Makes a loop over caches of this size, and restores what was held of the previous ones.
 void DecoderBatch::rebuild(const Size& size, const Held& held) {
   prompts_.clear();
   loop_.reset();
@@ -270,7 +270,7 @@ void DecoderBatch::rebuild(const Size& size, const Held& held) {
     if (held.writing[r]) join(r);
 }
 
-// No loop, no caches; texts under way end with the error.
+// Drops the loop and the caches; texts under way end with the error.
 void DecoderBatch::forget(const Error& error) {
   prompts_.clear();
   loop_.reset();
@@ -300,7 +300,7 @@ Plan DecoderBatch::plan_step(const DecodeStepShape& shape) const {
                           decoder_options("decode", setup_->networks));
 }
 
-// Of so many tokens of one text's prompt.
+// The plan for so many tokens of one text's prompt.
 Plan DecoderBatch::plan_piece(int64_t tokens, const Size& size) const {
   DecoderShape shape;
   shape.tokens = tokens;
@@ -317,7 +317,7 @@ void DecoderBatch::make_loop() {
       [this](const DecodeStepShape& shape) { return plan_step(shape); }, setup_->store, stream_, states_);
 }
 
-// The run of so many tokens of a prompt.
+// The executable for so many tokens of a prompt.
 DecoderBatch::Prompt& DecoderBatch::prompt(int64_t tokens) {
   auto found = prompts_.find(tokens);
   if (found == prompts_.end())

@@ -1,4 +1,4 @@
-// Stable Diffusion 1.x: draws; as parts a text encoder, a UNet, both halves of a VAE.
+// Stable Diffusion 1.x: draws. Parts: text encoder, UNet, VAE decoder and encoder.
 #include "tenon/pipelines/family.h"
 
 #include <algorithm>
@@ -83,25 +83,25 @@ Presets stable_diffusion_presets() {
   return out;
 }
 
-// A UNet in its folder, or in a file of the single-file layout.
+// A UNet in its own folder, or in a single-file checkpoint.
 bool reads(const std::filesystem::path& path) {
   if (folder_exists(path)) return folder_exists(path / "unet");
   try {
     return path.extension() == ".safetensors" && SafetensorsFile::mentions(path, "model.diffusion_model.input_blocks.");
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Cancelled) throw;
-    return false;  // whoever opens it says what is wrong
+    return false;  // opening it reports the error
   }
 }
 
-// Checks what there is against what the networks need.
+// Checks what is there against what the networks need.
 void judge(ModelReport& out, const StableDiffusionCheckpoint& checkpoint) {
   checkpoint.require_stable_diffusion_1();
   const StableDiffusionConfig config = stable_diffusion_config(checkpoint);
   out.differences = check_checkpoint(checkpoint, config);
   for (const auto& [name, shapes] : expected_weights(config))
     if (!checkpoint.has(name)) out.missing_components.push_back(name);
-  // A file of one network is all that it claims to be; a whole model is not usable without one of them.
+  // A file of one network is complete in itself; a whole model needs all its networks.
   const bool whole = checkpoint.kind() == CheckpointKind::ComponentFile || out.missing_components.empty();
   out.usable = whole && std::ranges::all_of(out.differences, [](const auto& d) { return d.second.usable(); });
 }

@@ -1,4 +1,4 @@
-// A Stable Diffusion 1.x model to run: a checkpoint on disk, or a preset with reproducible random weights in memory.
+// A Stable Diffusion 1.x model ready to use: a checkpoint on disk, or a preset with reproducible random weights.
 #pragma once
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,22 +18,22 @@ namespace tenon {
 class StableDiffusionModel {
  public:
   /// `spec`: "" = the embedded default model; "random:NAME" = a preset with random weights; otherwise a path, tried as
-  /// it is and below TENON_MODEL_DIR. Error(Model) says what was looked for.
+  /// is and below TENON_MODEL_DIR. Error(Model) says what was looked for.
   static std::shared_ptr<const StableDiffusionModel> open(const std::string& spec, uint64_t random_seed = 0);
 
   const std::string& name() const { return name_; }
   const StableDiffusionConfig& config() const { return config_; }
   Settings scheduler_config() const { return {scheduler_config_, scheduler_file_}; }
   const GenerationDefaults& defaults() const { return defaults_; }
-  /// All the words that it was trained on, of a model that was trained on few; empty otherwise.
+  /// All words that it was trained on, if it was trained on few; otherwise empty.
   const KnownWords& known_words() const { return known_words_; }
   /// Null for random models.
   const StableDiffusionCheckpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
-  /// The model's own, or CLIP's (which comes with the program) for a model that came without one and has CLIP's
-  /// vocabulary. Error(Model) for another model without one.
+  /// The model's tokenizer, or CLIP's (which comes with the program) for a model that has none but has CLIP's
+  /// vocabulary. Error(Model) for another model without a tokenizer.
   const ClipTokenizer& tokenizer() const;
   bool has_tokenizer() const { return tokenizer_.has_value(); }
-  /// Weights of "text_encoder", "unet" or "vae". Error(Model) lists what is missing or has the wrong shape.
+  /// Weights of "text_encoder", "unet" or "vae". Error(Model) lists missing tensors and wrong shapes.
   std::unique_ptr<WeightSource> weights(const std::string& component) const;
 
  private:

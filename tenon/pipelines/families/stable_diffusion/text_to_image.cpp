@@ -78,7 +78,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
   r.sampler = sampler.name;
   r.sampler_options = sampler.options;
-  make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // says what is wrong with the config
+  make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // reports errors in the config
   check_size(*model_, r.height, r.width);
   TENON_CHECK(Usage, r.prompts.empty(), "prompts") << "images of a batch have one prompt in models of this family";
   take_prompt_loras(r, options_.lora_folder);
@@ -105,7 +105,7 @@ GenerationShape TextToImage::shape_of(const ImageRequest& r, int64_t tokens, int
   return {r.batch, r.height, r.width, r.cfg_scale > 1, tokens, timesteps};
 }
 
-// The largest network's memory: networks are ready one at a time.
+// Memory of the largest network: only one is ready at a time.
 int64_t TextToImage::planned_bytes(const ImageRequest& r, int64_t windows) const {
   const GenerationShape s = shape_of(r, model_->config().text.positions * windows, r.steps);
   int64_t most = plan_memory(plan_unet(*model_, s, networks_), backend_, kept_.offload()).total();
@@ -179,7 +179,7 @@ std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& t
     hidden.insert(hidden.end(), states.begin(), states.end());
     together.clear();
   }
-  // [text][batch] order: the negative text of every image, then the positive ones.
+  // [text][batch] order: the negative text for every image, then the positive ones.
   std::vector<float> context;
   const size_t per_text = hidden.size() / texts.size();
   for (size_t t = 0; t < texts.size(); ++t) {

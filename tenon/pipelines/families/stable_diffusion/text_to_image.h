@@ -42,7 +42,7 @@ class TextToImage : public ImageGenerator {
                const OnStep& on_step);
   std::vector<Image> decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings);
   GenerationShape shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const;
-  /// Windows of the negative prompt (if guided) and of the prompt, equally many.
+  /// Windows of the negative prompt (if guided) and of the prompt, the same number of each.
   std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;
   int64_t planned_bytes(const ImageRequest& r, int64_t windows) const;
   void check_latents(const ImageRequest& r) const;

@@ -1,4 +1,4 @@
-// Stable Diffusion 1.x as training sees it: the UNet, asked for noise, velocity or picture as its scheduler says.
+// Stable Diffusion 1.x for training: the UNet, with noise, velocity or picture as the target that its scheduler says.
 #pragma once
 #include <memory>
 

@@ -19,7 +19,7 @@ using ZFiles = ZImageCheckpoint;
 
 constexpr const char* kPartConfig = "config.json";
 constexpr const char* kMark = "layers.0.adaLN_modulation.0.weight";  // no other transformer has this tensor
-constexpr const char* kDecoderPrefix = "model.";                     // of names that bare exports of the encoder lack
+constexpr const char* kDecoderPrefix = "model.";                     // missing in bare exports of the encoder
 constexpr std::string_view kScaled = ".weight";
 constexpr int kVaeLevels = 4;
 
@@ -31,7 +31,7 @@ bool is_transformer_config(const fs::path& file) {
   return config.is_object() && config.value("_class_name", json()) == json("ZImageTransformer2DModel");
 }
 
-// Which part a tensor of a file with everything belongs to, and its name there; no part for names without a prefix.
+// The part that a tensor of an all-in-one file belongs to, and its name there; empty for names without a prefix.
 std::pair<std::string, std::string> section_of(const std::string& stored) {
   constexpr std::string_view kEncoders = "text_encoders.", kInner = ".transformer.";
   for (const std::string_view prefix : {"vae.", "first_stage_model."})
@@ -41,7 +41,7 @@ std::pair<std::string, std::string> section_of(const std::string& stored) {
   return {ZFiles::kText, inner == std::string::npos ? "" : stored.substr(inner + kInner.size())};
 }
 
-// A safetensors file's tensors by the names that a part's network reads.
+// Collects a safetensors file's tensors by the names that a part's network reads.
 class PartReader {
  public:
   PartReader(Component& out, const std::string& where) : out_(out), where_(where) {}
@@ -54,7 +54,7 @@ class PartReader {
     put(stored.starts_with(kDecoderPrefix) ? stored : kDecoderPrefix + stored, stored, view);
   }
 
-  // Scales go to the tensors that they are of, once all are there.
+  // Assigns scales to their tensors, once all are there.
   void finish() {
     for (const auto& [name, scale] : scales_) {
       const auto tensor = out_.tensors.find(name);
@@ -76,7 +76,7 @@ class PartReader {
   void add_transformer(const std::string& stored, const TensorView& view) {
     const auto thirds = z_image_joined_names(stored);
     if (!thirds) return put(z_image_name(stored), stored, view);
-    const bool shared = view.shape.numel() == 1;  // a scale of all rows
+    const bool shared = view.shape.numel() == 1;  // one scale for all rows
     TENON_CHECK(Model, shared || (view.shape.rank() > 0 && view.shape[0] % 3 == 0), where_)
         << "tensor '" << shown(stored) << "': expected three times as many rows as a query has, found "
         << view.shape.str();
@@ -106,14 +106,14 @@ class PartReader {
 
   Component& out_;
   const std::string& where_;
-  std::map<std::string, TensorView> scales_;  // by what they are of
+  std::map<std::string, TensorView> scales_;  // by the tensor that they scale
 };
 
 class ZImageReader {
  public:
   explicit ZImageReader(ZImageCheckpoint& out) : out_(out) {}
 
-  // A part on its own.
+  // Opens a part that has its own path.
   void open_part(const std::string& part, const fs::path& path) {
     if (!folder_exists(path)) return open_file(path, part);
     Component& c = component(part);
@@ -129,7 +129,7 @@ class ZImageReader {
     where_[part] = config.string();
   }
 
-  // Of one part, or, where none is named, of all that it holds.
+  // Reads one part, or everything in the file if none is named.
   void open_file(const fs::path& path, const std::string& part = "") {
     if (path.extension() == ".gguf") return open_gguf(path, part);
     take(open_weights(path), part, path);
@@ -146,7 +146,7 @@ class ZImageReader {
     if (out_.components.contains(ZFiles::kVae)) out_.vae = configured(ZFiles::kVae, vae_config, detect_flux_vae);
   }
 
-  // The text encoder's own file, then the folders where one may lie.
+  // Looks in the text encoder's own file, then in folders where a tokenizer may be.
   void find_tokenizer(const fs::path& model) {
     const auto text = out_.components.find(ZFiles::kText);
     std::vector<fs::path> places{model / "tokenizer"};
@@ -175,10 +175,10 @@ class ZImageReader {
     return c;
   }
 
-  // Tensors without a prefix are those of `part`, or of the transformer where all parts are wanted.
+  // Tensors without a prefix belong to `part`, or to the transformer if all parts are wanted.
   void take(WeightSet set, const std::string& part, const fs::path& file) {
     const std::string where = file.string(), own = part.empty() ? ZFiles::kTransformer : part;
-    std::map<std::string, std::vector<std::pair<std::string, std::string>>> sections;  // stored, in the section
+    std::map<std::string, std::vector<std::pair<std::string, std::string>>> sections;  // stored name, own name
     const auto sort = [&](const std::string& stored) {
       const auto [section, name] = section_of(stored);
       sections[section.empty() ? own : section].emplace_back(stored, name);
@@ -251,7 +251,7 @@ bool ZImageCheckpoint::reads(const fs::path& path) {
                                                 file.tensors().contains(std::string("model.diffusion_model.") + kMark));
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Cancelled) throw;
-    return false;  // whoever opens it says what is wrong
+    return false;  // opening it reports the error
   }
 }
 

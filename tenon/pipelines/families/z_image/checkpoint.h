@@ -1,5 +1,5 @@
 // The files of a Z-Image model: a folder as diffusers writes it, one safetensors file with everything, or a file or
-// folder for each part.
+// folder per part.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -18,14 +18,14 @@
 
 namespace tenon {
 
-/// What lies at the paths. Configurations are those of config.json or of a GGUF's metadata, or else what the weights
-/// show. Components have their tensors by diffusers' and transformers' names.
+/// The contents of the paths. Configurations come from config.json or a GGUF's metadata, or else are inferred from the
+/// weights. Tensors have diffusers' and transformers' names.
 struct ZImageCheckpoint {
   static constexpr const char* kFolder = "diffusers folder";
   /// Names of components.
   static constexpr const char *kTransformer = "transformer", *kText = "text_encoder", *kVae = "vae";
-  std::string kind;                             ///< of what -m names: "diffusers folder", "GGUF file", ..
-  std::map<std::string, Component> components;  ///< "text_encoder", "transformer", "vae": those that there are
+  std::string kind;                             ///< kind of the path that -m names: "diffusers folder", "GGUF file", ..
+  std::map<std::string, Component> components;  ///< those present of "text_encoder", "transformer", "vae"
   ZImageConfig transformer;
   DecoderConfig text;
   VaeConfig vae;
@@ -33,12 +33,12 @@ struct ZImageCheckpoint {
   std::string scheduler_file;  ///< for messages
   std::optional<ByteLevelTokenizer> tokenizer;
   std::string tokenizer_where;                     ///< for messages; empty without one
-  std::vector<std::shared_ptr<const void>> files;  ///< mapped: what the components look at
+  std::vector<std::shared_ptr<const void>> files;  ///< mapped files that the components point into
 
-  /// True for a folder, a safetensors file or a GGUF file with Z-Image's transformer.
+  /// True for a folder, safetensors file or GGUF file that contains Z-Image's transformer.
   static bool reads(const std::filesystem::path& path);
-  /// `path` is what -m names; parts are taken from `parts` where it names them. Error(Model) names what cannot be read,
-  /// is of another kind, or does not fit the rest.
+  /// `path` is what -m names; `parts` overrides the parts that it names. Error(Model) names what cannot be read, is of
+  /// another kind, or does not fit the rest.
   static ZImageCheckpoint open(const std::filesystem::path& path, const PartPaths& parts);
 };
 

@@ -1,4 +1,4 @@
-// Z-Image and Z-Image-Turbo: draw; as parts a text encoder, a transformer, both halves of a VAE.
+// Z-Image and Z-Image-Turbo: draw. Parts: text encoder, transformer, VAE decoder and encoder.
 #include "tenon/pipelines/family.h"
 
 #include "tenon/core/error.h"
@@ -12,7 +12,7 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kPartTextTokens = 128;  // what the published timings are of
+constexpr int64_t kPartTextTokens = 128;  // as in the published timings
 
 class ZImageParts : public ModelParts {
  public:

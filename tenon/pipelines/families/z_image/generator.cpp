@@ -60,7 +60,7 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
   r.sampler = sampler.name;
   r.sampler_options = sampler.options;
-  make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // says what is wrong with the config
+  make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // reports errors in the config
   check_size(*model_, r.height, r.width);
   take_prompt_loras(r, lora_folder_);
   TENON_CHECK(Usage, r.prompts.empty() || static_cast<int64_t>(r.prompts.size()) == r.batch, "prompts")
@@ -116,14 +116,14 @@ ZImageShape ZImageGenerator::shape_of(const ImageRequest& r, const Texts& texts,
           .height = r.height / factor,
           .width = r.width / factor,
           .tokens = texts.rows,
-          .equal_texts = false,  // one plan for every length
+          .equal_texts = false,  // so that one plan serves every length
           .timesteps = timesteps};
 }
 
 void ZImageGenerator::check_fits(const ImageRequest& request) const {
   ImageRequest r = complete(request);
   const Texts texts = texts_of(r);
-  // The largest network's memory: networks are ready one at a time.
+  // Memory of the largest network: only one is ready at a time.
   const auto needed = [&](int64_t width, int64_t height) {
     r.width = width;
     r.height = height;
@@ -151,7 +151,7 @@ void ZImageGenerator::encode(Texts& texts, Timings& timings) {
   timings.load += seconds_since(load);
   const auto begin = Clock::now();
   std::vector<int32_t> ids;
-  for (const std::vector<int32_t>& text : texts.ids) {  // what lies behind a text's end changes nothing in front
+  for (const std::vector<int32_t>& text : texts.ids) {  // padding after a text's end does not affect it
     ids.insert(ids.end(), text.begin(), text.end());
     ids.resize(ids.size() + static_cast<size_t>(texts.rows) - text.size(), 0);
   }
@@ -191,7 +191,7 @@ void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts&
   result.peak_bytes = std::max(result.peak_bytes, e.allocated().total());
   const auto begin = Clock::now();
   std::vector<float> times, hidden;
-  for (int i = 0; i < sampler.calls(); ++i)  // the network counts from noise to picture
+  for (int i = 0; i < sampler.calls(); ++i)  // the network's time runs from noise to picture
     times.push_back(static_cast<float>(1 - sampler.noise_level(i).sigma));
   std::vector<int32_t> tokens;
   const size_t per_text = texts.hidden.size() / texts.ids.size();

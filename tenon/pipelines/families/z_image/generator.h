@@ -1,4 +1,5 @@
-// Pictures with a Z-Image model: tokens, hidden states, flow from noise (or a noised picture) to latents, picture.
+// Draws pictures with a Z-Image model: tokens, hidden states, flow from noise (or a noised picture) to latents,
+// decoding.
 #pragma once
 #include <memory>
 #include <string>
@@ -32,7 +33,7 @@ class ZImageGenerator : public ImageGenerator {
   const ZImageModel& model() const { return *model_; }
 
  private:
-  // What the transformer reads of the request's texts, each once: prompts, then the negative one if there is guidance.
+  // The request's texts that the transformer reads, each once: prompts, then the negative one if there is guidance.
   struct Texts {
     std::vector<std::vector<int32_t>> ids;
     size_t prompts = 0;

@@ -58,7 +58,7 @@ void ZImageModel::open_files(const fs::path& path, const PartPaths& parts) {
   files_ = ZImageCheckpoint::open(path, parts);
   check_parts();
   for (auto& [name, component] : files_.components) component.reshape(shapes(name));
-  if (!has(ZImageCheckpoint::kVae)) files_.vae = flux_vae();  // whose latents the transformer was made for
+  if (!has(ZImageCheckpoint::kVae)) files_.vae = flux_vae();  // the VAE that the transformer was trained for
   if (files_.scheduler.is_null()) files_.scheduler = turbo_scheduler();
   TENON_CHECK(Model, is_flow_matching(scheduler_config()), files_.scheduler_file)
       << "names the scheduler '" << shown(scheduler_config().class_name())

@@ -1,4 +1,4 @@
-// A Z-Image model to run: files (checkpoint.h), or the published architecture with random weights.
+// A Z-Image model ready to use: files (checkpoint.h), or the published architecture with random weights.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -15,14 +15,14 @@
 
 namespace tenon {
 
-/// Most tokens of a text, the chat template's among them: what the model was trained with.
+/// Most tokens of a text, including the chat template's: the limit that the model was trained with.
 inline constexpr int64_t kZImageTextTokens = 512;
 
 class ZImageModel {
  public:
   /// `spec`: "random:z-image" or a path, as -m takes it. A folder holds transformer/, text_encoder/, vae/, tokenizer/
-  /// and scheduler/scheduler_config.json; a file holds the transformer, maybe more. Error(Model) for what is of another
-  /// kind or does not fit; parts that files lack are missed when they are needed.
+  /// and scheduler/scheduler_config.json; a file holds the transformer and possibly more. Error(Model) for files of
+  /// another kind or that do not fit one another; missing parts are reported only when they are needed.
   static std::shared_ptr<const ZImageModel> open(const std::string& spec, uint64_t random_seed = 0,
                                                  const PartPaths& parts = {});
 
@@ -31,28 +31,28 @@ class ZImageModel {
   const DecoderConfig& text() const { return files_.text; }
   const VaeConfig& vae() const { return files_.vae; }
   Settings scheduler_config() const { return {files_.scheduler, files_.scheduler_file}; }
-  /// Of the folder, or else Z-Image-Turbo's: 1024x1024, 8 steps, no guidance.
+  /// The folder's, or else Z-Image-Turbo's: 1024x1024, 8 steps, no guidance.
   const GenerationDefaults& defaults() const { return defaults_; }
-  /// All the words that it was trained on, of a model that was trained on few; empty otherwise.
+  /// All words that it was trained on, if it was trained on few; otherwise empty.
   const KnownWords& known_words() const { return known_words_; }
-  /// Pixels along a side of a token: sizes are multiples of it.
+  /// Pixels per token along a side; sizes are multiples of it.
   int64_t size_unit() const { return vae().downsampling() * kZImagePatch; }
-  /// Blocks of the text encoder that are run: its hidden states in front of the last one are what the model reads.
+  /// Number of text encoder blocks that are run: the model reads the hidden states before the last one.
   int64_t text_layers() const { return text().layers - 1; }
   /// By name: "text_encoder", "transformer", "vae"; none for random weights.
   const std::map<std::string, Component>& components() const { return files_.components; }
   const ZImageCheckpoint& files() const { return files_; }
-  /// False only for a part that the model's files lack.
+  /// False only for a part missing from the model's files.
   bool has(const std::string& component) const { return random() || components().contains(component); }
-  /// Error(Model) unless everything is there that drawing needs.
+  /// Error(Model) unless all parts needed for drawing are there.
   void require_all() const;
-  /// The ids of a prompt in the model's chat template, all of them. Error(Model) for random weights; Error(Usage) for
-  /// text that is not UTF-8.
+  /// All ids of a prompt in the model's chat template. Error(Model) for random weights; Error(Usage) for text that is
+  /// not UTF-8.
   std::vector<int32_t> tokens(const std::string& prompt) const;
 
-  /// Names and shapes that the networks read of a component.
+  /// Names and shapes of a component's weights that the networks read.
   WeightShapes shapes(const std::string& component) const;
-  /// Error(Model) lists what is missing or has the wrong shape.
+  /// Error(Model) lists missing tensors and wrong shapes.
   std::unique_ptr<WeightSource> weights(const std::string& component) const;
 
  private:

@@ -14,8 +14,7 @@
 namespace tenon {
 namespace {
 
-constexpr double kTurboShift = 3;  // of the scheduler that comes with the model that is distilled to few steps,
-                                   // which is asked for no guidance
+constexpr double kTurboShift = 3;  // of the scheduler of the model distilled to few steps, which uses no guidance
 
 class ZImageTraining : public TrainableDenoiser {
  public:
@@ -49,7 +48,7 @@ class ZImageTraining : public TrainableDenoiser {
     const VaeConfig& vae = model_->vae();
     return {model_->transformer().channels, height / vae.downsampling(), width / vae.downsampling()};
   }
-  // Levels s = n / N of n = N..1, shifted: shift s / (1 + (shift - 1) s).
+  // Levels s = n / N for n = N..1, shifted: shift s / (1 + (shift - 1) s).
   DenoiserTraining training(std::optional<double> shift) const override {
     const Settings settings = model_->scheduler_config();
     settings.refuse({"use_dynamic_shifting"});
@@ -82,7 +81,7 @@ class ZImageTraining : public TrainableDenoiser {
       ids.resize(kZImageTextTokens);
     }
     const int64_t tokens = std::ssize(ids), rows = text_rows(tokens);
-    ids.resize(static_cast<size_t>(rows));  // what lies behind a text's end changes nothing in front
+    ids.resize(static_cast<size_t>(rows));  // padding after a text's end does not affect it
     Executable& e =
         kept_.get("text", "text_encoder", std::to_string(rows), [&] { return plan_text(*model_, 1, rows, networks_); });
     e.set("tokens", HostView{DType::I32, {1, rows}, ids.data()});

@@ -1,5 +1,5 @@
-// Z-Image as training sees it: its transformer, which predicts picture minus noise and counts time from noise to
-// picture, as flow matching, which is asked for noise minus picture.
+// Z-Image for training. Its transformer predicts picture minus noise with time running from noise to picture; it is
+// presented as flow matching, whose target is noise minus picture.
 #pragma once
 #include <memory>
 
