@@ -229,7 +229,9 @@ Action declare_bench(CLI::App& app, const Common& common) {
   app.add_flag("--no-anchors", flags->no_anchors, "do not time the anchors on their own")->excludes(anchors);
   app.add_flag("--no-unfused", flags->no_unfused, "do not time the network without fusion");
   only(app.add_option("--peer", flags->peers, "also time a peer on the same network: torch (PyTorch)"), {"torch"});
-  only(app.add_option("--peer-mode", flags->peer_mode, "modes to time PyTorch in; both: eager and compile"),
+  only(app.add_option("--peer-mode", flags->peer_mode,
+                      "PyTorch modes to time: eager, compile, both, frozen (compile with frozen weights, on a CPU), "
+                      "graphs (compile with CUDA graphs, on a GPU), or all"),
        {"eager", "compile", "both", "frozen", "graphs", "all"})
       ->capture_default_str();
   app.add_option(

@@ -46,7 +46,7 @@ void declare_what(CLI::App& app, TrainFlags& f) {
         {}, Beside::Files);
   only(app.add_option("--dataset", f.dataset, "built-in problem generator to use instead of --data"), {"sums"});
   app.add_option("-o,--output", f.output,
-                 "folder for checkpoints, metrics and the trained model; an unfinished run in it is resumed")
+                 "folder for checkpoints, metrics and the trained model; a run that is already in it is resumed")
       ->capture_default_str();
   offer(app.add_option("--reward", f.rewards,
                        "score of a completion: exact (correct answer), compat (the same by an older pattern), format "
@@ -62,7 +62,7 @@ void declare_what(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   app.add_flag("--tensorboard", f.o.tensorboard, "also write metrics as a TensorBoard event file");
   app.add_flag("--profile", f.profile, "report at the end where the time went");
-  app.add_option("--system", f.o.system, "system message of the chat (default: none)");
+  app.add_option("--system", f.o.system, "system message in front of each problem (default: none)");
 }
 
 void declare_recipe(CLI::App& app, TrainFlags& f) {

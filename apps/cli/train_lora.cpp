@@ -63,7 +63,7 @@ void declare_lora_what(CLI::App& app, LoraTrainFlags& f) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("-o,--output," + both_spellings("output_dir"), f.output,
-                 "folder for checkpoints, metrics, samples and the LoRA; an unfinished run in it is resumed")
+                 "folder for checkpoints, metrics, samples and the LoRA; a run that is already in it is resumed")
       ->capture_default_str();
   app.add_option("--cache-dir", f.cache,
                  "folder to cache encoded pictures and captions in (default: cache in the output folder)");
