@@ -64,7 +64,7 @@ def of_tenon(tenon, files, threads):
             parts[name] = json.loads(run.stdout)["median_ms"]
         run = subprocess.run([tenon, "complete", TEXT, *common, "--temperature", "0", "--max-tokens", "128", "--json"],
                              check=True, capture_output=True, text=True)
-        parts["complete_tokens_s"] = float(re.search(r"then ([\d.]+) tokens a second", run.stderr)[1])
+        parts["complete_tokens_s"] = float(re.search(r"then ([\d.]+) tokens/s", run.stderr)[1])
         out[kind] = parts
     return out
 

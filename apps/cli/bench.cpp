@@ -144,9 +144,10 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
   if (!flags.part.offload.empty())
     out["offloaded"] = {{"host_bytes", fused.planned.host}, {"places", fused.planned.staging}};
   if (!flags.no_anchors) {
-    spdlog::info("timing {} different anchors alone", anchors_of(plan).size());
+    spdlog::info("timing {} different anchors on their own", anchors_of(plan).size());
     const onednn::Found& yardstick = onednn::find();
-    if (!yardstick.api && backend->name() == "cpu") spdlog::warn("anchors alone without oneDNN: {}", yardstick.problem);
+    if (!yardstick.api && backend->name() == "cpu")
+      spdlog::warn("timing anchors without oneDNN: {}", yardstick.problem);
     out["onednn"] = yardstick.api ? ordered_json(yardstick.api->version_text) : ordered_json();
     std::vector<AnchorTime> anchors = anchors_of(plan);
     time_anchors(anchors, dtype, backend, threads);
@@ -174,13 +175,13 @@ void print_text(const ordered_json& b) {
               b["device"].get<std::string>().c_str());
   const double ms = b["median_ms"];
   char rate[96];
-  std::snprintf(rate, sizeof rate, "  (least %s; %d launches, %.0f GFLOP/s)",
+  std::snprintf(rate, sizeof rate, "  (minimum %s; %d launches, %.0f GFLOP/s)",
                 seconds_text(b["min_ms"].get<double>() / 1e3).c_str(), b["launches"].get<int>(),
                 b["gflops"].get<double>() / ms * 1e3);
   line("one run", "median_ms", rate);
   if (b.contains("ratio"))
     line("anchors alone", "anchor_sum_ms",
-         "  (the run takes " + std::to_string(b["ratio"].get<double>()).substr(0, 5) + " x that)");
+         "  (one run takes " + std::to_string(b["ratio"].get<double>()).substr(0, 5) + " x that)");
   if (b["unfused_ms"].is_number())
     line("without fusion", "unfused_ms",
          "  (" + std::to_string(b["unfused_launches"].get<int>()) + " launches, " +
@@ -189,13 +190,13 @@ void print_text(const ordered_json& b) {
   for (const char* key : {"torch_eager", "torch_compile", "torch_compile_frozen", "torch_compile_graphs"})
     if (b["peers"].contains(key)) {
       const double peer = b["peers"][key];
-      std::printf("  %-22s %s  (%.2f x ours)\n", key, seconds_text(peer / 1e3).c_str(), peer / ms);
+      std::printf("  %-22s %s  (%.2f x Tenon's)\n", key, seconds_text(peer / 1e3).c_str(), peer / ms);
     }
   line("loading", "load_ms");
-  std::printf("  %-22s %s (planned %s)\n", "memory at most", bytes_text(b["peak_rss_bytes"].get<double>()).c_str(),
+  std::printf("  %-22s %s (planned %s)\n", "peak memory", bytes_text(b["peak_rss_bytes"].get<double>()).c_str(),
               bytes_text(b["planned_bytes"].get<double>()).c_str());
   if (b.contains("offloaded"))
-    std::printf("  %-22s %s wait in the host's memory\n", "offloaded",
+    std::printf("  %-22s %s in host memory\n", "offloaded",
                 bytes_text(b["offloaded"]["host_bytes"].get<double>()).c_str());
   if (b.contains("anchors"))
     for (const auto& a : b["anchors"]) std::printf("    %s\n", a.dump().c_str());
@@ -220,23 +221,27 @@ int run(const BenchFlags& flags, const Common& common) {
 Action declare_bench(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<BenchFlags>();
   flags->part.declare(app, "");
-  app.add_option("--runs", flags->runs, "timed runs; the median counts")
+  app.add_option("--runs", flags->runs, "number of timed runs; the median is reported")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  CLI::Option* anchors = app.add_flag("--anchors", flags->anchors, "list every anchor's routes");
-  app.add_flag("--no-anchors", flags->no_anchors, "leave the anchors alone out")->excludes(anchors);
-  app.add_flag("--no-unfused", flags->no_unfused, "leave the run without fusion out");
-  only(app.add_option("--peer", flags->peers, "measure a peer in the same run: torch"), {"torch"});
-  only(app.add_option("--peer-mode", flags->peer_mode, "of torch"),
+  CLI::Option* anchors = app.add_flag("--anchors", flags->anchors, "list the time of each anchor by every route");
+  app.add_flag("--no-anchors", flags->no_anchors, "do not time the anchors on their own")->excludes(anchors);
+  app.add_flag("--no-unfused", flags->no_unfused, "do not time the network without fusion");
+  only(app.add_option("--peer", flags->peers, "also time a peer on the same network: torch (PyTorch)"), {"torch"});
+  only(app.add_option("--peer-mode", flags->peer_mode,
+                      "PyTorch modes to time: eager, compile, both, frozen (compile with frozen weights, on a CPU), "
+                      "graphs (compile with CUDA graphs, on a GPU), or all"),
        {"eager", "compile", "both", "frozen", "graphs", "all"})
       ->capture_default_str();
-  app.add_option("--peer-python", flags->peer_python,
-                 "interpreter with torch, and diffusers or timm: a path, or a name found on PATH");
+  app.add_option(
+      "--peer-python", flags->peer_python,
+      "Python with torch, and diffusers or timm: a path or a name on PATH (default: that of tools/setup.sh --peers)");
   return [flags, &common] { return run(*flags, common); };
 }
 
-const RegisterVerb kBench{{"bench", "time a network, its anchors alone, without fusion, and peers", declare_bench}};
+const RegisterVerb kBench{
+    {"bench", "time a network, its anchors on their own, the network without fusion, and peers", declare_bench}};
 
 }  // namespace
 }  // namespace tenon::cli

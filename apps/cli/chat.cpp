@@ -88,7 +88,7 @@ int run_chat(const ChatFlags& f, const Common& common) {
     if (*line == "/reset") {
       conversation.reset();
     } else if (line->starts_with("/")) {
-      spdlog::error("there are /reset, which forgets the conversation, and /exit");
+      spdlog::error("unknown command, expected /reset (forget the conversation) or /exit");
     } else if (!line->empty()) {
       try {
         check_utf8("question", *line);
@@ -105,11 +105,12 @@ int run_chat(const ChatFlags& f, const Common& common) {
 Action declare_chat(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<ChatFlags>();
   app.footer(
-      "A line is a question. Ctrl-C ends an answer; /reset forgets the conversation; /exit or the end of the "
-      "input ends it.\n" +
+      "Each line is a question. Ctrl-C stops an answer; /reset forgets the conversation; /exit or the end of the input "
+      "ends the program.\n" +
       app.get_footer());
   f->app = &app;
-  app.add_option("--system", f->system, "what the model is told before the first question");
+  app.add_option("--system", f->system,
+                 "system message, before the first question; \"\": none (default: the chat template's)");
   f->text.declare(app);
   return [f, &common] { return run_chat(*f, common); };
 }

@@ -105,7 +105,7 @@ Comparison compare(const ModelParts& model, const std::string& part, const PartR
     out.ways.push_back({key, title, launches_of(plan, out.block, act)});
   };
   add("nodes", "node by node", model.plan(part, request, nodes));
-  add("compiler", "library calls, what stands between them fused", model.plan(part, request, compiler));
+  add("compiler", "library calls, the maths between them fused", model.plan(part, request, compiler));
   add("tenon", "Tenon", own);
   return out;
 }

@@ -97,7 +97,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
     Executable executable(plan, backend, ShapesOnly(plan));
     executable.run_all();
   }
-  spdlog::info("{}: compiling what the cache of kernels lacks, which takes minutes for a whole model", arch);
+  spdlog::info("{}: compiling the kernels that are not in the cache; this takes minutes for a whole model", arch);
   const std::vector<CompiledKernel> compiled = backend->compiled();  // waits for the compiler
   check_stop();
   ordered_json kernels = ordered_json::array();
@@ -120,13 +120,14 @@ Action declare_compile(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompileFlags>();
   f->part.declare(app, "all");
   CLI::Option* offload = app.get_option("--offload")->group("");  // recognised so that it can be refused with a reason
-  offer(app.add_option("--arch", f->archs, "sm_89, sm_90a: comma-separated"), {"sm_89", "sm_90a"})
+  offer(app.add_option("--arch", f->archs, "GPU architectures to compile for, comma-separated: sm_89, sm_90a"),
+        {"sm_89", "sm_90a"})
       ->delimiter(',')
       ->capture_default_str();
-  app.add_flag("--cudnn", f->cudnn, "see too whether cuDNN has a plan for every convolution and attention");
+  app.add_flag("--cudnn", f->cudnn, "also check that cuDNN has a plan for every convolution and attention");
   return [f, offload, &common] {
     TENON_CHECK(Usage, offload->empty(), "--offload")
-        << "has nothing to do here: kernels are the same wherever their weights wait, and compiling reads none";
+        << "has no effect here: kernels are the same wherever weights are, and compiling reads none";
     ordered_json out = ordered_json::array();
     int bad = 0;
     check_archs(f->archs);
@@ -137,7 +138,7 @@ Action declare_compile(CLI::App& app, const Common& common) {
   };
 }
 
-const RegisterVerb kCompile{{"compile", "a model's GPU kernels, compiled ahead of time", declare_compile}};
+const RegisterVerb kCompile{{"compile", "compile a model's GPU kernels ahead of time, without a GPU", declare_compile}};
 
 }  // namespace
 }  // namespace tenon::cli

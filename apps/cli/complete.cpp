@@ -38,7 +38,8 @@ std::vector<std::string> texts_to_continue(const CompleteFlags& f) {
   for (const std::string& p : f.files) add(p, true);
   TENON_CHECK(Usage, !texts.empty(), "prompt") << "missing: tenon complete \"Once upon a time\"";
   const auto from_input = std::ranges::count(f.prompts, "-") + std::ranges::count(f.files, "-");
-  TENON_CHECK(Usage, from_input <= 1, "prompt") << "standard input is read once, not " << from_input << " times";
+  TENON_CHECK(Usage, from_input <= 1, "prompt")
+      << "standard input can be read only once, not " << from_input << " times";
   return texts;
 }
 
@@ -61,7 +62,7 @@ void write_one(const CompleteFlags& f, const Common& common, TextGenerator& gene
 // Generates side by side; prints one line or object per text, in the order of the prompts.
 void write_all(const CompleteFlags& f, const Common& common, TextGenerator& generator,
                const std::vector<TextRequest>& requests) {
-  TENON_CHECK(Usage, common.json || !f.text.logprobs, "--logprobs") << "of several prompts comes with --json alone";
+  TENON_CHECK(Usage, common.json || !f.text.logprobs, "--logprobs") << "needs --json for several prompts";
   const std::vector<TextResult> results = generate_all(generator, requests, f.batch_size);
   for (size_t i = 0; i < results.size(); ++i)
     std::cout << (common.json ? json_text(text_json(generator, requests[i], results[i], f.text.logprobs))
@@ -92,21 +93,22 @@ int run_complete(const CompleteFlags& f, const Common& common) {
 Action declare_complete(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompleteFlags>();
   f->app = &app;
-  app.add_option("PROMPT", f->argument, "the text to go on with; - reads standard input");
-  several(app.add_option("-p,--prompt", f->prompts, "the text to go on with; again for another, written beside it"));
-  several(app.add_option("--prompt-file", f->files, "file with the text; - reads standard input; again as -p"));
-  app.add_option("--batch-size", f->batch_size,
-                 "of several texts so many are written side by side; text i uses seed + i")
+  app.add_option("PROMPT", f->argument, "text to continue; -: read it from standard input");
+  several(
+      app.add_option("-p,--prompt", f->prompts, "text to continue; repeat it for several texts, continued together"));
+  several(app.add_option("--prompt-file", f->files, "file with the text; -: standard input; may be repeated as -p"));
+  app.add_option("--batch-size", f->batch_size, "how many of several texts are written together; text i uses seed + i")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   f->text.declare(app);
-  app.add_flag("--logprobs", f->text.logprobs,
-               "tokens with their log-probabilities: in the JSON object, else a line a token instead of the text");
+  app.add_flag(
+      "--logprobs", f->text.logprobs,
+      "print each token with its log-probability: in the JSON object, else one line per token instead of the text");
   return [f, &common] { return run_complete(*f, common); };
 }
 
-const RegisterVerb kComplete{{"complete", "go on with a text", declare_complete}};
+const RegisterVerb kComplete{{"complete", "continue a text with a language model", declare_complete}};
 
 }  // namespace
 }  // namespace tenon::cli

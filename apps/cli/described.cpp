@@ -43,7 +43,7 @@ std::vector<DescribedOption> options_with_methods(const CLI::App& app) {
   std::vector<DescribedOption> out = options_of(app);
   DescribedOption method;
   method.argument = method.positional = "METHOD";
-  method.help = "how it learns";
+  method.help = "training method";
   for (const CLI::App* m : methods_of(app)) {
     method.choices.push_back(m->get_name());
     for (DescribedOption& o : options_of(*m)) {

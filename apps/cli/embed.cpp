@@ -157,30 +157,36 @@ int run(EmbedFlags f, const Common& common) {
 Action declare_embed(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<EmbedFlags>();
   app.add_option("IMAGE", f->images, "PNG or JPEG files")->required();
-  offer(app.add_option("-m,--model", f->model, "folder or .safetensors file of a model that embeds, or random:NAME"),
+  offer(app.add_option("-m,--model", f->model,
+                       "vision transformer: a folder, a .safetensors file, or random:NAME for random weights"),
         random_models(ImageEmbedder::kAbility), Beside::Files)
       ->required();
-  app.add_option("-o,--output", f->output, "features, one row a picture: a .npy or .json file")->capture_default_str();
-  app.add_option("--patches", f->patches, "features of the patches [pictures, rows, columns, width]: a .npy file");
-  app.add_option("--pca", f->pca, "first three principal components of the patches: a PNG a picture (as generate -o)");
-  offer(app.add_option("--preprocessing", f->options.preprocessing, "timm or hf (default: what the checkpoint is of)"),
+  app.add_option("-o,--output", f->output, "output file for the features, one row per picture: .npy or .json")
+      ->capture_default_str();
+  app.add_option("--patches", f->patches,
+                 "also write the features of the patches, [pictures, rows, columns, width], to this .npy file");
+  app.add_option("--pca", f->pca,
+                 "also write the first three principal components of the patches as colours: one PNG per picture, "
+                 "named as by generate -o");
+  offer(app.add_option("--preprocessing", f->options.preprocessing,
+                       "preprocessing, timm or hf (default: that of the program that wrote the checkpoint)"),
         {"timm", "hf"});
-  app.add_option("--size", f->options.side, "pixels of the square that the network sees (default: the preprocessing's)")
+  app.add_option("--size", f->options.side, "side of the square input in pixels (default: the preprocessing's)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{1}, kMaxImageSide));
-  app.add_option("--batch-size", f->options.batch, "pictures computed together, at most")
+  app.add_option("--batch-size", f->options.batch, "maximum number of pictures computed together")
       ->transform(whole_number())
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   declare_type(app, f->type);
   declare_deterministic(app, f->deterministic);
-  app.add_flag("--no-fusion", f->no_fusion, "one launch a node");
-  app.add_flag("--no-fold", f->no_fold, "constant scales of linear layers stay out of their weights");
+  app.add_flag("--no-fusion", f->no_fusion, "run every node as its own launch, for comparison");
+  app.add_flag("--no-fold", f->no_fold, "do not fold constant scales into the weights of linear layers");
   app.add_flag("--overwrite", f->overwrite, "replace existing files");
   return [f, &common] { return run(*f, common); };
 }
 
-const RegisterVerb kEmbed{{"embed", "features of pictures", declare_embed}};
+const RegisterVerb kEmbed{{"embed", "compute features of pictures", declare_embed}};
 
 }  // namespace
 }  // namespace tenon::cli

@@ -91,7 +91,7 @@ void print_env(const ordered_json& env) {
 
 std::string variables_help() {
   constexpr size_t kColumn = 24;
-  std::string text = "Environment variables (flags win over them):";
+  std::string text = "Environment variables (a flag overrides its variable):";
   for (const OptionInfo& info : all_options()) {
     const std::string name = info.variable;
     text += "\n  " + name + std::string(name.size() < kColumn ? kColumn - name.size() : 1, ' ') + info.doc;
@@ -100,7 +100,7 @@ std::string variables_help() {
 }
 
 const RegisterVerb kEnv{
-    {"env", "print versions, devices, and every setting as it was resolved", [](CLI::App& app, const Common& common) {
+    {"env", "print versions, devices and the resolved settings", [](CLI::App& app, const Common& common) {
        app.footer(variables_help());
        return [&common] {
          const ordered_json env = environment(common);

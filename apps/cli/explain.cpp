@@ -101,7 +101,7 @@ void print(const std::vector<Explanation>& networks, bool json) {
 
 int run_compare(const ExplainFlags& flags, const Common& common) {
   TENON_CHECK(Usage, !fusion_is_off(flags.part.no_fusion), "--compare")
-      << "is of plans with and without fusion; leave --no-fusion (or TENON_NO_FUSION) out";
+      << "compares plans with and without fusion: remove --no-fusion (or unset TENON_NO_FUSION)";
   const auto backend = flags.part.backend(common);
   const auto model = open_parts(flags.part.spec);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
@@ -124,7 +124,7 @@ LaunchOrder order_of(const ExplainFlags& flags) {
 
 int run(ExplainFlags flags, const Common& common) {
   flags.choice.order = order_of(flags);
-  TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "is a text of its own; leave --json out";
+  TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "prints text only: remove --json";
   const auto backend = flags.time ? flags.part.computing_backend(common) : flags.part.backend(common);
   if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No, kOverwriteHint);
   const auto model = open_parts(flags.part.spec);
@@ -161,30 +161,35 @@ int run(ExplainFlags flags, const Common& common) {
 Action declare_explain(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<ExplainFlags>();
   flags->part.declare(app, "");
-  CLI::Option* html =
-      app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
+  CLI::Option* html = app.add_option(
+      "--html", flags->html, "write a self-contained HTML page to this file (with --part all: of every network)");
   CLI::Option* time = app.add_flag("--time", flags->time,
-                                   "run with made-up inputs: every launch's time (the median of three), GB/s, FLOP a "
-                                   "byte, share of the device's peak");
-  CLI::Option* some = app.add_option("--only", flags->choice.only,
-                                     "launches with this in their names, or a pattern such as '*.attn1.*'");
-  CLI::Option* sort = only(app.add_option("--sort", flags->sort, "the costliest launches first"), {"time", "bytes"});
-  CLI::Option* one_block =
-      app.add_flag("--compare", flags->compare,
-                   "one block: its nodes, what a compiler around library calls runs, and Tenon's launches");
+                                   "run with made-up inputs and show each launch's time (median of three runs), GB/s, "
+                                   "FLOP per byte and share of the roofline");
+  CLI::Option* some =
+      app.add_option("--only", flags->choice.only,
+                     "show only launches whose names contain this or match a pattern such as '*.attn1.*'");
+  CLI::Option* sort =
+      only(app.add_option("--sort", flags->sort, "list the costliest launches first, by time (needs --time) or bytes"),
+           {"time", "bytes"});
+  CLI::Option* one_block = app.add_flag(
+      "--compare", flags->compare,
+      "show one block three ways: node by node, as a compiler around library calls runs it, and as Tenon's launches");
   html->excludes(some)->excludes(sort);  // the page filters by itself, and shows the memory of all launches
   one_block->excludes(html)->excludes(time)->excludes(some)->excludes(sort);
-  app.add_flag("--plan", flags->plan, "print the plan itself, in the form that parses back")
+  app.add_flag("--plan", flags->plan, "print the plan in the text form that can be parsed back")
       ->excludes(html)
       ->excludes(time)
       ->excludes(some)
       ->excludes(sort)
       ->excludes(one_block);
-  app.add_flag("--overwrite", flags->overwrite, "replace an existing page");
+  app.add_flag("--overwrite", flags->overwrite, "replace an existing file");
   return [flags, &common] { return flags->compare ? run_compare(*flags, common) : run(*flags, common); };
 }
 
-const RegisterVerb kExplain{{"explain", "what went into which kernel, and why the rest stayed out", declare_explain}};
+const RegisterVerb kExplain{{"explain",
+                             "show a network's plan: what each kernel computes, and why the rest was not fused into it",
+                             declare_explain}};
 
 }  // namespace
 }  // namespace tenon::cli

@@ -86,12 +86,12 @@ function header() {
   const steps = net.launches.filter(l => l.rate === net.rate), ms = steps.reduce((s, l) => s + (l.ms || 0), 0);
   const flops = steps.reduce((s, l) => s + l.flops, 0), c = net.counts, unit = net.rate === 'step' ? 'step' : 'run', hoisted = net.launches.length - steps.length;
   const meter = (v, max, now) => `<div class="meter ${now ? 'now' : ''}" style="width:${Math.max(1, 100*v/max)}%"></div>`;
-  const tiles = [`<b>${c.total}</b> <small>launches a ${unit}</small><p>${c.kernels} kernels: ${c.elementwise} elementwise, ${c.concat} concat, ${c.permute} permute, ${c.upsample} upsample` +
+  const tiles = [`<b>${c.total}</b> <small>launches per ${unit}</small><p>${c.kernels} kernels: ${c.elementwise} elementwise, ${c.concat} concat, ${c.permute} permute, ${c.upsample} upsample` +
       (hoisted ? `; ${hoisted} more that run less often` : '') + `</p>`,
-    `<b>${bytes(net.bytes.fused)}</b> <small>moved a ${unit}</small><div class="pair"><span>fused</span>${meter(net.bytes.fused, net.bytes.unfused, true)}<span>unfused</span>${meter(net.bytes.unfused, net.bytes.unfused)}</div><p>${bytes(net.bytes.unfused)} unfused, ${timesCount(net.bytes.unfused, net.bytes.fused)} as much</p>`,
-    `<b>${bytes(net.peak_bytes)}</b> <small>memory at most</small><p>activations ${bytes(net.memory.activations)}, weights ${bytes(net.memory.weights)}, scratch ${bytes(net.memory.scratch)}</p>`,
-    ms ? `<b>${time(ms)}</b> <small>a ${unit}</small><p>${three(flops/1e9)} GFLOP, ${three(flops/ms/1e6)} GFLOP/s</p>`
-       : `<b>${three(flops/1e9)}</b> <small>GFLOP a ${unit}</small><p>not run: times come with explain --time</p>`];
+    `<b>${bytes(net.bytes.fused)}</b> <small>moved per ${unit}</small><div class="pair"><span>fused</span>${meter(net.bytes.fused, net.bytes.unfused, true)}<span>unfused</span>${meter(net.bytes.unfused, net.bytes.unfused)}</div><p>${bytes(net.bytes.unfused)} unfused, ${timesCount(net.bytes.unfused, net.bytes.fused)} as much</p>`,
+    `<b>${bytes(net.peak_bytes)}</b> <small>peak memory</small><p>activations ${bytes(net.memory.activations)}, weights ${bytes(net.memory.weights)}, scratch ${bytes(net.memory.scratch)}</p>`,
+    ms ? `<b>${time(ms)}</b> <small>per ${unit}</small><p>${three(flops/1e9)} GFLOP, ${three(flops/ms/1e6)} GFLOP/s</p>`
+       : `<b>${three(flops/1e9)}</b> <small>GFLOP per ${unit}</small><p>not timed: use explain --time</p>`];
   byId('tiles').replaceChildren(...tiles.map(t => make('div', 'tile', t)));
   byId('keys').replaceChildren(...[...new Set(net.launches.map(l => l.skeleton))].map(k =>
     make('span', 'key', `<i class="dot" style="background:${color(k)}"></i>${esc(k)} ${net.launches.filter(l => l.skeleton === k).length}`)));
@@ -107,7 +107,7 @@ function layout() {  // y of every row, with a heading above each phase
   return {h, ys, heads, height: y + 6};
 }
 
-const phaseNames = {constant: 'once', schedule: 'once a schedule', prompt: 'once a prompt', step: 'every step'};
+const phaseNames = {constant: 'once', schedule: 'once per schedule', prompt: 'once per prompt', step: 'every step'};
 function list() {
   const box = byId('list'), at = layout(), timed = net.launches.some(l => l.ms);
   const cost = l => timed ? l.ms || 0 : l.bytes, most = Math.max(...net.launches.map(cost), 1e-9);
@@ -160,14 +160,14 @@ function select(i, scroll) {
   const l = net.launches[i], writers = n => net.launches.flatMap((o, k) => o.writes.includes(n) ? [k] : []), readers = n => net.launches.flatMap((o, k) => o.reads.includes(n) ? [k] : []);
   const worst = Math.max(l.bytes, l.unfused_bytes, 1);
   byId('detail').innerHTML = `<h2>#${i} ${esc(l.name)}</h2><span class="chip" style="background:${color(l.skeleton)}">${esc(l.skeleton)}</span> <span style="color:var(--soft)">${esc(l.anchor)}</span>` +
-    (l.lets.length ? `<h3>made first</h3>${holes(l.lets)}` : '') + (l.holes.length ? `<h3>fills the holes</h3>${holes(l.holes)}` : '') +
+    (l.lets.length ? `<h3>computed first</h3>${holes(l.lets)}` : '') + (l.holes.length ? `<h3>fills the holes</h3>${holes(l.holes)}` : '') +
     `<h3>writes</h3>${holes(l.sinks, 'out')}` + (l.stored || []).map(s => `<div style="color:var(--soft)">${esc(s.buffer)}: ${esc(s.why)}</div>`).join('') +
     `<h3>cost</h3><div class="pair"><span>fused</span><div class="meter now" style="width:${100*l.bytes/worst}%"></div><span>unfused</span><div class="meter" style="width:${100*l.unfused_bytes/worst}%"></div></div>` +
-    `<div>${bytes(l.bytes)} moved, ${bytes(l.unfused_bytes)} with one launch a node${l.flops ? `, ${three(l.flops/1e9)} GFLOP` : ''}${l.ms ? `, ${time(l.ms)}${l.flops ? ` (${three(l.flops/l.ms/1e6)} GFLOP/s)` : ''}` : ''}</div>` +
-    (l.ms ? `<div>${three(l.gb_per_s)} GB/s${l.flop_per_byte ? `, ${three(l.flop_per_byte)} FLOP a byte` : ''}${l.roofline_share !== undefined ? `, ${(100*l.roofline_share).toFixed(0)} % of the roofline` : ''}</div>` : '') +
+    `<div>${bytes(l.bytes)} moved, ${bytes(l.unfused_bytes)} with one launch per node${l.flops ? `, ${three(l.flops/1e9)} GFLOP` : ''}${l.ms ? `, ${time(l.ms)}${l.flops ? ` (${three(l.flops/l.ms/1e6)} GFLOP/s)` : ''}` : ''}</div>` +
+    (l.ms ? `<div>${three(l.gb_per_s)} GB/s${l.flop_per_byte ? `, ${three(l.flop_per_byte)} FLOP per byte` : ''}${l.roofline_share !== undefined ? `, ${(100*l.roofline_share).toFixed(0)} % of the roofline` : ''}</div>` : '') +
     (l.how ? `<div style="color:var(--soft)">${esc(l.how)}</div>` : '') +
     `<h3>neighbours</h3><div>reads ${links(l.reads, writers)}</div><div>read by ${links(l.writes, readers)}</div>` +
-    (l.apart.length ? `<h3>readers that are not part of it</h3>${l.apart.map(apart).join('')}` : '');
+    (l.apart.length ? `<h3>readers outside this launch</h3>${l.apart.map(apart).join('')}` : '');
   for (const a of byId('detail').querySelectorAll('a')) a.onclick = () => select(+a.dataset.to, true);
   filter();
   edges(byId('list'), layout());
@@ -200,7 +200,7 @@ function arena() {  // launches to the right, offset upwards; one rectangle a bu
   const s = byId('arenasvg'), n = Math.max(1, net.launches.length), total = Math.max(1, net.memory.activations);
   s.setAttribute('viewBox', `0 0 ${n*10} 1000`);
   s.replaceChildren();
-  byId('arena').textContent = `One block of ${bytes(total)}: offset upwards, launches to the right. A rectangle is a buffer from the launch that writes it to the last that reads it.`;
+  byId('arena').textContent = `One allocation of ${bytes(total)}: offset upwards, launches to the right. Each rectangle is a buffer, from the launch that writes it to the last one that reads it.`;
   const fills = {temporary: null, input: 'var(--bar)', output: 'var(--warm)'};
   net.buffers.forEach(b => {
     if (b.offset < 0) return;

@@ -60,7 +60,7 @@ std::vector<std::string> resolve_prompts(const GenerateFlags& f) {
   if (f.given("PROMPT")) texts = {f.prompt_argument};
   for (const std::string& file : f.prompt_files) texts.push_back(read_prompt_file(file));
   TENON_CHECK(Usage, std::ranges::count(f.prompt_files, "-") + std::ranges::count(f.prompts, "-") < 2, "prompt")
-      << "standard input is read once only";
+      << "standard input can be read only once";
   for (std::string& text : texts)
     if (text == "-" && f.prompt_files.empty()) text = read_prompt_file("-");
   const auto check = [](const char* what, const std::string& value) {
@@ -87,7 +87,8 @@ ImageRequest request_of(const GenerateFlags& f) {
     r.prompt = std::move(r.prompts.front());
     r.prompts.clear();
   } else {
-    TENON_CHECK(Usage, !f.given("--batch-size"), "--batch-size") << "several prompts are a batch of an image each";
+    TENON_CHECK(Usage, !f.given("--batch-size"), "--batch-size")
+        << "cannot be combined with several prompts, which are computed together";
     r.batch = static_cast<int64_t>(r.prompts.size());
   }
   r.negative = f.negative;
@@ -101,7 +102,7 @@ ImageRequest request_of(const GenerateFlags& f) {
   r.sampler = f.sampler;
   r.sampler_options = {f.eta, resolve_karras(f.schedule), f.flow_shift};
   r.strength = f.strength;
-  TENON_CHECK(Usage, f.seed >= -1, "--seed") << f.seed << " is negative; -1 draws one";
+  TENON_CHECK(Usage, f.seed >= -1, "--seed") << f.seed << ": expected 0 or more, or -1 to pick one";
   r.seed = f.seed < 0 ? draw_seed() : static_cast<uint64_t>(f.seed);
   if (f.init.empty()) {
     for (const char* flag : {"--strength", "--resize-mode"})
@@ -168,7 +169,7 @@ int run(const GenerateFlags& f, const Common& common) {
   for (const std::string& warning : model->warnings(request, "tenon generate --help")) spdlog::warn("{}", warning);
   model->check_fits(request);
   if (request.init && request.init->scaled_from)
-    spdlog::info("{}: {}x{}, brought to {}x{} ({})", f.init, request.init->scaled_from->first,
+    spdlog::info("{}: {}x{}, resized to {}x{} ({})", f.init, request.init->scaled_from->first,
                  request.init->scaled_from->second, request.width, request.height, f.resize_mode);
   const double offset = model->guidance_offset();
   const std::string also = offset == 0 ? "" : " (--guidance-scale " + number_text(request.cfg_scale - offset) + ")";
@@ -192,53 +193,60 @@ int run(const GenerateFlags& f, const Common& common) {
 }
 
 void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
-  app.add_option("PROMPT", f.prompt_argument, "what to draw; - reads standard input");
-  several(app.add_option("-p,--prompt", f.prompts, "what to draw; again for another image of the batch (Z-Image)"));
-  several(app.add_option("--prompt-file", f.prompt_files, "file with a prompt; - reads standard input; again as -p"));
-  app.add_option("-n,--negative-prompt", f.negative, "what not to draw");
-  app.add_option("-m,--model", f.model,
-                 "folder, .safetensors or .gguf file, or name below TENON_MODEL_DIR (default: the embedded model)");
-  app.add_option("--diffusion-model", f.parts.diffusion_model, "file or folder of the transformer alone");
-  app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder");
-  app.add_option("--vae", f.parts.vae, "file or folder of the VAE");
-  app.add_option("-W,--width", f.width, "pixels (default: the model's)")->transform(whole_number());
-  app.add_option("-H,--height", f.height, "pixels (default: the model's)")->transform(whole_number());
-  app.add_option("--steps,--num-inference-steps", f.steps, "steps (default: the model's)")->transform(whole_number());
-  CLI::Option* cfg = app.add_option("--cfg-scale", f.cfg_scale, "guidance; 1 turns it off (default: the model's)")
-                         ->check(guidance_scale());
-  app.add_option("--guidance-scale", f.guidance_scale, "the same as diffusers counts it for the model")
+  app.add_option("PROMPT", f.prompt_argument, "prompt: what to draw; -: read it from standard input");
+  several(app.add_option("-p,--prompt", f.prompts,
+                         "prompt: what to draw; repeat it for one image each, computed together (Z-Image)"));
+  several(app.add_option("--prompt-file", f.prompt_files,
+                         "file with the prompt; -: standard input; may be repeated as -p"));
+  app.add_option("-n,--negative-prompt", f.negative, "negative prompt: what not to draw");
+  app.add_option(
+      "-m,--model", f.model,
+      "model: a folder, .safetensors or .gguf file, or a name in TENON_MODEL_DIR (default: the embedded model)");
+  app.add_option("--diffusion-model", f.parts.diffusion_model,
+                 "file or folder of the transformer (Z-Image), instead of the one in -m");
+  app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder (Z-Image)");
+  app.add_option("--vae", f.parts.vae, "file or folder of the VAE (Z-Image)");
+  app.add_option("-W,--width", f.width, "image width in pixels (default: the model's)")->transform(whole_number());
+  app.add_option("-H,--height", f.height, "image height in pixels (default: the model's)")->transform(whole_number());
+  app.add_option("--steps,--num-inference-steps", f.steps, "denoising steps (default: the model's)")
+      ->transform(whole_number());
+  CLI::Option* cfg =
+      app.add_option("--cfg-scale", f.cfg_scale, "classifier-free guidance scale; 1: off (default: the model's)")
+          ->check(guidance_scale());
+  app.add_option("--guidance-scale", f.guidance_scale, "guidance as the model's diffusers pipeline counts it")
       ->check(guidance_scale())
       ->excludes(cfg);
   app.add_option("--cfg-normalization", f.cfg_normalization,
-                 "guided predictions at most this times as long as the prompt's (Z-Image; 0: any length)")
+                 "limit a guided prediction to this times the norm of the prompt's own (Z-Image; default: 0, no limit)")
       ->check(guidance_scale());
   app.add_option("--cfg-truncation", f.cfg_truncation,
-                 "no guidance where less noise than 1 minus this is left (Z-Image)")
+                 "no guidance at steps with less noise than 1 minus this (Z-Image; default: 1, guidance at all steps)")
       ->check(guidance_scale());
   const std::vector<std::string> samplers = sampler_names();
   offer(app.add_option("--sampling-method,--sampler", f.sampler,
                        "sampler: " + joined(samplers) + " (default: the model's)"),
         samplers);
-  only(app.add_option("--scheduler", f.schedule, "noise levels (default: the sampler's)"),
+  only(app.add_option("--scheduler", f.schedule, "spacing of the noise levels (default: the model's or sampler's)"),
        {"default", "discrete", "karras"});
-  app.add_option("--eta", f.eta, "share of fresh noise, of samplers that have one");
+  app.add_option("--eta", f.eta, "share of fresh noise, 0 to 1, for ddim (default: 0) and euler_a (default: 1)");
   app.add_option("--flow-shift", f.flow_shift, "shift of the noise levels in flow matching (default: the model's)");
-  app.add_option("-s,--seed", f.seed, "-1 draws one; image i uses seed + i")
+  app.add_option("-s,--seed", f.seed, "random seed; -1: pick one and report it; image i uses seed + i")
       ->transform(whole_number())
       ->capture_default_str();
-  app.add_option("-b,--batch-count", f.batch_count, "batches, one after the other")
+  app.add_option("-b,--batch-count", f.batch_count, "number of batches, computed one after the other")
       ->transform(whole_number())
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  app.add_option("--batch-size", f.batch_size, "images computed together")
+  app.add_option("--batch-size", f.batch_size, "images per batch, computed together")
       ->transform(whole_number())
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("-i,--init-img", f.init, "PNG or JPEG to start from");
-  app.add_option("--strength", f.strength, "how much of it is redrawn, above 0 up to 1")->capture_default_str();
-  only(
-      app.add_option("--resize-mode", f.resize_mode, "how it is brought to -W and -H: stretched, cropped or filled up"),
-      resize_mode_names())
+  app.add_option("-i,--init-img", f.init, "picture to start from, PNG or JPEG");
+  app.add_option("--strength", f.strength, "how much of --init-img to redraw, as a share of the steps, above 0 up to 1")
+      ->capture_default_str();
+  only(app.add_option("--resize-mode", f.resize_mode,
+                      "how --init-img is fitted to -W and -H: stretched, cropped, or its borders filled"),
+       resize_mode_names())
       ->capture_default_str();
 }
 
@@ -257,18 +265,19 @@ Action declare_generate(CLI::App& app, const Common& common) {
   f->app = &app;
   app.footer(vocabulary_help);
   declare_picture_flags(app, *f);
-  only(app.add_option("--rng", f->rng, "generator of the noise: PyTorch's of the CPU"), {"cpu"})->capture_default_str();
+  only(app.add_option("--rng", f->rng, "noise generator: PyTorch's CPU generator"), {"cpu"})->capture_default_str();
   declare_type(app, f->type);
   declare_deterministic(app, f->deterministic);
   declare_offload(app, f->offload);
   f->lora.declare(app);
-  app.add_option("-o,--output", f->output, "file, pattern with %03d, or folder (default: output.png)");
-  app.add_option("--output-begin-idx", f->first_number, "number of the first of several files")
+  app.add_option("-o,--output", f->output, "output file, pattern such as a_%03d.png, or folder (default: output.png)");
+  app.add_option("--output-begin-idx", f->first_number,
+                 "number of the first output file, if their names are numbered (default: 0)")
       ->transform(whole_number())
       ->check(CLI::Range(0, 1000000));
   app.add_flag("--overwrite", f->overwrite, "replace existing files");
-  app.add_flag("--no-metadata,--disable-image-metadata", f->no_metadata, "no settings in the PNG");
-  app.add_flag("--no-fusion", f->no_fusion, "one launch a node");
+  app.add_flag("--no-metadata,--disable-image-metadata", f->no_metadata, "do not write the settings into the PNG");
+  app.add_flag("--no-fusion", f->no_fusion, "run every node as its own launch, for comparison");
   return [f, &common] { return run(*f, common); };
 }
 

@@ -38,8 +38,8 @@ std::string help_of(const CLI::App& root, const Asked& asked) {
 
 Action declare_help(CLI::App& app, const Common&) {
   const auto asked = std::make_shared<Asked>();
-  offer(app.add_option("VERB", asked->verb, "what to explain (default: the program)"), verb_names());
-  app.add_option("METHOD", asked->method, "of a verb that has several: train grpo");
+  offer(app.add_option("VERB", asked->verb, "verb to show the help of (default: the list of verbs)"), verb_names());
+  app.add_option("METHOD", asked->method, "method of a verb that has several, such as grpo in `help train grpo`");
   return [&app, asked] {
     std::cout << help_of(*app.get_parent(), *asked);
     return 0;
@@ -61,7 +61,7 @@ Action declare_version(CLI::App&, const Common& common) {
   };
 }
 
-const RegisterVerb kHelp{{"help", "what a verb does, and its flags", declare_help}};
+const RegisterVerb kHelp{{"help", "show what a verb does and its flags", declare_help}};
 const RegisterVerb kVersion{{"version", "print the version", declare_version}};
 
 }  // namespace

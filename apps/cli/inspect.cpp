@@ -66,7 +66,7 @@ ordered_json inspect_random(const std::string& name) {
 ordered_json inspect_checkpoint(const fs::path& path) {
   const ModelFamily& family = family_of(path.string());
   TENON_CHECK(Model, family.inspect, path.string())
-      << "is of the family '" << family.name << "', whose files cannot be looked at";
+      << "is of the family '" << family.name << "', whose files cannot be inspected";
   const ModelReport report = family.inspect(path);
   ordered_json out{{"model", path.string()}, {"kind", report.kind}, {"architecture", report.architecture}};
   if (report.tokenizer) out["tokenizer"] = *report.tokenizer;
@@ -134,9 +134,9 @@ Action declare_inspect(CLI::App& app, const Common& common) {
   };
   const auto flags = std::make_shared<Flags>();
   offer(app.add_option("MODEL,-m,--model", flags->model,
-                       "folder, .safetensors or .gguf file, or random:NAME (default: the embedded model)"),
+                       "model: a folder, a .safetensors or .gguf file, or random:NAME (default: the embedded model)"),
         random_models(ModelParts::kAbility), Beside::Files);
-  app.add_option("--names", flags->limit, "names shown of each list")
+  app.add_option("--names", flags->limit, "maximum number of names to show of each list")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""))
       ->capture_default_str();
@@ -144,7 +144,7 @@ Action declare_inspect(CLI::App& app, const Common& common) {
 }
 
 const RegisterVerb kInspect{
-    {"inspect", "list a model's components, types, missing and unexpected names", declare_inspect}};
+    {"inspect", "list a model's components, types, and missing or unexpected weights", declare_inspect}};
 
 }  // namespace
 }  // namespace tenon::cli

@@ -54,19 +54,22 @@ std::string first_names(const std::vector<std::string>& names) {
 }  // namespace
 
 void LoraFlags::declare(CLI::App& app) {
-  app.add_option("--lora", files, "FILE or FILE:WEIGHT; may be given several times (prompts: <lora:FILE:WEIGHT>)")
+  app.add_option(
+         "--lora", files,
+         "LoRA to apply, FILE or FILE:WEIGHT (weight 1 by default); may be repeated; in prompts: <lora:FILE:WEIGHT>")
       ->take_all()
       ->allow_extra_args(false);
   app.add_option("--lora-dir,--lora-model-dir", folder,
-                 "folder of LoRAs (default: TENON_LORA_DIR, else the working directory)");
+                 "folder to look for LoRAs in (default: TENON_LORA_DIR, else the working directory)");
   only(app.add_option("--lora-apply", apply,
-                      "merge: into the weights; side: beside linear layers, so that changing one copies little"),
+                      "merge: add LoRAs to the weights; side: compute them beside linear layers, so that changing one "
+                      "copies little"),
        {"merge", "side"})
       ->capture_default_str();
-  app.add_option("--lora-rank", rank, "of side: ranks of all LoRAs together")
+  app.add_option("--lora-rank", rank, "largest sum of the LoRAs' ranks, for --lora-apply side")
       ->transform(whole_number())
       ->capture_default_str();
-  app.add_flag("--lora-partial", partial, "leave tensors of a LoRA out that have no place in the model");
+  app.add_flag("--lora-partial", partial, "skip tensors of a LoRA that have no place in the model, instead of failing");
 }
 
 fs::path LoraFlags::lora_folder() const { return folder.empty() ? option(Option::LoraDir) : folder; }
@@ -89,11 +92,11 @@ void LoraFlags::load(ImageGenerator& model, ImageRequest& request) const {
     const LoraReport report = model.load_lora(use);
     spdlog::info("{}: {}, weight {}", escaped(use.file.native()), report.str(), use.weight);
     if (!report.redundant.empty())
-      spdlog::info("{}: {} that others repeat: {}", escaped(use.file.native()),
+      spdlog::info("{}: {} skipped, as others repeat them: {}", escaped(use.file.native()),
                    counted(std::ssize(report.redundant), "tensor"), first_names(report.redundant));
     if (!report.unmatched.empty())
-      spdlog::warn("{}: {} left out: {}", escaped(use.file.native()), counted(std::ssize(report.unmatched), "tensor"),
-                   first_names(report.unmatched));
+      spdlog::warn("{}: {} skipped, which have no place in the model: {}", escaped(use.file.native()),
+                   counted(std::ssize(report.unmatched), "tensor"), first_names(report.unmatched));
   }
 }
 

@@ -44,19 +44,20 @@ void set_up_output(const Common& common) {
 }
 
 void add_common_flags(CLI::App& app, Common& common, bool& devices) {
-  app.add_flag("--json", common.json, "results on stdout as JSON (help, completion and man stay text)");
-  app.add_flag("-v,--verbose", common.verbose, "more log lines");
-  app.add_flag("-q,--quiet", common.quiet, "errors only");
-  only(app.add_option("--color", common.color, "colours in the log (NO_COLOR turns them off)"),
+  app.add_flag("--json", common.json, "print results as JSON on stdout (help, completion and man still print text)");
+  app.add_flag("-v,--verbose", common.verbose, "print more log lines");
+  app.add_flag("-q,--quiet", common.quiet, "log errors only and show no progress");
+  only(app.add_option("--color", common.color,
+                      "colour the log; auto: on a terminal, unless NO_COLOR is set or TERM is dumb"),
        {"auto", "always", "never"})
       ->capture_default_str();
-  app.add_option("--threads", common.threads, "threads of the CPU backend (default: all processors)")
+  app.add_option("--threads", common.threads, "number of CPU threads (default: TENON_THREADS, else one per processor)")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1024));
   std::vector<std::string> names = backend_names();
   names.emplace_back(kAutomaticDevice);
   offer(app.add_option("--device", common.device,
-                       "device by name or number; auto: a GPU where one can be used, else cpu"),
+                       "device to run on, by name or number as in --list-devices; auto: a usable GPU, else cpu"),
         names)
       ->capture_default_str();
   app.add_flag("--list-devices", devices, "list devices and exit");
@@ -75,8 +76,8 @@ void refuse_empty_values(CLI::App& app) {
 }
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 ok, 1 failure, 2 usage, 3 model file, 4 memory, 5 numeric, 6 device, 130 interrupted, 143 "
-    "terminated";
+    "Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 model file, 4 out of memory, 5 numeric failure, 6 no usable device, "
+    "130 interrupted, 143 terminated";
 
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"Tenon runs transformers and diffusion models as a short list of fused kernels.", "tenon"};
@@ -92,7 +93,7 @@ int parse_and_run(int argc, char** argv) {
   for (const Verb& verb : verbs()) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.help);
     // Methods of a verb inherit this from their verb.
-    sub->footer("Every verb takes --json -v -q --color --threads --device too: see `tenon --help`");
+    sub->footer("Every verb takes --json, -v, -q, --color, --threads and --device as well: see `tenon --help`");
     Action run = verb.declare(*sub, common);
     refuse_empty_values(*sub);
     sub->callback([&action, run = std::move(run)] { action = run; });

@@ -29,7 +29,8 @@ std::optional<Pattern> find_pattern(const std::string& flag, const std::string& 
   const std::string width = spec.substr(at + 1, end - at - 1);
   const bool good =
       end < spec.size() && spec[end] == 'd' && width.size() <= 2 && spec.find('%', end) == std::string::npos;
-  TENON_CHECK(Usage, good, flag) << "'" << shown(spec) << "': expected one number place such as %d or %03d";
+  TENON_CHECK(Usage, good, flag) << "'" << shown(spec)
+                                 << "': expected one placeholder for the number, such as %d or %03d";
   return Pattern{spec.substr(0, at), spec.substr(end + 1), width.empty() ? 0 : std::stoul(width)};
 }
 
@@ -49,7 +50,7 @@ std::vector<fs::path> output_names(const std::string& flag, const std::string& s
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char c) { return std::tolower(c); });
-  TENON_CHECK(Usage, extension == ".png", flag) << "'" << shown(spec) << "': pictures are written as .png";
+  TENON_CHECK(Usage, extension == ".png", flag) << "'" << shown(spec) << "': expected a name that ends in .png";
   if (const auto pattern = find_pattern(flag, path.string()))
     add([&](int n) { return pattern->before + padded(n, pattern->width) + pattern->after; });
   else if (count == 1)

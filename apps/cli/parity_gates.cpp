@@ -217,7 +217,7 @@ void parity_gates(const std::filesystem::path& folder, const std::shared_ptr<Bac
   } catch (const json::exception& e) {
     throw Error(ErrorKind::Model, path.string(), now + reason(e));
   }
-  if (compared == 0) done({"parity", Verdict::Skipped, 0, 0, path.string() + " has no case of one network", {}});
+  if (compared == 0) done({"parity", Verdict::Skipped, 0, 0, path.string() + " has no case for a single network", {}});
 }
 
 }  // namespace tenon::cli

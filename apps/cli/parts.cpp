@@ -30,39 +30,48 @@ std::vector<std::string> part_names() {
 void PartFlags::declare(CLI::App& app, const std::string& default_part) {
   part = default_part;
   const CLI::Range side(int64_t{1}, kMaxImageSide);
-  offer(app.add_option("-m,--model", spec, "folder, .safetensors file or random:NAME (default: the embedded model)"),
+  offer(app.add_option(
+            "-m,--model", spec,
+            "model: a folder, a .safetensors file, or random:NAME for random weights (default: the embedded model)"),
         random_models(ModelParts::kAbility), Beside::Files);
   offer(app.add_option("--part", part,
-                       "network, or all (default: " + (default_part.empty() ? "the main one" : default_part) + ")"),
+                       "network of the model to work on, or all (default: " +
+                           (default_part.empty() ? "the main one" : default_part) + ")"),
         part_names());
-  app.add_option("-W,--width", request.width, "pixels (default: the model's)")->transform(whole_number())->check(side);
-  app.add_option("-H,--height", request.height, "pixels (default: the model's)")
+  app.add_option("-W,--width", request.width, "image width in pixels (default: the model's)")
       ->transform(whole_number())
       ->check(side);
-  app.add_option("--batch-size", request.batch, "images in one run")
+  app.add_option("-H,--height", request.height, "image height in pixels (default: the model's)")
+      ->transform(whole_number())
+      ->check(side);
+  app.add_option("--batch-size", request.batch, "images or texts computed together (default: 1)")
       ->transform(whole_number())
       ->check(CLI::Range(1, 4096));
-  app.add_option("--steps,--num-inference-steps", request.steps, "steps of the schedule")
+  app.add_option("--steps,--num-inference-steps", request.steps, "number of denoising steps (default: the model's)")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000));
-  app.add_option("--cfg-scale,--guidance-scale", request.cfg_scale, "1 or less: without guidance (half the batch)")
+  app.add_option("--cfg-scale,--guidance-scale", request.cfg_scale,
+                 "classifier-free guidance scale; above 1 doubles the batch (default: the model's)")
       ->check(guidance_scale());
   app.add_option("--context", request.context,
-                 "tokens in a language model's cache, which is half full (default: 1024, or all its positions)")
+                 "size of a language model's cache in tokens per sequence, of which half are filled (default: 1024, or "
+                 "the model's positions if fewer)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 24));
   declare_type(app, type);
   declare_deterministic(app, deterministic);
   declare_offload(app, offload);
-  app.add_flag("--no-fusion", no_fusion, "one launch a node");
-  app.add_flag("--no-fold", no_fold,
-               "constant scales of linear layers stay out of their weights, products of two layers apart");
+  app.add_flag("--no-fusion", no_fusion, "run every node as its own launch, for comparison");
+  app.add_flag(
+      "--no-fold", no_fold,
+      "do not fold constant scales into the weights of linear layers, nor the products of two layers into one");
 }
 
 void declare_offload(CLI::App& app, std::string& size) {
   offer(app.add_option("--offload,--max-vram", size,
-                       "most of a GPU's memory to take, such as 10GB (a bare number is in GiB) or auto, what is free: "
-                       "weights that do not fit wait in the host's memory and are copied while others are at work"),
+                       "limit for networks in a GPU's memory, such as 10GB (a bare number is in GiB), or auto for nine "
+                       "tenths of what is free; weights that do not fit stay in host memory and are copied to the GPU "
+                       "while other launches run (default: no limit)"),
         {"auto", "10GB"});
 }
 
@@ -74,12 +83,13 @@ std::shared_ptr<WeightStore> PartFlags::weights(const std::shared_ptr<Backend>& 
 }
 
 void declare_type(CLI::App& app, std::string& type) {
-  offer(app.add_option(
-            "--type", type,
-            "bf16, f32, on a GPU f16, e4m3 for models that know which layers bear it, or int8 for the weights of "
-            "language models (default: bf16 where the device computes in it); behind it exceptions for layers or "
-            "networks, such as \"e4m3, bf16: text_encoder\""),
-        {"bf16", "f16", "f32", "e4m3", "int8"});
+  offer(
+      app.add_option(
+          "--type", type,
+          "type of weights and activations: bf16, f32, f16 (on a GPU), e4m3 (for models that say which layers tolerate "
+          "it) or int8 (for the weights of language models), optionally followed by exceptions for layers or networks, "
+          "such as \"e4m3, bf16: text_encoder\" (default: bf16 where the device computes in it, else f32)"),
+      {"bf16", "f16", "f32", "e4m3", "int8"});
 }
 
 void declare_training_type(CLI::App& app, std::string& type, const std::vector<std::string>& types) {
@@ -88,7 +98,8 @@ void declare_training_type(CLI::App& app, std::string& type, const std::vector<s
 
 DType parse_type(const std::string& flag) {
   const NetworkType type = NetworkType::parse(flag);
-  TENON_CHECK(Usage, type.policy.exceptions.empty(), "--type") << "'" << shown(flag) << "': expected one type for all";
+  TENON_CHECK(Usage, type.policy.exceptions.empty(), "--type")
+      << "'" << shown(flag) << "': expected one type, without exceptions";
   return type.name();
 }
 
@@ -108,8 +119,7 @@ std::shared_ptr<Backend> PartFlags::backend(const Common& common) const {
 
 std::shared_ptr<Backend> PartFlags::computing_backend(const Common& common) const {
   std::shared_ptr<Backend> out = backend(common);
-  TENON_CHECK(Usage, out->computes(), "--device")
-      << out->name() << " computes nothing that takes time or could be checked";
+  TENON_CHECK(Usage, out->computes(), "--device") << out->name() << " computes nothing that could be timed or checked";
   return out;
 }
 

@@ -115,7 +115,7 @@ std::string output_of(const std::vector<std::string>& arguments) {
   TENON_CHECK(Internal, !failed, arguments[0]) << "cannot run: " << std::strerror(failed);
   const int status = wait_for(child);
   TENON_CHECK(Internal, WIFEXITED(status) && WEXITSTATUS(status) == 0, arguments[1])
-      << "failed; its last lines say why";
+      << "failed; its last lines above say why";
   return out;
 }
 
@@ -134,12 +134,13 @@ fs::path peer_python(const std::string& program) {
 nlohmann::json run_torch(const ModelParts& model, const PeerRun& run) {
   const fs::path python = peer_python(run.python), script = fs::path(TENON_PEERS) / "torch_peer.py";
   std::error_code ignored;
-  TENON_CHECK(Usage, fs::exists(script, ignored), "--peer torch") << "needs the source tree: no " << script.string();
+  TENON_CHECK(Usage, fs::exists(script, ignored), "--peer torch")
+      << "needs the source tree: there is no " << script.string();
   std::vector<std::string> arguments{python.string(), script.string()};
   for (std::string& a : model.peer_arguments(run.part, run.request)) arguments.push_back(std::move(a));
   const TemporaryFolder folder;
   const fs::path weights = folder.path() / "weights.safetensors";
-  spdlog::info("writing the weights for PyTorch");
+  spdlog::info("writing the weights for PyTorch to a file");
   write_weights(model, run.part, weights);
   arguments.insert(arguments.end(), {"--dtype", std::string(name_of(run.dtype)), "--mode", run.mode, "--device",
                                      run.device, "--runs", std::to_string(run.runs), "--weights", weights.string()});

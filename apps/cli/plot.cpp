@@ -93,7 +93,7 @@ ordered_json chosen_samples(const fs::path& run, const std::vector<nlohmann::jso
 
 ordered_json run_object(const std::string& folder) {
   TENON_CHECK(Usage, file_exists(fs::path(folder) / train::kMetricsFile), folder)
-      << "holds no " << train::kMetricsFile << "; expected the folder of a training run";
+      << "contains no " << train::kMetricsFile << "; expected the folder of a training run";
   int64_t passed = 0, step = 0;
   std::map<std::string, std::vector<Point>> curves;
   std::map<std::string, double> totals;
@@ -108,7 +108,7 @@ ordered_json run_object(const std::string& folder) {
         if (key.ends_with("_seconds")) totals[key] += value.get<double>();
       }
   }
-  if (passed > 0) spdlog::info("{}: lines that are not whole, passed over: {}", escaped(folder), passed);
+  if (passed > 0) spdlog::info("{}: incomplete lines skipped: {}", escaped(folder), passed);
   ordered_json series = ordered_json::object();
   for (const auto& [name, points] : curves) series[name] = thinned(points);
   return {{"name", escaped(folder)},
@@ -133,15 +133,16 @@ int run_plot(const PlotFlags& flags) {
 
 Action declare_plot(CLI::App& app, const Common&) {
   const auto flags = std::make_shared<PlotFlags>();
-  offer(app.add_option("RUN", flags->runs, "folders of training runs, finished or under way; several share one page"),
+  offer(app.add_option("RUN", flags->runs,
+                       "folders of training runs, finished or in progress; several are drawn on one page"),
         {}, Beside::Files)
       ->required();
-  app.add_option("-o,--output", flags->output, "the page (default: plot.html in the first folder)");
-  app.add_flag("--overwrite", flags->overwrite, "replace an existing page");
+  app.add_option("-o,--output", flags->output, "HTML file to write (default: plot.html in the first folder)");
+  app.add_flag("--overwrite", flags->overwrite, "replace an existing file");
   return [flags] { return run_plot(*flags); };
 }
 
-const RegisterVerb kPlot{{"plot", "draw the curves of training runs as one page", declare_plot}};
+const RegisterVerb kPlot{{"plot", "draw the curves of training runs on one HTML page", declare_plot}};
 
 }  // namespace
 }  // namespace tenon::cli

@@ -44,10 +44,10 @@ const percent = x => number(+(100*x).toPrecision(4)) + ' %';
 const groups = [
   ['Exact match, held out', ['evaluation.exact_match'], percent], ['Exact match of completions', ['exact_match'], percent],
   ['Reward', ['reward']], ['Validation loss, on fixed noise', ['evaluation.validation_loss']], ['Loss', ['loss']], ['Largest |ratio - 1| before the first update', ['ratio_error']],
-  ['KL to the model at the beginning', ['kl']], ['Gradient norm before clipping', ['grad_norm']], ['Learning rate', ['lr']],
+  ['KL to the initial model', ['kl']], ['Gradient norm before clipping', ['grad_norm']], ['Learning rate', ['lr']],
   ['Seconds by phase', ['rollout_seconds', 'reward_seconds', 'update_seconds', 'evaluation_seconds']],
-  ['Tokens of a completion', ['tokens']], ['Spread of rewards', ['reward_std']], ['Groups without a spread', ['flat_groups'], percent],
-  ['Clipped tokens', ['clipped_low', 'clipped_high'], percent], ['Completions without an end', ['truncated'], percent]];
+  ['Tokens per completion', ['tokens']], ['Standard deviation of rewards', ['reward_std']], ['Groups with equal rewards', ['flat_groups'], percent],
+  ['Clipped tokens', ['clipped_low', 'clipped_high'], percent], ['Completions cut off', ['truncated'], percent]];
 const known = new Set(groups.flatMap(g => g[1]));
 const others = [...new Set(runs.flatMap(r => Object.keys(r.series)))].filter(k => !known.has(k));
 const of_kind = prefix => others.filter(k => k.startsWith(prefix));

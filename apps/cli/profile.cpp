@@ -149,20 +149,21 @@ int run(const ProfileFlags& flags, const Common& common) {
 Action declare_profile(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<ProfileFlags>();
   flags->part.declare(app, "");
-  app.add_option("--runs", flags->runs, "timed runs; the median counts")
+  app.add_option("--runs", flags->runs, "number of timed runs; the median is reported")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--top", flags->top, "rows of the tables of layers and of launches; 0: none")
+  app.add_option("--top", flags->top, "rows to print in the tables of layers and launches; 0: no tables")
       ->transform(whole_number())
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
-  app.add_option("--trace", flags->trace, "write a timeline there, for chrome://tracing or ui.perfetto.dev");
-  app.add_flag("--overwrite", flags->overwrite, "replace an existing timeline");
+  app.add_option("--trace", flags->trace, "write a timeline to this file, for chrome://tracing or ui.perfetto.dev");
+  app.add_flag("--overwrite", flags->overwrite, "replace an existing file");
   return [flags, &common] { return run(*flags, common); };
 }
 
-const RegisterVerb kProfile{{"profile", "where a step's time goes, every launch of it", declare_profile}};
+const RegisterVerb kProfile{
+    {"profile", "show where the time of a running network goes, by launch, layer and class", declare_profile}};
 
 }  // namespace
 }  // namespace tenon::cli

@@ -29,7 +29,7 @@ bool read_some(const std::string& what, size_t most, std::string& out) {
     TENON_CHECK(Usage, n > 0, what) << "cannot read standard input: " << system_reason(errno);
     out.append(piece.data(), static_cast<size_t>(n));
     TENON_CHECK(Usage, out.size() <= most, what)
-        << "standard input has more than the " << most << " bytes that are read";
+        << "standard input has more than " << most << " bytes, the most that are read";
     return true;
   }
 }

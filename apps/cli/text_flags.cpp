@@ -32,42 +32,45 @@ constexpr double kMostNumber = 1e6;
 
 void TextFlags::declare(CLI::App& app) {
   app_ = &app;
-  offer(
-      app.add_option("-m,--model", model,
-                     "folder or .gguf file of a language model, or a name below TENON_MODEL_DIR (default: sums, which "
-                     "is embedded)"),
-      {"smollm2", "sums"}, Beside::Files);
-  offer(
-      app.add_option("--lora", adapter, "folder of a low-rank adapter of this model, as PEFT and train grpo write it"),
-      {}, Beside::Files);
-  app.add_option("--max-tokens", max_tokens, "tokens to write, at most; 0: as many as the context has room for")
+  offer(app.add_option(
+            "-m,--model", model,
+            "language model: a folder, a .gguf file, or a name in TENON_MODEL_DIR (default: sums, the embedded one)"),
+        {"smollm2", "sums"}, Beside::Files);
+  offer(app.add_option("--lora", adapter,
+                       "folder of a low-rank adapter (LoRA) for this model, as PEFT and train grpo write it"),
+        {}, Beside::Files);
+  app.add_option("--max-tokens", max_tokens, "maximum number of tokens to write; 0: as many as fit in the context")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
       ->capture_default_str();
-  app.add_option("--temperature", temperature, "0 takes the likeliest token (default: the model's)")
+  app.add_option("--temperature", temperature,
+                 "sampling temperature; 0: always take the likeliest token (default: the model's)")
       ->check(number_in(0, kMostNumber, "a number from 0 to 1e6"));
-  app.add_option("--top-k", top_k, "draw from the k likeliest tokens; 0: all (default: the model's)")
+  app.add_option("--top-k", top_k, "sample from the k likeliest tokens; 0: from all (default: the model's)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24));
-  app.add_option("--top-p", top_p, "draw from the likeliest tokens that reach this probability (default: the model's)")
+  app.add_option("--top-p", top_p,
+                 "sample from the likeliest tokens that add up to this probability (default: the model's)")
       ->check(number_in(1e-9, 1, "a number from 1e-9 to 1"));
-  app.add_option("--min-p", min_p, "drop tokens below this share of the largest probability (default: the model's)")
+  app.add_option("--min-p", min_p, "drop tokens below this fraction of the largest probability (default: the model's)")
       ->check(number_in(0, 1, "a number from 0 to 1"));
   app.add_option("--repetition-penalty", repetition_penalty,
-                 "divides scores of tokens that occurred; 1: none (default: the model's)")
+                 "divide the scores of tokens that already occurred by this; 1: no penalty (default: the model's)")
       ->check(number_in(1e-6, kMostNumber, "a number from 1e-6 to 1e6"));
-  several(app.add_option("--stop", stop, "end in front of this text; may be given several times"));
-  app.add_option("-s,--seed", seed, "-1 draws one")->transform(whole_number())->capture_default_str();
-  app.add_option("--context", context, "tokens of prompt and text together, at most (default: the model's positions)")
+  several(app.add_option("--stop", stop, "stop before this text; may be repeated"));
+  app.add_option("-s,--seed", seed, "random seed; -1: pick one and report it")
+      ->transform(whole_number())
+      ->capture_default_str();
+  app.add_option("--context", context,
+                 "maximum number of tokens of prompt and text together (default: the model's positions)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
-  app.add_option(
-      "--cache-limit", cache_limit,
-      "most memory for keys and values, such as 2GB (a bare number is in GiB): texts that find no room in it "
-      "wait for others, and one has no more tokens than fit (default: as memory has)");
-  app.add_flag("--slide", slide, "where the context is full, forget its first half and go on");
+  app.add_option("--cache-limit", cache_limit,
+                 "memory limit for keys and values, such as 2GB (a bare number is in GiB); texts that do not fit wait "
+                 "for earlier ones, and a text is limited to the tokens that fit (default: as memory allows)");
+  app.add_flag("--slide", slide, "when the context is full, drop its first half and continue");
   declare_type(app, type);
-  app.add_flag("--no-fusion", no_fusion, "one launch a node");
+  app.add_flag("--no-fusion", no_fusion, "run every node as its own launch, for comparison");
 }
 
 std::unique_ptr<TextGenerator> TextFlags::open(const Common& common) const {
@@ -97,7 +100,7 @@ SamplingChoice TextFlags::choice() const {
 }
 
 TextRequest TextFlags::request(const LanguageModel& of) const {
-  TENON_CHECK(Usage, seed >= -1, "--seed") << seed << " is negative; -1 draws one";
+  TENON_CHECK(Usage, seed >= -1, "--seed") << seed << ": expected 0 or more, or -1 to pick one";
   TextRequest r;
   r.max_tokens = max_tokens;
   r.sampling = chosen(of.sampling(), choice());
@@ -149,8 +152,8 @@ nlohmann::ordered_json text_json(const TextGenerator& generator, const TextReque
 
 void log_speed(const TextRequest& request, const TextResult& result) {
   const size_t runs = result.tokens.empty() ? 0 : result.tokens.size() - 1;  // the prompt's run gives the first
-  spdlog::info("{} tokens of a prompt ({} of them in the cache) in {:.3f} s, then {:.1f} tokens a second",
-               request.prompt.size(), result.reused, result.prompt_seconds,
+  spdlog::info("prompt: {} tokens ({} of them cached) in {:.3f} s; then {:.1f} tokens/s", request.prompt.size(),
+               result.reused, result.prompt_seconds,
                result.token_seconds > 0 ? static_cast<double>(runs) / result.token_seconds : 0.0);
 }
 

@@ -28,7 +28,7 @@ void declare_count(CLI::App& app, const std::string& flag, int64_t& value, const
 
 void declare_warm_up(CLI::App& app, int64_t& steps) {
   declare_count(app, both_spellings("lr_warmup_steps") + "," + both_spellings("warmup_steps"), steps,
-                "steps until the learning rate is reached", 0);
+                "steps over which the learning rate rises linearly to its value; 0: none", 0);
 }
 
 void declare_seed(CLI::App& app, uint64_t& seed, const char* help) {
@@ -79,15 +79,15 @@ Action declare_train(CLI::App& app, const Common& common) {
     Action run = declare(*method, common);
     method->callback([chosen, run = std::move(run)] { *chosen = run; });
   };
-  add("grpo", "a language model, by rewards", declare_train_grpo);
-  add("lora", "a LoRA of a model that draws, by pictures", declare_train_lora);
+  add("grpo", "train a language model with rewards (GRPO)", declare_train_grpo);
+  add("lora", "train a LoRA of an image model on pictures", declare_train_lora);
   return [chosen] {
-    if (!*chosen) throw Error(ErrorKind::Usage, "train", "no method given; there are grpo and lora");
+    if (!*chosen) throw Error(ErrorKind::Usage, "train", "no method given, expected grpo or lora");
     return (*chosen)();
   };
 }
 
-const RegisterVerb kTrain{{"train", "train a language model by rewards, or a LoRA by pictures", declare_train}};
+const RegisterVerb kTrain{{"train", "train a language model with rewards, or a LoRA on pictures", declare_train}};
 
 }  // namespace
 }  // namespace tenon::cli

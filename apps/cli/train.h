@@ -57,7 +57,7 @@ int run_training(const Common& common, const RunShown& shown, Training& training
     whole = training.run([&](const nlohmann::ordered_json& m) { line(m); }, [&] { return signals.asked() != 0; });
   }
   if (!whole) {
-    std::cerr << "tenon: interrupted behind step " << training.step() << ", of which there is a checkpoint\n";
+    std::cerr << "tenon: interrupted after step " << training.step() << ", which was saved as a checkpoint\n";
     return kSignalBase + signals.asked();
   }
   if (!common.json) std::cout << shown.output << "\n";

@@ -35,66 +35,76 @@ const std::vector<std::pair<std::string, nn::PolicyLoss>> kLosses{{"dr_grpo", nn
                                                                   {"dapo", nn::PolicyLoss::Dapo}};
 
 void declare_what(CLI::App& app, TrainFlags& f) {
-  offer(app.add_option(
-            "-m,--model", f.model,
-            "folder or GGUF file of a language model, or a name below TENON_MODEL_DIR (default: the embedded one, on "
-            "--dataset sums, in 40 steps of 8 problems)"),
+  offer(app.add_option("-m,--model", f.model,
+                       "language model: a folder, a GGUF file, or a name in TENON_MODEL_DIR (default: the embedded "
+                       "one, trained on --dataset sums for 40 steps of 8 problems)"),
         {}, Beside::Files);
-  offer(app.add_option("--data", f.data, "JSON Lines with \"prompt\" or \"question\", and \"answer\""), {},
-        Beside::Files);
-  offer(app.add_option("--eval-data", f.evaluation, "the same, for evaluation"), {}, Beside::Files);
-  only(app.add_option("--dataset", f.dataset, "a built-in generator of problems, in the place of --data"), {"sums"});
-  app.add_option("-o,--output", f.output, "folder for checkpoints, metrics and the model; a run in it goes on")
+  offer(app.add_option("--data", f.data,
+                       "training problems: a JSON Lines file with \"prompt\" or \"question\", and \"answer\""),
+        {}, Beside::Files);
+  offer(app.add_option("--eval-data", f.evaluation, "evaluation problems, in the same format (default: no evaluation)"),
+        {}, Beside::Files);
+  only(app.add_option("--dataset", f.dataset, "built-in problem generator to use instead of --data"), {"sums"});
+  app.add_option("-o,--output", f.output,
+                 "folder for checkpoints, metrics and the trained model; a run that is already in it is resumed")
       ->capture_default_str();
   offer(app.add_option("--reward", f.rewards,
-                       "what completions are worth; a script defines reward(prompts, completions, **columns); several "
-                       "are added up"),
+                       "score of a completion: exact (correct answer), compat (the same by an older pattern), format "
+                       "(last line \"#### NUMBER\"), length (shorter is better), or a Python script that defines "
+                       "reward(prompts, completions, **columns); may be repeated: scores are added up"),
         {"exact", "compat", "format", "length"}, Beside::Files)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->default_str("exact");
-  app.add_option("--reward-weights", f.weights, "a weight for each --reward: 1,0.5 (default: 1)")->delimiter(',');
-  app.add_option("--reward-timeout", f.reward_seconds, "seconds that a call of a script may take")
+  app.add_option("--reward-weights", f.weights, "weight of each --reward, such as 1,0.5 (default: 1 each)")
+      ->delimiter(',');
+  app.add_option("--reward-timeout", f.reward_seconds, "time limit for each call of a reward script, in seconds")
       ->capture_default_str();
-  app.add_flag("--tensorboard", f.o.tensorboard, "write metrics as a TensorBoard event file too");
-  app.add_flag("--profile", f.profile, "say at the end where the time went");
-  app.add_option("--system", f.o.system, "the chat's system message");
+  app.add_flag("--tensorboard", f.o.tensorboard, "also write metrics as a TensorBoard event file");
+  app.add_flag("--profile", f.profile, "report at the end where the time went");
+  app.add_option("--system", f.o.system, "system message in front of each problem (default: none)");
 }
 
 void declare_recipe(CLI::App& app, TrainFlags& f) {
   train::GrpoOptions& o = f.o;
-  declare_count(app, "--steps", o.schedule.steps, "steps of the whole run", 1);
-  declare_count(app, "--prompts", o.prompts, "problems of a step", 1);
-  declare_count(app, "--group", o.group, "completions of each problem", 1);
-  declare_count(app, "--epochs", o.epochs, "updates on a step's completions", 1);
+  declare_count(app, "--steps", o.schedule.steps, "training steps of the whole run", 1);
+  declare_count(app, "--prompts", o.prompts, "problems per step", 1);
+  declare_count(app, "--group", o.group, "completions sampled per problem", 1);
+  declare_count(app, "--epochs", o.epochs, "updates on each step's completions", 1);
   declare_count(app, "--micro-rows", o.micro_rows,
-                "completions that gradients are computed of at a time; 0: all, or 16 on a processor", 0);
+                "completions per micro-batch of gradients; 0: all on a GPU; on a CPU all if they have at most 4096 "
+                "tokens, else 16",
+                0);
   declare_count(app, "--max-memory", f.memory,
-                "MiB of an update's values; what does not fit is computed twice; 0: no limit", 0);
-  declare_count(app, "--max-tokens", o.most_tokens, "tokens of a completion, at most", 1);
+                "memory limit for an update's values in MiB; values that do not fit are recomputed; 0: no limit", 0);
+  declare_count(app, "--max-tokens", o.most_tokens, "maximum number of tokens per completion", 1);
   declare_warm_up(app, o.schedule.warm_up);
-  declare_count(app, "--eval-every", o.evaluate_every, "steps between evaluations; 0: none", 0);
-  declare_count(app, "--eval-count", o.evaluate_count, "problems of an evaluation", 1);
-  declare_count(app, "--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: at the end only", 0);
-  declare_count(app, "--keep", o.keep, "checkpoints that are kept, beside the best; 0: all", 0);
-  declare_seed(app, o.seed, "of completions and the order of problems");
-  app.add_option("--learning-rate,--lr", o.schedule.peak, "learning rate")->capture_default_str();
-  only(app.add_option("--lr-scheduler", f.decay, "what becomes of it"), train::decay_names())->capture_default_str();
+  declare_count(app, "--eval-every", o.evaluate_every, "steps between evaluations; 0: never evaluate", 0);
+  declare_count(app, "--eval-count", o.evaluate_count, "problems per evaluation", 1);
+  declare_count(app, "--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: only at the end", 0);
+  declare_count(app, "--keep", o.keep, "newest checkpoints to keep, besides the best; 0: all", 0);
+  declare_seed(app, o.seed, "random seed for completions and the order of problems");
+  app.add_option("--learning-rate,--lr", o.schedule.peak, "peak learning rate")->capture_default_str();
+  only(app.add_option("--lr-scheduler", f.decay,
+                      "how the learning rate changes after warm-up: constant, or linear or cosine decay to 0"),
+       train::decay_names())
+      ->capture_default_str();
   only(app.add_option("--optimizer", o.optimizer, "optimizer"), optimizer_names())->capture_default_str();
   app.add_option("--weight-decay", o.optimizer_options.weight_decay, "weight decay")->capture_default_str();
-  app.add_option("--ema", o.ema,
-                 "decay of a moving average of the weights, which is what is evaluated and written; 0: none")
+  app.add_option(
+         "--ema", o.ema,
+         "decay per update of a moving average of the weights; the average is evaluated and written; 0: no average")
       ->capture_default_str();
-  app.add_option("--max-grad-norm", o.clip, "gradients are clipped to this norm; 0: not")->capture_default_str();
+  app.add_option("--max-grad-norm", o.clip, "clip gradients to this norm; 0: no clipping")->capture_default_str();
 }
 
 void declare_adapter(CLI::App& app, TrainFlags& f) {
   nn::LowRank& a = f.o.adapter;
-  declare_count(app, "--lora", a.rank, "train a low-rank adapter of this rank in the place of all weights; 0: none", 0);
-  app.add_option("--lora-alpha", f.lora_alpha,
-                 "the adapter's product is multiplied by this / rank (default: the rank)");
+  declare_count(app, "--lora", a.rank,
+                "train a low-rank adapter (LoRA) of this rank instead of all weights; 0: train all weights", 0);
+  app.add_option("--lora-alpha", f.lora_alpha, "scale the adapter by this / rank (default: the rank)");
   a.targets = adapter_layers();
-  app.add_option("--lora-targets", a.targets, "layers that have one: q_proj,v_proj (default: all linear layers)")
+  app.add_option("--lora-targets", a.targets, "layers to adapt, such as q_proj,v_proj (default: all linear layers)")
       ->delimiter(',')
       ->default_str("");
 }
@@ -103,16 +113,25 @@ void declare_loss(CLI::App& app, TrainFlags& f) {
   train::GrpoOptions& o = f.o;
   std::vector<std::string> names;
   for (const auto& [name, kind] : kLosses) names.push_back(name);
-  only(app.add_option("--loss", f.loss, "what tokens weigh"), names)->capture_default_str();
-  only(app.add_option("--scale-rewards", f.scale, "what advantages are divided by"), {"none", "group"})
+  only(
+      app.add_option("--loss", f.loss,
+                     "policy loss, which sets each token's weight: dr_grpo: 1 / (completions * longest); grpo: 1 / "
+                     "(completions * own length); bnpo: 1 / tokens of the micro-batch; dapo: 1 / tokens of the update"),
+      names)
       ->capture_default_str();
-  app.add_option("--clip-low", o.terms.clip_low, "the ratio is clipped to 1 - this")->capture_default_str();
-  app.add_option("--clip-high", f.clip_high, "and to 1 + this (default: as --clip-low)");
-  app.add_option("--delta", o.terms.delta, "upper bound of the ratio in the other product; 0: none")
+  only(app.add_option("--scale-rewards", f.scale,
+                      "divide advantages by the standard deviation of their group's rewards (group), or not (none)"),
+       {"none", "group"})
       ->capture_default_str();
-  app.add_option("--beta", o.terms.beta, "weight of the divergence from the model at the beginning; 0: none")
+  app.add_option("--clip-low", o.terms.clip_low, "clip the probability ratio from below at 1 - this")
       ->capture_default_str();
-  app.add_flag("--mask-truncated", o.mask_truncated, "completions without an end are not learnt from");
+  app.add_option("--clip-high", f.clip_high,
+                 "clip the probability ratio from above at 1 + this (default: the value of --clip-low)");
+  app.add_option("--delta", o.terms.delta, "upper bound of the ratio in the unclipped term; 0: none")
+      ->capture_default_str();
+  app.add_option("--beta", o.terms.beta, "weight of the KL divergence from the initial model; 0: none")
+      ->capture_default_str();
+  app.add_flag("--mask-truncated", o.mask_truncated, "do not learn from completions cut off before an end token");
 }
 
 train::GrpoOptions options_of(const TrainFlags& f, const Backend& backend) {
@@ -143,7 +162,7 @@ train::GrpoData data_of(const TrainFlags& f, const LanguageModel& model, train::
   TENON_CHECK(Usage, f.data.empty() != f.dataset.empty(), "data")
       << (f.data.empty() ? "missing: --data FILE.jsonl or --dataset sums" : "given twice: --data and --dataset");
   TENON_CHECK(Usage, f.evaluation.empty() || f.dataset.empty(), "--eval-data")
-      << "--dataset holds problems of its own out; it goes with --data";
+      << "needs --data: --dataset holds out its own evaluation problems";
   if (!f.dataset.empty()) {
     const auto problems = [seed = o.seed](SumsSplit split) -> train::ProblemAt {
       return [=](int64_t k) { return sums_problem(seed, k, split); };
@@ -155,7 +174,7 @@ train::GrpoData data_of(const TrainFlags& f, const LanguageModel& model, train::
   train::ProblemAt evaluation;
   if (f.evaluation.empty()) {
     o.evaluate_every = 0;
-    spdlog::info("no --eval-data: the model is not evaluated");
+    spdlog::info("no --eval-data given: the model will not be evaluated");
   } else {
     std::vector<Problem> held = problems_of(f.evaluation, model, o);
     o.evaluate_count = std::min(o.evaluate_count, std::ssize(held));
@@ -168,7 +187,7 @@ std::string step_text(const ordered_json& m) {
   char text[256];
   const auto number = [&](const char* key) { return m.at(key).get<double>(); };
   if (train::is_evaluation(m))
-    std::snprintf(text, sizeof text, "%.1f %% of %lld right", 100 * number("exact_match"),
+    std::snprintf(text, sizeof text, "%.1f %% of %lld correct", 100 * number("exact_match"),
                   m.at("count").get<long long>());
   else
     std::snprintf(text, sizeof text, "loss %.4f  reward %.3f  norm %.3g  |ratio-1| %.1e  rollout %.2f s  update %.2f s",
@@ -205,9 +224,9 @@ int run_train(TrainFlags f, const Common& common) {
     o.most_tokens = std::min(o.most_tokens, std::max<int64_t>(model->config().positions / 2, 1));
   train::GrpoData data = data_of(f, *model, o);
   train::Grpo grpo(backend, model, std::move(data), o, f.output);
-  spdlog::info("{} parameters, {:.1f} MB with moments", grpo.parameter_count(),
+  spdlog::info("{} trained parameters, {:.1f} MB with gradients and optimizer state", grpo.parameter_count(),
                static_cast<double>(grpo.parameter_bytes()) / 1e6);
-  if (grpo.step() > 0) spdlog::info("goes on behind step {}", grpo.step());
+  if (grpo.step() > 0) spdlog::info("resuming after step {}", grpo.step());
   const int64_t first = grpo.step();
   const int code = run_training(common, {first, o.schedule.steps, f.output, step_text}, grpo);
   if (f.profile) std::cerr << grpo.time_spent().table(grpo.step() - first);

@@ -42,40 +42,44 @@ struct LoraTrainFlags {
 
 void declare_lora_what(CLI::App& app, LoraTrainFlags& f) {
   offer(app.add_option("-m,--model", f.model,
-                       "a model that draws: Stable Diffusion 1.x or Z-Image (default: an embedded one)"),
+                       "image model, Stable Diffusion 1.x or Z-Image: a folder, a file, or a name in TENON_MODEL_DIR "
+                       "(default: an embedded one)"),
         random_models(TrainableDenoiser::kAbility), Beside::Files);
-  app.add_option("--diffusion-model", f.parts.diffusion_model, "the transformer's file or folder, of models in parts");
-  app.add_option("--llm", f.parts.text_encoder, "the text encoder's");
-  app.add_option("--vae", f.parts.vae, "the VAE's");
+  app.add_option("--diffusion-model", f.parts.diffusion_model,
+                 "file or folder of the transformer, for a Z-Image model in parts");
+  app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder");
+  app.add_option("--vae", f.parts.vae, "file or folder of the VAE");
   offer(app.add_option("--adapter", f.adapter,
-                       "a LoRA that the model has while another is learnt over it, and that is left out of the result"),
+                       "LoRA file to apply to the model during training only; it is not part of the result"),
         {}, Beside::Files);
   offer(app.add_option(both_spellings("instance_data_dir"), f.pictures,
-                       "folder of PNG and JPEG pictures, the caption of each in a .txt file beside it"),
+                       "folder of PNG and JPEG pictures to train on, each with its caption in a .txt file beside it"),
         {}, Beside::Files);
-  app.add_option("--caption," + both_spellings("instance_prompt"), f.caption, "of pictures without a .txt file");
+  app.add_option("--caption," + both_spellings("instance_prompt"), f.caption,
+                 "caption of pictures without a .txt file");
   app.add_option(both_spellings("class_prompt"), f.known,
-                 "a picture of this is drawn with the model and learnt too, so that it stays known; several times for "
-                 "several")
+                 "prior preservation: the model draws this prompt before training and trains on the picture too, so as "
+                 "not to forget it; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("-o,--output," + both_spellings("output_dir"), f.output,
-                 "folder for checkpoints, metrics, samples and the LoRA; a run in it goes on")
+                 "folder for checkpoints, metrics, samples and the LoRA; a run that is already in it is resumed")
       ->capture_default_str();
-  app.add_option("--cache-dir", f.cache, "folder for encoded pictures and captions (default: cache in the output)");
-  app.add_flag("--no-cache", f.no_cache, "encode anew, keep nothing");
-  only(app.add_option("--format", f.format, "write the LoRA in this form too"), train::lora_format_names())
+  app.add_option("--cache-dir", f.cache,
+                 "folder to cache encoded pictures and captions in (default: cache in the output folder)");
+  app.add_flag("--no-cache", f.no_cache, "encode pictures and captions again, without a cache");
+  only(app.add_option("--format", f.format, "also write the LoRA in this format, beside diffusers'"),
+       train::lora_format_names())
       ->capture_default_str();
-  app.add_flag("--tensorboard", f.o.tensorboard, "write metrics as a TensorBoard event file too");
+  app.add_flag("--tensorboard", f.o.tensorboard, "also write metrics as a TensorBoard event file");
 }
 
 void declare_lora_layers(CLI::App& app, LoraTrainFlags& f) {
   train::LoraOptions& o = f.o;
-  declare_count(app, "--rank", o.rank, "rank of every layer's A and B", 1);
-  app.add_option(both_spellings("lora_alpha"), o.alpha,
-                 "their product is multiplied by this / rank (default: the rank)");
+  declare_count(app, "--rank", o.rank, "rank of the LoRA's matrices A and B", 1);
+  app.add_option(both_spellings("lora_alpha"), o.alpha, "scale B A by this / rank (default: the rank)");
   app.add_option("--targets," + both_spellings("lora_layers"), o.targets,
-                 "layers, by the end of their names: to_q,to_v; or all-linear")
+                 "layers to adapt, by the end of their names, such as to_q,to_v; or all-linear")
       ->delimiter(',')
       ->capture_default_str();
 }
@@ -83,69 +87,82 @@ void declare_lora_layers(CLI::App& app, LoraTrainFlags& f) {
 void declare_lora_recipe(CLI::App& app, LoraTrainFlags& f) {
   train::LoraOptions& o = f.o;
   declare_count(app, "--steps," + both_spellings("max_train_steps"), o.schedule.steps, "updates of the whole run", 1);
-  declare_count(app, both_spellings("train_batch_size"), o.batch, "pictures that are computed together", 1);
-  declare_count(app, both_spellings("gradient_accumulation_steps"), o.accumulation, "batches of an update", 1);
-  app.add_option("--resolution", f.resolution, "pixels of a side; pictures are scaled and cut (default: the model's)")
+  declare_count(app, both_spellings("train_batch_size"), o.batch, "pictures per batch", 1);
+  declare_count(app, both_spellings("gradient_accumulation_steps"), o.accumulation, "batches per update", 1);
+  app.add_option("--resolution", f.resolution,
+                 "side of the training pictures in pixels; pictures are scaled to cover it and cropped to the centre "
+                 "(default: the model's)")
       ->transform(whole_number());
   app.add_flag(both_spellings("aspect_buckets"), o.aspect_buckets,
-               "pictures keep about their shapes, each scaled to about the resolution's area");
-  app.add_flag(both_spellings("random_flip"), o.flip, "learn mirrored pictures too");
-  app.add_option("--lr," + both_spellings("learning_rate"), o.schedule.peak, "learning rate")->capture_default_str();
-  only(app.add_option(both_spellings("lr_scheduler"), f.decay, "what becomes of it"), train::decay_names())
+               "keep pictures near their own aspect ratios, each at about the area of --resolution squared");
+  app.add_flag(both_spellings("random_flip"), o.flip, "also train on mirrored pictures");
+  app.add_option("--lr," + both_spellings("learning_rate"), o.schedule.peak, "peak learning rate")
+      ->capture_default_str();
+  only(app.add_option(both_spellings("lr_scheduler"), f.decay,
+                      "how the learning rate changes after warm-up: constant, or linear or cosine decay to 0"),
+       train::decay_names())
       ->capture_default_str();
   declare_warm_up(app, o.schedule.warm_up);
   only(app.add_option("--optimizer", o.optimizer, "optimizer"), optimizer_names())->capture_default_str();
   app.add_option(both_spellings("weight_decay"), o.optimizer_options.weight_decay, "weight decay")
       ->capture_default_str();
-  app.add_option(both_spellings("max_grad_norm"), o.clip, "gradients are clipped to this norm; 0: not")
+  app.add_option(both_spellings("max_grad_norm"), o.clip, "clip gradients to this norm; 0: no clipping")
       ->capture_default_str();
-  app.add_option("--ema", o.ema, "decay of a moving average of A and B, which is what is written; 0: none")
+  app.add_option("--ema", o.ema,
+                 "decay per update of a moving average of A and B; the average is written; 0: no average")
       ->capture_default_str();
-  declare_seed(app, o.seed, "of noise, noise levels, the order of pictures and A");
-  app.add_option("--max-memory", f.memory, "MiB of a step's values; what does not fit is computed twice; 0: no limit")
+  declare_seed(app, o.seed, "random seed for noise, noise levels, the order of pictures and the initial A");
+  app.add_option("--max-memory", f.memory,
+                 "memory limit for a step's values in MiB; values that do not fit are recomputed; 0: no limit")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
 }
 
 void declare_lora_noise(CLI::App& app, LoraTrainFlags& f) {
   train::TimestepOptions& t = f.o.timesteps;
-  only(app.add_option(both_spellings("weighting_scheme"), f.density, "which noise levels flow matching trains at"),
+  only(app.add_option(both_spellings("weighting_scheme"), f.density,
+                      "flow matching: how noise levels are drawn (none: uniformly, logit_normal, mode) or weighted in "
+                      "the loss (sigma_sqrt, cosmap)"),
        train::density_names())
       ->capture_default_str();
-  app.add_option(both_spellings("logit_mean"), t.logit_mean, "of logit_normal")->capture_default_str();
-  app.add_option(both_spellings("logit_std"), t.logit_std, "of logit_normal")->capture_default_str();
-  app.add_option(both_spellings("mode_scale"), t.mode_scale, "of mode")->capture_default_str();
-  app.add_option("--flow-shift", f.shift, "of flow matching's noise levels (default: the model's)");
-  app.add_option(both_spellings("snr_gamma"), t.snr_gamma, "min-SNR weighting of noise or velocity prediction; 0: none")
+  app.add_option(both_spellings("logit_mean"), t.logit_mean, "mean of the normal distribution of logit_normal")
+      ->capture_default_str();
+  app.add_option(both_spellings("logit_std"), t.logit_std,
+                 "standard deviation of the normal distribution of logit_normal")
+      ->capture_default_str();
+  app.add_option(both_spellings("mode_scale"), t.mode_scale, "scale of --weighting-scheme mode")->capture_default_str();
+  app.add_option("--flow-shift", f.shift, "flow matching: shift of the noise levels (default: the model's)");
+  app.add_option(both_spellings("snr_gamma"), t.snr_gamma,
+                 "gamma of min-SNR loss weighting, for models that predict noise or velocity; 0: no weighting")
       ->capture_default_str();
 }
 
 void declare_lora_looks(CLI::App& app, LoraTrainFlags& f) {
   train::LoraOptions& o = f.o;
   offer(app.add_option(both_spellings("validation_data_dir"), f.held,
-                       "pictures that the validation loss is of (default: those that are learnt from)"),
+                       "folder of pictures for the validation loss (default: the training pictures)"),
         {}, Beside::Files);
   declare_count(app, both_spellings("validation_steps"), o.validate_every,
-                "steps between losses on fixed noise; 0: none", 0);
+                "steps between validation losses, which always use the same noise; 0: never", 0);
   app.add_option(both_spellings("validation_prompt"), o.samples.prompts,
-                 "draw this as it learns; several times for several")
+                 "prompt to draw samples of during training, with --sample-every; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  declare_count(app, "--sample-every", o.samples.every, "steps between drawings; 0: none", 0);
-  app.add_option("--sample-steps", f.sample_steps, "of the sampler (default: the model's)")
+  declare_count(app, "--sample-every", o.samples.every, "steps between samples; 0: never", 0);
+  app.add_option("--sample-steps", f.sample_steps, "denoising steps per sample (default: the model's)")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000));
   declare_count(app, "--checkpoint-every," + both_spellings("checkpointing_steps"), o.checkpoint_every,
-                "steps between checkpoints; 0: at the end only", 0);
-  declare_count(app, "--keep," + both_spellings("checkpoints_total_limit"), o.keep, "checkpoints that are kept; 0: all",
-                0);
+                "steps between checkpoints; 0: only at the end", 0);
+  declare_count(app, "--keep," + both_spellings("checkpoints_total_limit"), o.keep,
+                "newest checkpoints to keep; 0: all", 0);
 }
 
 DType lora_type(const LoraTrainFlags& f, const Backend& backend) {
   const DType type = f.type.empty() ? DType::F32 : parse_type(f.type);
   check_type(backend, type == DType::E4M3 ? DType::BF16 : type, "type");
   TENON_CHECK(Usage, type == DType::F32 || type == DType::BF16 || type == DType::E4M3, "type")
-      << name_of(type) << ": LoRAs are trained in f32, bf16 or e4m3 rows";
+      << name_of(type) << ": LoRAs are trained in f32, bf16 or e4m3";
   return type;
 }
 
@@ -155,7 +172,8 @@ train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, c
   o.type = lora_type(f, backend);
   o.width = o.height = f.resolution;
   o.adapter = f.adapter;
-  TENON_CHECK(Usage, !f.given("--lora-alpha") || o.alpha != 0, "lora alpha") << "is 0: nothing would be learnt";
+  TENON_CHECK(Usage, !f.given("--lora-alpha") || o.alpha != 0, "lora alpha")
+      << "is 0, which would leave the model unchanged";
   TENON_CHECK(Usage, !f.given("--resolution") || f.resolution > 0, "resolution")
       << f.resolution << ": expected 1 or more";
   o.timesteps.density = train::density_of(f.density);
@@ -169,7 +187,7 @@ train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, c
       << "needs a --validation-prompt to draw";
   TENON_CHECK(Usage, o.samples.every > 0 || f.given("--sample-every") || !f.given("--validation-prompt"),
               "--validation-prompt")
-      << "is drawn by no step: needs --sample-every STEPS";
+      << "needs --sample-every STEPS, otherwise it is never drawn";
   o.samples.open = [=, device = common.device_name(), threads = common.backend_options().threads, type = o.type] {
     PipelineOptions p{.device = device, .threads = threads, .type = type};
     p.keep_networks = true;
@@ -234,7 +252,7 @@ std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, con
                                 text = folder / (std::to_string(i) + ".txt");
     if (!file_exists(picture) || !file_exists(text) || read_file(text) != f.known[i]) {
       if (!generator) {
-        spdlog::info("draws {} of what it knows into {}",
+        spdlog::info("drawing {} for --class-prompt into {}",
                      counted(std::ssize(f.known) - std::ssize(pictures), "picture"), folder.string());
         generator = o.samples.open();
       }
@@ -273,14 +291,13 @@ train::StepPlans plan_steps(const LoraTrainFlags& f, const train::LoraOptions& o
 }
 
 int run_train_lora(LoraTrainFlags f, const Common& common) {
-  TENON_CHECK(Usage, !f.no_cache || f.cache.empty(), "--no-cache")
-      << "keeps nothing: it takes no --cache-dir beside it";
+  TENON_CHECK(Usage, !f.no_cache || f.cache.empty(), "--no-cache") << "excludes --cache-dir";
   check_utf8("--caption", f.caption);
   for (const std::string& text : f.known) check_utf8("--class-prompt", text);
   for (const std::string& text : f.o.samples.prompts) check_utf8("--validation-prompt", text);
   const bool own = takes_ovals(f);
   if (own) take_ovals(f);
-  TENON_CHECK(Usage, own || !f.pictures.empty(), "train lora") << "no pictures given: --instance-data-dir FOLDER";
+  TENON_CHECK(Usage, own || !f.pictures.empty(), "train lora") << "no pictures given, use --instance-data-dir FOLDER";
   const std::shared_ptr<Backend> backend = common.backend();
   const train::LoraOptions o = lora_options(f, common, *backend);
   train::check_lora(o);
@@ -289,8 +306,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   const auto held = f.held.empty() ? std::vector<train::CaptionedPicture>() : train::read_pictures(f.held, caption);
   auto model = open_as<TrainableDenoiser>(f.model, {backend, o.stored(), f.parts});
   if (model->training(o.shift).distilled && f.adapter.empty())
-    spdlog::warn("{} is distilled to few steps: what is trained on it as it is may unlearn that (--adapter)",
-                 model->name());
+    spdlog::warn("{} is distilled to few steps; training it without --adapter may undo that", model->name());
   check_resolution(f.resolution, model->size_unit());
   train::check_lora(o, *model);  // before any pictures are drawn
   train::StepPlans plans = plan_steps(f, o, *model, *backend, pictures, held);
@@ -303,7 +319,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   spdlog::info("{} of {}, {} encoded now; {}, {}; a step takes {:.0f} MB", counted(std::ssize(pictures), "picture"),
                counted(training.sizes(), "size"), training.encoded(), counted(training.layers(), "layer"),
                counted(training.parameter_count(), "parameter"), static_cast<double>(training.arena_bytes()) / 1e6);
-  if (training.step() > 0) spdlog::info("goes on behind step {}", training.step());
+  if (training.step() > 0) spdlog::info("resuming after step {}", training.step());
   return run_training(common, {training.step(), o.schedule.steps, f.output, lora_step_text}, training);
 }
 

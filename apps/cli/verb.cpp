@@ -81,7 +81,7 @@ std::string Common::device_name() const {
     const ChosenBackend chosen = choose_backend();
     if (!chosen.problem.empty()) spdlog::warn("{}", chosen.problem);
     if (!chosen.device.empty())
-      spdlog::info("device {}: {} (another one: --device, see --list-devices)", chosen.name, chosen.device);
+      spdlog::info("device {}: {} (choose another with --device, see --list-devices)", chosen.name, chosen.device);
     return automatic = chosen.name;
   }
   const int number = number_or_minus_one(device);
@@ -100,7 +100,7 @@ CLI::Validator whole_number() {
     int64_t value = 0;
     const char* end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, value);
-    if (error == std::errc::result_out_of_range) return "'" + text + "' is too large";
+    if (error == std::errc::result_out_of_range) return "'" + text + "' is out of range";
     if (error != std::errc() || rest != end) return "'" + text + "' is not a whole number";
     text = std::to_string(value);
     return {};
@@ -121,7 +121,7 @@ CLI::Option* only(CLI::Option* option, std::vector<std::string> values) {
   const auto check = [values](std::string& text) -> std::string {
     if (std::find(values.begin(), values.end(), text) != values.end()) return {};
     const std::string near = did_you_mean(text, values);
-    return "'" + text + "' is none of " + joined(values) + (near.empty() ? "" : "; " + near);
+    return "'" + text + "' is not one of " + joined(values) + (near.empty() ? "" : "; " + near);
   };
   std::string list;
   for (const std::string& v : values) list += (list.empty() ? "{" : ",") + v;
@@ -143,8 +143,8 @@ std::vector<std::string> random_models(const AbilityName& ability) {
 
 void declare_deterministic(CLI::App& app, std::string& deterministic) {
   only(app.add_option("--deterministic", deterministic,
-                      "run: the same results at every run; batch: also whatever is computed together, which costs time "
-                      "on a GPU"),
+                      "run: every run gives the same results; batch: results also do not depend on what else is in the "
+                      "batch (slower on a GPU)"),
        {"run", "batch"})
       ->default_str("run");
 }
@@ -156,7 +156,7 @@ CLI::Validator guidance_scale() {
     double value = 0;
     const bool number = CLI::detail::lexical_cast(text, value);
     return number && std::isfinite(value) && value >= 0 ? ""
-                                                        : "expected a finite number, 0 or more, got '" + text + "'";
+                                                        : "expected a finite number of at least 0, got '" + text + "'";
   };
   return {check, "", "guidance scale"};
 }

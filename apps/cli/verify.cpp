@@ -80,10 +80,12 @@ Action declare_verify(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<VerifyFlags>();
   flags->app = &app;
   flags->part.declare(app, "all");
-  app.add_option("--fixtures", flags->fixtures, "folder with recorded results of the public implementations")
+  app.add_option("--fixtures", flags->fixtures, "folder with recorded results of the reference implementations")
       ->capture_default_str();
-  app.add_flag("--no-parity", flags->no_parity, "oracle gates only");
-  app.add_option("--only", flags->only, "launches with this in their names, or a pattern such as '*.attn1.*'");
+  app.add_flag("--no-parity", flags->no_parity,
+               "check only launches against the oracle, not networks against recorded results");
+  app.add_option("--only", flags->only,
+                 "check only launches whose names contain this or match a pattern such as '*.attn1.*'");
   return [flags, &common] { return run(*flags, common); };
 }
 

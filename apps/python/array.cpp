@@ -136,7 +136,7 @@ Array import_array(nb::handle object, const std::string& name) {
   std::string found = nb::inst_name(object).c_str();
   if (nb::hasattr(object, "dtype")) found += std::string(" of ") + nb::str(nb::object(object.attr("dtype"))).c_str();
   throw nb::type_error(
-      (name + ": expected an array that DLPack can lend (NumPy, PyTorch, CuPy, JAX; tensors that need gradients must " +
+      (name + ": expected an array that supports DLPack (NumPy, PyTorch, CuPy, JAX; tensors that need gradients must " +
        "be detached), got " + found)
           .c_str());
 }
@@ -172,7 +172,7 @@ nb::dlpack::device dlpack_device(const DeviceName& device) {
 
 DType type_of(nb::dlpack::dtype type) {
   if (const std::optional<DType> known = dtype_of(type)) return *known;
-  throw Error(ErrorKind::Usage, "array", "no element type of ours is " + text_of(type));
+  throw Error(ErrorKind::Usage, "array", "expected a supported element type, got " + text_of(type));
 }
 
 bool read_quickly(nb::handle object, nb::dlpack::dltensor& out) {

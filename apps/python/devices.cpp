@@ -38,7 +38,8 @@ void set_num_threads(int threads) {
   TENON_CHECK(Usage, threads > 0, "set_num_threads") << "expected a positive number, got " << threads;
   const std::lock_guard lock(devices().mutex);
   const bool in_use = devices().process == getpid() && devices().open[{"cpu", 0}];
-  TENON_CHECK(Usage, !in_use, "set_num_threads") << "the processor's threads are running already; call it first";
+  TENON_CHECK(Usage, !in_use, "set_num_threads")
+      << "CPU threads are already running; call it before any other function";
   devices().threads = threads;
 }
 

@@ -13,7 +13,7 @@ Expr make_node(std::string_view name, std::span<const Expr> in, const Attrs& att
   const NodeType* type = find_node_type(name);
   const std::string where(name);
   TENON_CHECK(Usage, type && type->family != Family::Leaf && type->family != Family::Sink, where)
-      << "is no operation of expressions";
+      << "is not an operation of expressions";
   TENON_CHECK(Usage, !in.empty() && (type->arity < 0 || in.size() == static_cast<size_t>(type->arity)), where)
       << "expected " << type->arity << " operands, got " << in.size();
   if (type->family != Family::Pointwise) return in[0].graph().make(*type, in, attrs);

@@ -40,15 +40,14 @@ Expr part(const Expr& x, int axis, int64_t extent, int64_t begin = 0) {
   std::string strides;
   for (int i = 0; i < a.shape.rank(); ++i)
     strides += (i ? "," : "") + std::to_string(a.strides[static_cast<size_t>(i)]);
-  throw Error(ErrorKind::Usage, name, a.str() + " with strides [" + strides + "] " + why,
-              "pass a contiguous copy of it");
+  throw Error(ErrorKind::Usage, name, a.str() + " with strides [" + strides + "] " + why, "pass a contiguous copy");
 }
 
 // Axes with more than one distinct element, slowest first.
 std::vector<int> moving_axes(const std::string& name, const Array& a) {
   std::vector<int> axes;
   for (int i = 0; i < a.shape.rank(); ++i) {
-    if (a.shape[i] > 1 && a.strides[static_cast<size_t>(i)] < 0) refuse(name, a, "runs backwards");
+    if (a.shape[i] > 1 && a.strides[static_cast<size_t>(i)] < 0) refuse(name, a, "has a negative stride");
     if (a.shape[i] != 1 && a.strides[static_cast<size_t>(i)] != 0) axes.push_back(i);
   }
   std::stable_sort(axes.begin(), axes.end(),
@@ -66,7 +65,7 @@ std::vector<int64_t> memory_extents(const std::string& name, const Array& a, con
     if (extents.empty()) {
       extents.push_back(extent);
     } else {
-      if (outer % stride != 0 || outer / stride < extent) refuse(name, a, "is no view of a dense array");
+      if (outer % stride != 0 || outer / stride < extent) refuse(name, a, "is not a view of a dense array");
       extents.push_back(outer / stride);
     }
     outer = stride;
@@ -82,7 +81,7 @@ void* leaf_address(const Array& array) { return array.data - lead_bytes(array); 
 Expr input_like(Graph& g, const std::string& name, const Array& a) {
   const int64_t size = size_of(a.dtype);
   TENON_CHECK(Usage, reinterpret_cast<uintptr_t>(a.data) % static_cast<uintptr_t>(size) == 0, name)
-      << a.str() << " starts at an address that is no multiple of its elements' " << size << " bytes";
+      << a.str() << " starts at an address that is not a multiple of its elements' " << size << " bytes";
   const int64_t lead = lead_bytes(a) / size;
   if (lead == 0 && a.contiguous()) return input(g, name, a.dtype, a.shape);
   const std::vector<int> axes = moving_axes(name, a);

@@ -122,11 +122,11 @@ void check_tensor(const Arrays& all, size_t i) {
         << "expected " << param.device.str() << " like " << name << ", got " << a.device.str();
     const bool empty = a.shape.numel() == 0;
     TENON_CHECK(Usage, empty || dense(a), where)
-        << "expected a contiguous array, got gaps between elements of " << a.str();
+        << "expected an array without gaps between its elements, got " << a.str();
     TENON_CHECK(Usage, empty || same_layout(a, param), where) << "expected the strides of " << name;
     const auto size = static_cast<uintptr_t>(size_of(a.dtype));
     TENON_CHECK(Usage, reinterpret_cast<uintptr_t>(a.data) % size == 0, where)
-        << "starts at an address that is no multiple of " << size << " bytes";
+        << "starts at an address that is not a multiple of " << size << " bytes";
   }
 }
 

@@ -38,7 +38,7 @@ class ImagePipeline {
 
   ImageResult generate(const ImageRequest& request, const OnStep& on_step) {
     TENON_CHECK(Usage, drawing_ != std::this_thread::get_id(), "pipeline")
-        << "is drawing already: its own callback cannot draw with it";
+        << "is already drawing: its own callback cannot draw with it";
     return Interrupt::run([&] {
       const auto turn = turns_.wait();
       drawing_ = std::this_thread::get_id();

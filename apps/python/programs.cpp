@@ -71,7 +71,7 @@ Call Call::read(std::string function, const std::vector<std::string>& names, con
         call.device = argument.array->device;
       }
       TENON_CHECK(Usage, argument.array->device == call.device, names[i])
-          << "expected an array on " << call.device.str() << " like the first, got " << argument.array->str();
+          << "expected an array on " << call.device.str() << " like the first one, got " << argument.array->str();
       add_to_key(call.key, *argument.array);
     }
     call.arguments.push_back(std::move(argument));

@@ -30,7 +30,7 @@ class TextPipeline {
 
   TextResult generate(const TextRequest& request, const OnText& each) {
     TENON_CHECK(Usage, writing_ != std::this_thread::get_id(), "pipeline")
-        << "is writing already: its own callback cannot write with it";
+        << "is already writing: its own callback cannot write with it";
     return Interrupt::run([&] {
       const auto turn = turns_.wait();
       writing_ = std::this_thread::get_id();

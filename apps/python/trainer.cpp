@@ -53,7 +53,7 @@ class Trainer {
       source->add(name, {a.dtype, a.shape, held_.back().data()});
       shapes[name] = a.shape;
     }
-    TENON_CHECK(Usage, !shapes.empty(), "parameters") << "expected at least one";
+    TENON_CHECK(Usage, !shapes.empty(), "parameters") << "expected at least one parameter";
     const nb::gil_scoped_release released;
     const std::shared_ptr<Backend> backend = make_backend(device);
     auto made = make_optimizer(optimizer, backend, options);
@@ -108,15 +108,15 @@ class Trainer {
     updater_->set_steps(r->step);
     const auto state = r->run.find("state");
     TENON_CHECK(Model, state != r->run.end() && state->is_string(), folder)
-        << "the checkpoint of step " << r->step << " lacks the state that Trainer.save writes";
+        << "the checkpoint of step " << r->step << " has no state as Trainer.save writes it";
     return state->get<std::string>();
   }
   // Copies a parameter, or its average, into an f32 array.
   void read(const std::string& name, bool averaged, const nb::object& into) const {
     const auto& all = parameters_->all();
     const auto p = std::ranges::find(all, name, &train::Parameter::name);
-    TENON_CHECK(Usage, p != all.end(), name) << "is no parameter";
-    TENON_CHECK(Usage, !averaged || p->average, "averages") << "are not kept; give ema";
+    TENON_CHECK(Usage, p != all.end(), name) << "is not a parameter";
+    TENON_CHECK(Usage, !averaged || p->average, "averages") << "are not kept: create the Trainer with ema";
     const Array to = read_array(into, name);
     TENON_CHECK(Internal, to.contiguous() && to.dtype == DType::F32 && to.shape == p->shape, name) << to.str();
     const std::vector<float> values = parameters_->values(averaged ? p->average : p->master, p->count());

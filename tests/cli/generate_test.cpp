@@ -232,7 +232,7 @@ TEST_F(CliGenerate, PicturesOfOtherSizesAreBroughtToSize) {
     all.insert(all.end(), more.begin(), more.end());
     const Finished f = tenon(all);
     EXPECT_EQ(f.code, 0) << f.err;
-    EXPECT_NE(f.err.find("odd.png: 100x60, brought to"), std::string::npos) << f.err;
+    EXPECT_NE(f.err.find("odd.png: 100x60, resized to"), std::string::npos) << f.err;
     json about = json::parse(tenon::read_png_text(folder() / name).at("tenon"));
     EXPECT_EQ(about.at("init_size"), json({100, 60}));
     return about;

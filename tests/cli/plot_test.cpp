@@ -37,7 +37,7 @@ TEST_F(CliPlot, CurvesOfOneRun) {
   const Finished f = tenon({"plot", "run"});
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_EQ(f.out, "run/plot.html\n");
-  EXPECT_NE(f.err.find("not whole, passed over: 1"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("incomplete lines skipped: 1"), std::string::npos) << f.err;
   const json all = runs("run/plot.html");
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all[0]["step"], 2);

@@ -119,7 +119,7 @@ TEST_F(CliTrain, SigtermLeavesACheckpointOfThatStep) {
   process.signal(SIGTERM);
   const Finished f = process.finish();
   EXPECT_EQ(f.code, 143) << f.err;
-  EXPECT_NE(f.err.find("interrupted behind step "), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("interrupted after step "), std::string::npos) << f.err;
   const std::string step = std::to_string(metrics(folder() / "run").back().at("step").get<int>());
   EXPECT_TRUE(fs::exists(folder() / "run" / ("checkpoint-" + step) / "optimizer.safetensors"));
 }

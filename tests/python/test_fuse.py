@@ -182,7 +182,7 @@ def test_any_shape_and_stride(data):
     try:
         found = k(a, b)
     except tenon.UsageError as e:  # for example every third element of rows of four
-        assert "no view of a dense array" in str(e)
+        assert "not a view of a dense array" in str(e)
         found = k(np.ascontiguousarray(a), np.ascontiguousarray(b))
     assert_close(found, a * 2 - b, 0)
 
@@ -232,7 +232,7 @@ def test_two_outputs_that_overlap_are_refused():
         (lambda x: x + 1, ("text",), TypeError, "expected an array"),
         (lambda x: x + 1, (None,), TypeError, "expected an array"),
         (lambda x: x + 1, (3.0,), ValueError, "at least one array"),
-        (lambda x: x + 1, (np.zeros(3, np.float32)[::-1],), ValueError, "backwards"),
+        (lambda x: x + 1, (np.zeros(3, np.float32)[::-1],), ValueError, "negative stride"),
         (lambda x, y: x + y, (np.zeros(3, np.float32), np.zeros(4, np.float32)), ValueError, r"\[3\]"),
         (lambda x, y: x @ y, (np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)), ValueError, "do not fit"),
         (lambda x: 3, (np.zeros(3, np.float32),), TypeError, "return expressions"),
