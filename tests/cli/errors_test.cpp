@@ -75,7 +75,7 @@ TEST_F(CliErrors, MisspelledExceptionsOfATypeAreNamed) {
   expect_error(2, {"explain", "-m", "random:vit-s14", "--type", "f32, bf16: blocks.0.atn.qkv"},
                {"did you mean 'blocks.0.attn.qkv'?"});
   expect_error(2, {"complete", "a", "-m", "sums", "--type", "f32, bf16: zz"},
-               {"'zz'", "there are the networks decoder and weights such as "});
+               {"'zz'", "networks: decoder; weights such as "});
   for (const char* good : {"f32, bf16: vae_decoder", "f32, bf16: mid_block.attentions.0", "f32, bf16: text_encoder"}) {
     const Finished f = tenon({"explain", "-m", "random:tiny", "--part", "unet", "--type", good, "--device", "cpu"});
     EXPECT_EQ(f.code, 0) << f.err;
@@ -305,8 +305,8 @@ TEST_F(CliErrors, DeviceThatComputesNothing) {
 // Flags of the verbs that look at networks that mean nothing to the model at hand, and what is said before work is
 // done.
 TEST_F(CliErrors, FlagsOfOtherModels) {
-  expect_error(2, {"explain", "-m", "sums", "-W", "64"}, {"[--width]", "means nothing to sums"});
-  expect_error(2, {"explain", "-m", "sums", "--steps", "4"}, {"[--steps]", "means nothing to sums"});
+  expect_error(2, {"explain", "-m", "sums", "-W", "64"}, {"[--width]", "does not apply to sums"});
+  expect_error(2, {"explain", "-m", "sums", "--steps", "4"}, {"[--steps]", "does not apply to sums"});
   expect_error(2, {"explain", "-m", "random:tiny", "--context", "64"}, {"[--context]", "random:tiny"});
   expect_error(2, {"explain", "-m", "random:vit-s14", "--cfg-scale", "4"}, {"[--cfg-scale]", "random:vit-s14"});
   const Finished peer = tenon({"bench", "-m", "random:tiny", "--peer", "torch", "--peer-python", "sh"});

@@ -71,7 +71,7 @@ TEST_F(CliGenerate, Loras) {
   fixtures::recorded_lora("z-image").write(folder() / "other.safetensors");
   expect_error(3, quick({"--lora", "other", "-o", "new.png"}), {"other.safetensors", "no LoRA of this model"});
   expect_error(2, quick({"--lora", "own", "--lora-apply", "side", "-o", "new.png"}),
-               {"own.safetensors", "no side branch"});
+               {"own.safetensors", "cannot be applied as a side branch"});
 }
 
 TEST_F(CliGenerate, NamesOfSeveral) {

@@ -61,7 +61,7 @@ TEST_F(CliHostile, ACacheThatCannotBeReadIsAWarning) {
     const Finished run = tenon(quick({"-o", picture}), {"TENON_CACHE_DIR=" + (folder() / cache).string()});
     EXPECT_EQ(run.code, 0) << cache << ": " << run.err;
     EXPECT_EQ(run.out, picture + "\n");
-    EXPECT_EQ(run.err.find("warning: cache of hashes: ") != std::string::npos, warns) << cache << ": " << run.err;
+    EXPECT_EQ(run.err.find("warning: hash cache: ") != std::string::npos, warns) << cache << ": " << run.err;
   }
   chmod((folder() / "closed").c_str(), 0700);
 }

@@ -129,7 +129,7 @@ TEST(GgufErrors, Checkpoint) {
   GgufBytes twice;
   twice.header(2, 1).string_key("general.architecture", "lumina2").tensor("x_embedder.bias", {8}, kF32, 0);
   twice.tensor("model.diffusion_model.x_embedder.bias", {8}, kF32, 32).data(64);
-  expect_error(ErrorKind::Model, "two tensors stand for 'all_x_embedder.2-1.bias'",
+  expect_error(ErrorKind::Model, "two tensors map to 'all_x_embedder.2-1.bias'",
                [&] { gguf_checkpoint(twice.read()); });
 }
 

@@ -433,7 +433,7 @@ def test_wrong_loras(tmp_path, pipe):
     # Beside the layers it has no place, which is said before a picture is asked for; nothing of it stays.
     write_lora(tmp_path / "wide.safetensors", LORA_LAYER, 9, 0.1)
     side = tenon.Pipeline.from_pretrained(lora_apply="side", lora_rank=8)
-    with pytest.raises(tenon.UsageError, match=rf"wide\.safetensors. needs a rank of 9 at '{LORA_LAYER}.*side branches have 8"):
+    with pytest.raises(tenon.UsageError, match=rf"wide\.safetensors. needs a rank of 9 at '{LORA_LAYER}.*have rank 8"):
         side.load_lora_weights(tmp_path / "wide.safetensors")
     assert side.get_active_adapters() == []
     with pytest.raises(tenon.UsageError, match="lora_apply"):
