@@ -421,7 +421,7 @@ TEST_F(ZImageFiles, FilesThatAreWrong) {
   };
   const std::string joined = "layers.0.attention.qkv.weight";
   changed("1 missing: layers.1.ffn_norm1.weight", [](FileTensors& t) { t.erase("layers.1.ffn_norm1.weight"); });
-  changed("of another shape: layers.0.feed_forward.w2.weight", [](FileTensors& t) {
+  changed("of the wrong shape: layers.0.feed_forward.w2.weight", [](FileTensors& t) {
     FileTensor& w = t.at("layers.0.feed_forward.w2.weight");
     w.shape = {w.shape[1], w.shape[0]};
   });
