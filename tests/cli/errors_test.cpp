@@ -297,8 +297,8 @@ TEST_F(CliErrors, DeviceThatComputesNothing) {
   for (const char* verb : {"bench", "profile", "verify"})
     expect_error(2, {verb, "-m", "random:tiny", "--device", "null"}, {"--device", "null computes nothing"});
   expect_error(2, {"explain", "-m", "random:tiny", "--time", "--device", "null"}, {"null computes nothing"});
-  expect_error(2, {"train", "grpo", "--device", "null", "-o", "grpo"}, {"[device]", "nothing can be learnt"});
-  expect_error(2, {"train", "lora", "--device", "null", "-o", "lora"}, {"[device]", "nothing can be learnt"});
+  expect_error(2, {"train", "grpo", "--device", "null", "-o", "grpo"}, {"[device]", "cannot train"});
+  expect_error(2, {"train", "lora", "--device", "null", "-o", "lora"}, {"[device]", "cannot train"});
   for (const char* run : {"grpo", "lora"}) EXPECT_FALSE(std::filesystem::exists(folder() / run)) << run;
 }
 
