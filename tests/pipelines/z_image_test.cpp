@@ -242,7 +242,7 @@ TEST_F(ZImageFolder, DefaultsAndRequests) {
   refused("[height] 8 is not a multiple of 16; the nearest is 16", [](ImageRequest& q) { q.height = 8; });
   refused("[height] 8208 is more than 8192", [](ImageRequest& q) { q.height = 8208; });
   refused("cannot do flow matching", [](ImageRequest& q) { q.sampler = "ddim"; });
-  refused("no Karras", [](ImageRequest& q) { q.sampler_options.karras = true; });
+  refused("Karras noise levels are not supported", [](ImageRequest& q) { q.sampler_options.karras = true; });
   refused("[strength] 0 is outside", [](ImageRequest& q) {
     q.picture = init_picture(16, 16);
     q.strength = 0;

@@ -98,7 +98,7 @@ TEST(States, ReadersOfTheOldValueGoFirst) {
       ++checked;
       EXPECT_THAT(hazard, HasSubstr("reads the state 'k' behind")) << i;
       EXPECT_THAT(thrown_by([&] { parse_plan(print_plan(wrong)); }), HasSubstr(hazard));
-      EXPECT_THAT(found_by_null(wrong), HasSubstr("reads 'k' behind"));
+      EXPECT_THAT(found_by_null(wrong), HasSubstr("reads 'k' after"));
     }
     EXPECT_GE(checked, 1);
   }
