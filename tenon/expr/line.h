@@ -100,7 +100,7 @@ class Line {
     expect('"');
     std::string out;
     for (;;) {
-      if (at_ >= text_.size()) fail("the text in quotes does not end");
+      if (at_ >= text_.size()) fail("unterminated quoted text");
       if (out.size() > kMaxTextLength) fail("the text in quotes is longer than ", kMaxTextLength, " bytes");
       const char c = text_[at_++];
       if (c == '"') return out;

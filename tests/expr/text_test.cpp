@@ -175,7 +175,7 @@ TEST(ParseError, Numbers) {
                  "line 1, column 31: '9007199254740993' is not a whole number from -9007199254740992 to 2^53");
 }
 TEST(ParseError, Strings) {
-  expect_refused("%0 = input<\"x", "line 1, column 14: the text in quotes does not end");
+  expect_refused("%0 = input<\"x", "line 1, column 14: unterminated quoted text");
   expect_refused("%0 = input<\"\">()", "line 1, column 14: an empty text");
   expect_refused("%0 = input<\"\t\">()",
                  "line 1, column 14: a byte in quotes that is not printable ASCII; write it as \\xHH");

@@ -53,9 +53,9 @@ TEST(NetworkType, ErrorsNameWhatWasExpected) {
   EXPECT_THAT(refused(""), HasSubstr("expected bf16, f16, f32, e4m3 or int8"));
   EXPECT_THAT(refused("bf16, fp17: proj"),
               HasSubstr("'fp17' is none of operands, f32, bf16, f16, e4m3 rows (or e4m3)"));
-  EXPECT_THAT(refused("bf16, f32"), HasSubstr("expected a rule and a part of weights' names"));
-  EXPECT_THAT(refused("bf16, f32:"), HasSubstr("expected a rule and a part of weights' names"));
-  EXPECT_THAT(refused("bf16,"), HasSubstr("expected a rule and a part of weights' names"));
+  EXPECT_THAT(refused("bf16, f32"), HasSubstr("expected a rule and part of a weight's name"));
+  EXPECT_THAT(refused("bf16, f32:"), HasSubstr("expected a rule and part of a weight's name"));
+  EXPECT_THAT(refused("bf16,"), HasSubstr("expected a rule and part of a weight's name"));
 }
 
 TEST(NetworkType, ANetworkHasItsOwnPolicyBehindTheExceptions) {
