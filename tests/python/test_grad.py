@@ -37,8 +37,8 @@ def test_bad_requests_are_refused(rng):
     for message, function, argnums, error in (
         ("one number", lambda x, i: x * 2, None, tenon.UsageError),
         ("one expression", lambda x, i: (x, x), None, TypeError),
-        ("'i' is no array of floats", lambda x, i: tenon.sum(x), "i", tenon.UsageError),
-        ("5 is no array", lambda x, i: tenon.sum(x), 5, tenon.UsageError),
+        ("'i' is neither an array of floats", lambda x, i: tenon.sum(x), "i", tenon.UsageError),
+        ("5 is neither an array", lambda x, i: tenon.sum(x), 5, tenon.UsageError),
         ("names no argument", lambda x, i: tenon.sum(x), (), tenon.UsageError),
     ):
         with pytest.raises(error, match=message):

@@ -139,7 +139,7 @@ def test_control_c_ends_a_text(pipe):
         (3, TypeError, "prompt: expected a string, a list of messages or a list of ids, got int"),
         ("", ValueError, "no tokens"),
         ([], ValueError, "no tokens"),
-        ("\ud800", ValueError, "character 0 is half of a pair"),
+        ("\ud800", ValueError, "character 0 is an unpaired surrogate"),
         ([1, "a"], TypeError, "ids: expected whole numbers, got str"),
         ([-1], ValueError, "ids"),
         ([100000], ValueError, "100000 is outside the model's vocabulary"),
