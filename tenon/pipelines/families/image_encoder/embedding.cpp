@@ -64,7 +64,7 @@ std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
   const bool wide = image.width >= image.height;
   const int64_t longer = p.short_side * std::max(image.width, image.height) / std::min(image.width, image.height);
   TENON_CHECK(Usage, longer <= kMaxImageSide, "picture")
-      << image.width << "x" << image.height << " is too elongated: with the short side scaled to " << p.short_side
+      << image.width << "x" << image.height << " is too long: with the short side scaled to " << p.short_side
       << " pixels, the long side would be " << longer << ", more than " << kMaxImageSide;
   const Image scaled = resize(image, wide ? longer : p.short_side, wide ? p.short_side : longer, Resampling::Bicubic);
   const Image middle =
