@@ -93,7 +93,7 @@ class Line {
   /// The number after '%'.
   size_t reference() {
     expect('%');
-    return static_cast<size_t>(whole(take(is_digit, "a node number behind '%'"), 0));
+    return static_cast<size_t>(whole(take(is_digit, "a node number after '%'"), 0));
   }
   /// Inverse of tenon::quoted.
   std::string quoted() {

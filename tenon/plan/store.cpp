@@ -155,7 +155,7 @@ void Partitioner::assume_unreadable(const Expr& anchor) {
       return t->choice.skeleton && !target_.reads(*t->launch.form, i);
     };
     if (hole->rate == Rate::Constant || !unread()) continue;
-    const std::string why = std::string(anchor->name()) + " reads only stored tensors as its operand " +
+    const std::string why = std::string(anchor->name()) + " can read only stored tensors through its hole " +
                             std::string(skeleton(attempt({anchor})->launch.skeleton).holes()[i]);
     Expr e = hole;
     while (e->family() == Family::View && !view_facts(e).joins && !is_memory_leaf(e->in[0])) e = e->in[0];

@@ -124,7 +124,7 @@ TEST(ParseError, NodesOutOfOrder) {
   expect_refused("%1 = iota<[3]>()", "line 1, column 3: expected node %0, found %1");
 }
 TEST(ParseError, NodeNumber) {
-  expect_refused("%x = iota<[3]>()", "line 1, column 2: expected a node number behind '%', found 'x = iota<[3]>()'");
+  expect_refused("%x = iota<[3]>()", "line 1, column 2: expected a node number after '%', found 'x = iota<[3]>()'");
   expect_refused("%99999999999999999999 = iota<[3]>()",
                  "line 1, column 22: '99999999999999999999' is not a whole number from 0 to 2^53");
 }

@@ -46,7 +46,7 @@ DecoderBatch::DecoderBatch(std::shared_ptr<const TextSetup> setup, int64_t rows,
     : setup_(std::move(setup)), reuse_(reuse), most_pages_(setup_->cache_pages) {
   TENON_CHECK(Usage, rows >= 1 && rows <= kMostRows, "batch")
       << "expected 1 to " << kMostRows << " texts at a time, got " << rows;
-  TENON_CHECK(Usage, tokens >= 0, "batch") << "a cache of " << tokens << " tokens: expected 0 (what fits) or more";
+  TENON_CHECK(Usage, tokens >= 0, "batch") << "a cache of " << tokens << " tokens: expected 0 (as many as fit) or more";
   if (tokens) {
     const int64_t pages = kOwnPages + table_pages(pages_for(tokens) * kCachePage);
     most_pages_ = most_pages_ ? std::min(most_pages_, pages) : pages;
@@ -67,7 +67,8 @@ void DecoderBatch::check(const TextRequest& r) const {
   TENON_CHECK(Usage, r.slide ? context > 1 : std::ssize(r.prompt) < context, "prompt")
       << (r.prompt.size() == 1 ? "1 token leaves" : std::to_string(r.prompt.size()) + " tokens leave")
       << " no room for a text: the context has " << context;
-  TENON_CHECK(Usage, r.max_tokens >= 0, "max tokens") << r.max_tokens << ": expected 0 (up to the context) or more";
+  TENON_CHECK(Usage, r.max_tokens >= 0, "max tokens")
+      << r.max_tokens << ": expected 0 (until the context is full) or more";
 }
 
 int64_t DecoderBatch::submit(TextRequest request, OnText each) {
