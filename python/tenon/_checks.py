@@ -69,7 +69,7 @@ def text(value: str, name: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as e:
-        raise UsageError(f"{name}: character {e.start} is half of a pair, which is no text", name) from None
+        raise UsageError(f"{name}: character {e.start} is an unpaired surrogate", name) from None
     return value
 
 

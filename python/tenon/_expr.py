@@ -127,7 +127,7 @@ class Expr:
         raise TypeError("an expression has no truth value while it is traced; use tenon.where")
 
     def __float__(self) -> float:
-        raise TypeError("an expression has no value while it is traced; what depends on values belongs in expressions")
+        raise TypeError("an expression has no value while it is traced; compute what depends on it with expressions")
 
     __int__ = __index__ = __float__  # type: ignore[assignment]
 

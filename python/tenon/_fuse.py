@@ -144,7 +144,7 @@ class Fused:
         for name, array in captured:
             if _wants_gradients([array]):
                 raise UsageError(
-                    f"{name}: requires gradients, which {self._name} carries to its arguments only; "
+                    f"{name}: requires gradients, but {self._name} passes gradients to its arguments only; "
                     "make it an argument, or detach it",
                     name,
                 )
@@ -280,7 +280,7 @@ class Fused:
             bound = self._bind(args, kwargs)
             return self._find(self._read(bound), bound)
         if self._last is None:
-            raise UsageError(f"{what}: {self._name} has not been called yet; give {what} its arguments", what)
+            raise UsageError(f"{what}: {self._name} has not been called yet; pass its arguments to {what}", what)
         return self._last
 
     def explain(self, *args: Any, **kwargs: Any) -> str:

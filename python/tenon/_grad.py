@@ -44,7 +44,7 @@ def _chosen(argnums: Argnums, signature: inspect.Signature, args: Any, kwargs: A
         else:
             value = args[which] if -len(args) <= which < len(args) else None
         if not isinstance(value, Expr) or (value.dtype and value.dtype not in FLOATS):
-            raise UsageError(f"grad: argument {which!r} is no array of floats and no number", "argnums")
+            raise UsageError(f"grad: argument {which!r} is neither an array of floats nor a number", "argnums")
         found.append(value)
     if not found:
         raise UsageError("grad: argnums names no argument", "argnums")

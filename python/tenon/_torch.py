@@ -206,7 +206,7 @@ def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: 
     function = _fuse.by_handle(handle)
     bound = function._bind(args, kwargs)
     if out is not None and _fuse._wants_gradients(bound.values):
-        raise UsageError("out: is not written to where gradients are recorded; call under torch.no_grad()", "out")
+        raise UsageError("out: cannot be used while gradients are recorded; call under torch.no_grad()", "out")
     tensors = [v for v in bound.values if isinstance(v, torch.Tensor)]
     if not tensors:
         raise UsageError(f"{function._name}: expected at least one tensor among the arguments", function._name)

@@ -295,7 +295,7 @@ class Pipeline:
         given = locals()
         _refuse(**{name: given[name] for name in _UNSUPPORTED})
         if list(callback_on_step_end_tensor_inputs) != ["latents"]:
-            raise UsageError('callback_on_step_end_tensor_inputs: only "latents" are handed out', "callback_on_step_end")
+            raise UsageError('callback_on_step_end_tensor_inputs: only "latents" is available', "callback_on_step_end")
         kind = _flag(output_type or "pil", "output_type", _OUTPUT_TYPES)
         request = self._request(num_images_per_prompt, height, width, num_inference_steps, eta, latents, clip_skip, sampler)
         self._set_guidance(request, guidance_scale, cfg_normalization, cfg_truncation)

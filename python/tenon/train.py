@@ -125,7 +125,7 @@ class Trainer:
         if math.prod(value.shape) != 1:
             raise UsageError(f"loss: expected the function to return one number, got shape {value.shape}", "loss")
         if tracer.captured:
-            raise UsageError("loss: reads an array that is no argument; make it part of the batch", "loss")
+            raise UsageError("loss: reads an array that is not an argument; make it part of the batch", "loss")
         self._core.plan(key, _core.make("reshape", [value.cast("f32")._value], dims=[]), accumulates)
         return key
 

@@ -21,7 +21,8 @@ class ListBody : public ListKernel {
 
   /// Throws Error(Internal) if the arguments do not match the launch. `finds`: called by find().
   void check(std::span<const ListItem> items, std::span<const float> scalars, bool finds) const {
-    TENON_CHECK(Internal, finds == list_.finds, name_) << "a launch that looks for something does nothing else";
+    TENON_CHECK(Internal, finds == list_.finds, name_)
+        << "a launch that searches must be run by find(), and no other launch";
     TENON_CHECK(Internal, scalars.size() == list_.scalars.size(), name_)
         << "expected " << list_.scalars.size() << " numbers, got " << scalars.size();
     for (const ListItem& item : items)

@@ -22,7 +22,7 @@ ListVector& vector_named(ListForm& list, const std::string& name, DType dtype, c
 
 void check_view(const Expr& e, const std::string& where) {
   TENON_CHECK(Internal, literal_of(e) || (e.is<nodes::Broadcast>() && e->in[0].shape().numel() == 1), where)
-      << e->name() << " in a launch over lists: only numbers are repeated, elements stay where they are";
+      << e->name() << " is not supported in a launch over lists: only numbers can be broadcast";
 }
 
 void add_leaf(ListForm& list, const Expr& leaf, const std::string& where) {
@@ -52,11 +52,12 @@ std::vector<std::string> ListForm::vector_names() const {
 }
 
 ListForm make_list_form(const Launch& launch) {
-  TENON_CHECK(Internal, launch.skeleton == "map", launch.name) << "lists are run by map, not by " << launch.skeleton;
+  TENON_CHECK(Internal, launch.skeleton == "map", launch.name)
+      << "a launch over lists must be a map, got " << launch.skeleton;
   TENON_CHECK(Internal, launch.form != nullptr, launch.name) << "has no form";
   ListForm list;
   list.form = launch.form->copy();
-  TENON_CHECK(Internal, list.form.lets.empty(), launch.name) << "numbers of a launch over lists come from the host";
+  TENON_CHECK(Internal, list.form.lets.empty(), launch.name) << "lets are not supported in a launch over lists";
   std::vector<Expr> values;
   for (const FormOutput& o : list.form.outputs) {
     TENON_CHECK(Internal, o.value.shape() == Shape{kListLength}, launch.name)
@@ -74,7 +75,7 @@ ListForm make_list_form(const Launch& launch) {
   TENON_CHECK(Internal, list.vectors.size() <= kMostListVectors, launch.name)
       << "it has " << list.vectors.size() << " vectors; a list's items have at most " << kMostListVectors;
   TENON_CHECK(Internal, !list.finds || list.form.outputs.size() == 1, launch.name)
-      << "a launch that looks for something has one output";
+      << "a launch that searches has one output";
   return list;
 }
 

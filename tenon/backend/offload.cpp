@@ -153,8 +153,7 @@ class Places {
 }  // namespace
 
 void check_offloads(const Backend& backend) {
-  TENON_CHECK(Usage, backend.offloads(), "offload")
-      << "on " << backend.name() << " weights are in the host's memory already";
+  TENON_CHECK(Usage, backend.offloads(), "offload") << "weights on " << backend.name() << " are already in host memory";
 }
 
 StagingPlan plan_staging(std::span<const WeightRead> reads, const Offload& offload, int64_t all) {

@@ -77,7 +77,7 @@ ChosenBackend choose_backend() {
 void check_type(const Backend& backend, DType type, const std::string& where) {
   const std::vector<DType> known = backend.types();
   TENON_CHECK(Usage, std::ranges::find(known, type) != known.end(), where)
-      << name_of(type) << " is not computed in by " << backend.name();
+      << name_of(type) << " is not supported by " << backend.name();
 }
 
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options) {
@@ -87,7 +87,7 @@ std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOpti
   if (it != registry().end() && ordinal < 0) return it->second.make(options);
   if (it != registry().end()) {
     TENON_CHECK(Device, ordinal == 0 || it->second.automatic.look, "device")
-        << "no device " << ordinal << " of '" << plain << "', which is one";
+        << "no device " << ordinal << ": '" << plain << "' has only one";
     BackendOptions numbered = options;
     numbered.ordinal = ordinal;
     return it->second.make(numbered);

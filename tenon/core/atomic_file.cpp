@@ -97,7 +97,7 @@ fs::path behind_links(fs::path path) {
     if (none) return path;
     path = next.is_absolute() ? next : folder_of(path) / next;
   }
-  throw Error(ErrorKind::Usage, given.string(), "is a loop of links, not a file to write");
+  throw Error(ErrorKind::Usage, given.string(), "is a loop of symbolic links, not a file to write");
 }
 
 const char* kind_of(fs::file_type type) {

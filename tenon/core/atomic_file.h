@@ -43,7 +43,7 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-inline constexpr const char* kExistsHint = "choose another name or let it be overwritten";
+inline constexpr const char* kExistsHint = "choose another name or allow overwriting";
 
 /// Writes a whole file with AtomicFile.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes, Overwrite overwrite);

@@ -7,7 +7,7 @@ namespace {
 template <class T>
 HostTensor filled(DType dtype, const Shape& shape, std::span<const T> values) {
   TENON_CHECK(Internal, static_cast<int64_t>(values.size()) == shape.numel(), "tensor")
-      << values.size() << " values for shape " << shape.str();
+      << "expected " << shape.numel() << " values for shape " << shape.str() << ", got " << values.size();
   HostTensor t = HostTensor::zeros(dtype, shape);
   for (size_t i = 0; i < values.size(); ++i) store_element(dtype, t.data.data(), static_cast<int64_t>(i), values[i]);
   return t;

@@ -118,8 +118,8 @@ MeasuredStep step_of(std::span<const DeviceWork> work, const Explanation& e) {
   const auto launches = launches_of(e);
   for (const ExplainedLaunch* l : launches) expected += static_cast<size_t>(l->kernels);
   TENON_CHECK(Numeric, kernels.size() == expected, e.part)
-      << "the device ran " << kernels.size() << " kernels where the plan's launches are " << expected
-      << ": they cannot be told apart";
+      << "the device ran " << kernels.size() << " kernels, but the plan's launches have " << expected
+      << ": they cannot be matched";
   for (const ExplainedLaunch* l : launches) {
     DeviceWork all{.copy = false, .begin = INFINITY, .end = -INFINITY};
     for (int i = 0; i < l->kernels; ++i, ++at) {
@@ -134,14 +134,14 @@ MeasuredStep step_of(std::span<const DeviceWork> work, const Explanation& e) {
 Profile make_profile(const Explanation& e, std::vector<MeasuredStep> runs) {
   Profile p{.model = e.model, .part = e.part, .device = e.device};
   p.runs = static_cast<int>(runs.size());
-  TENON_CHECK(Internal, !runs.empty(), "profile") << "of no run";
+  TENON_CHECK(Internal, !runs.empty(), "profile") << "there are no runs";
   std::ranges::sort(runs, {}, seconds_of);
   const MeasuredStep& step = runs[runs.size() / 2];
   const double first = first_of(step);
   p.seconds = seconds_of(step);
   const auto launches = launches_of(e);
   TENON_CHECK(Internal, launches.size() == step.launches.size(), "profile")
-      << step.launches.size() << " launches were measured, the plan has " << launches.size();
+      << "expected " << launches.size() << " measured launches, got " << step.launches.size();
   std::string layer = "before the first";
   for (size_t i = 0; i < launches.size(); ++i) {
     const ExplainedLaunch& l = *launches[i];

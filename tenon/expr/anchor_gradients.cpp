@@ -76,7 +76,7 @@ Expr add_rows(const Expr& rows, const Expr& index, int64_t count) {
   Graph& g = rows.graph();
   const Shape& from = rows.shape();
   TENON_CHECK(Usage, from.rank() >= index.shape().rank() && count >= 0 && count <= kWholeInF32, "add_rows")
-      << "rows " << from.str() << " for the index " << index.shape().str() << " and " << count << " sums";
+      << "rows " << from.str() << " do not match the index " << index.shape().str() << " and " << count << " sums";
   std::vector<int64_t> dims(from.begin() + index.shape().rank(), from.end());
   dims.insert(dims.begin(), count);
   const Shape shape(dims);

@@ -148,7 +148,7 @@ std::vector<Expr> nodes::AttentionLse::vjp(const Expr& node, const Expr& g) {
 
 void nodes::AttentionGradient::check(std::span<const Expr> in, const Attrs& attrs) {
   TENON_CHECK(Usage, in.size() == kOperands || in.size() == kOperands + 1, "attention's gradient")
-      << "needs q, k, v, g, lse, delta and perhaps keys";
+      << "needs q, k, v, g, lse, delta and optionally keys";
   Shape result;
   std::vector<Expr> of_attention(in.begin(), in.begin() + 3);
   of_attention.insert(of_attention.end(), in.begin() + kOperands, in.end());

@@ -41,7 +41,7 @@ void check_arithmetic(const NodeType& type, std::span<const Expr> in, const Attr
   if (type.family != Family::Anchor || !attrs.has_dtype || (attrs.dtype == DType::I8 && type.name == "linear")) return;
   for (const Expr& x : in.first(std::min(in.size(), static_cast<size_t>(type.factors))))
     TENON_CHECK(Usage, holds(attrs.dtype, x.dtype()), type.name.data())
-        << "multiplies in " << name_of(attrs.dtype) << ", which does not hold the values of " << describe(type, in);
+        << "multiplies in " << name_of(attrs.dtype) << ", which cannot hold the values of " << describe(type, in);
 }
 
 Expr memory_leaf(Graph& g, const NodeType& type, std::string name, DType dtype, Shape shape, Rate rate) {
@@ -99,7 +99,7 @@ Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
   const bool rated = type.family == Family::Leaf && !attrs.ints.empty();
   TENON_CHECK(Usage, !rated || (attrs.ints[0] >= 0 && attrs.ints[0] <= static_cast<int64_t>(Rate::Step)),
               type.name.data())
-      << "rate " << attrs.ints[0] << " is none of 0..3";
+      << "rate " << attrs.ints[0] << " is outside 0..3";
   if (rated) n.rate = static_cast<Rate>(attrs.ints[0]);
   n.in.assign(in.begin(), in.end());
   n.attrs = std::move(attrs);
@@ -142,7 +142,7 @@ std::vector<Expr> topological(std::span<const Expr> roots) {
   uint32_t most = 0;
   for (const Expr& root : roots) {
     if (!root) continue;
-    TENON_CHECK(Internal, !graph || graph == root->graph, "topological") << "roots of two graphs";
+    TENON_CHECK(Internal, !graph || graph == root->graph, "topological") << "roots are from different graphs";
     graph = root->graph;
     most = std::max(most, root->id);
   }

@@ -93,14 +93,14 @@ class Line {
   /// The number after '%'.
   size_t reference() {
     expect('%');
-    return static_cast<size_t>(whole(take(is_digit, "a node number behind '%'"), 0));
+    return static_cast<size_t>(whole(take(is_digit, "a node number after '%'"), 0));
   }
   /// Inverse of tenon::quoted.
   std::string quoted() {
     expect('"');
     std::string out;
     for (;;) {
-      if (at_ >= text_.size()) fail("the text in quotes does not end");
+      if (at_ >= text_.size()) fail("unterminated quoted text");
       if (out.size() > kMaxTextLength) fail("the text in quotes is longer than ", kMaxTextLength, " bytes");
       const char c = text_[at_++];
       if (c == '"') return out;

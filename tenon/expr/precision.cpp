@@ -14,7 +14,8 @@ std::optional<DType> arithmetic_of(const Expr& anchor) {
 }
 
 Expr multiplied_in(const Expr& anchor, DType arithmetic) {
-  TENON_CHECK(Usage, anchor->family() == Family::Anchor, std::string(anchor->name())) << "multiplies nothing";
+  TENON_CHECK(Usage, anchor->family() == Family::Anchor, std::string(anchor->name()))
+      << "is not an anchor, so it has no arithmetic type";
   Attrs attrs = anchor->attrs;
   attrs.has_dtype = true;
   attrs.dtype = arithmetic;
@@ -28,8 +29,7 @@ Expr with_operands(const Expr& anchor, std::initializer_list<Expr> in) {
 QuantizedRows quantize_rows(const Expr& x, DType t) { return quantize_rows(std::vector{x}, t); }
 
 QuantizedRows quantize_rows(const std::vector<Expr>& parts, DType t) {
-  TENON_CHECK(Usage, t == DType::E4M3 || t == DType::I8, "quantize_rows")
-      << "rows become e4m3 or i8, not " << name_of(t);
+  TENON_CHECK(Usage, t == DType::E4M3 || t == DType::I8, "quantize_rows") << "expected e4m3 or i8, got " << name_of(t);
   const bool whole = t == DType::I8;
   Expr most;
   for (const Expr& x : parts) most = most ? max(most, absmax(x)) : absmax(x);

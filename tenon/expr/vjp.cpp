@@ -71,7 +71,7 @@ Expr added(const Expr& a, const Expr& b) {
 
 std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Expr> wrt, const GradientRule& rule) {
   TENON_CHECK(Usage, !seed || seed.shape() == y.shape(), "gradients")
-      << "the seed " << seed.shape().str() << " has not the shape of the result, " << y.shape().str();
+      << "the seed has shape " << seed.shape().str() << ", expected the result's shape " << y.shape().str();
   // Only nodes that depend on a wanted node take part: a missing rule elsewhere does no harm.
   std::unordered_set<const Node*> wanted;
   for (const Expr& e : wrt) wanted.insert(e.get());

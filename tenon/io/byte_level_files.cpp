@@ -108,7 +108,7 @@ void read_post_processor(const json& processor, TokenizerParts& parts, const std
     if (!member(item, "Sequence").is_null()) behind = true;
     const auto token = token_text(member(member(item, "SpecialToken"), "id"), "post_processor", where);
     if (!token) continue;
-    TENON_CHECK(Model, !behind, where) << "post_processor: a token behind the text is not supported";
+    TENON_CHECK(Model, !behind, where) << "post_processor: a token after the text is not supported";
     for (const AddedToken& added : parts.added)
       if (added.content == *token) parts.prefix.push_back(added.id);
   }
@@ -170,7 +170,7 @@ void read_config(const json& config, TokenizerParts& parts, const std::string& w
     AddedToken added = added_token(token, static_cast<uint64_t>(std::stoul(id)), where);
     const auto [at, fresh] = known.emplace(added.content, added.id);
     TENON_CHECK(Model, at->second == added.id, where) << "added_tokens_decoder: '" << added.content << "' has id "
-                                                      << added.id << ", the tokenizer's has " << at->second;
+                                                      << added.id << ", but " << at->second << " in the tokenizer";
     if (fresh) parts.added.push_back(std::move(added));
   }
   read_role(config, "bos_token", parts, parts.bos, where);
@@ -215,7 +215,7 @@ TokenizerParts read_gguf(const GgufFile& file) {
   const auto model = file.string("tokenizer.ggml.model"), pre = file.string("tokenizer.ggml.pre");
   TENON_CHECK(Model, model && *model == "gpt2", where)
       << "tokenizer.ggml.model: expected gpt2, found '" << model.value_or("") << "'";
-  TENON_CHECK(Model, pre, where) << "has no metadata 'tokenizer.ggml.pre', which says how text is cut into words";
+  TENON_CHECK(Model, pre, where) << "has no metadata 'tokenizer.ggml.pre', which says how text is split into words";
   TokenizerParts parts;
   parts.pre_tokenizer = PreTokenizer::from_gguf_name(*pre, where);
   parts.nfc = *pre == "qwen2";  // not in the metadata, but in the tokenizer of this name

@@ -43,7 +43,7 @@ std::unordered_set<std::string> control_tokens(const TokenizerParts& parts, cons
   for (const AddedToken& token : parts.added)
     if (token.special) out.insert(token.content);
   for (const std::string& byte : byte_alphabet())
-    TENON_CHECK(Model, out.count(byte) == 0, where) << "control token '" << byte << "' is the token of a byte too";
+    TENON_CHECK(Model, out.count(byte) == 0, where) << "control token '" << byte << "' is also the token of a byte";
   return out;
 }
 
@@ -84,10 +84,12 @@ void check_added(const TokenizerParts& parts, const std::string& where) {
     TENON_CHECK(Model, token.content.size() <= kMaxAddedTokenBytes, where)
         << "added token " << token.id << " has " << token.content.size() << " bytes; at most " << kMaxAddedTokenBytes
         << " are supported";
-    TENON_CHECK(Model, seen.insert(token.content).second, where) << "two added tokens are '" << token.content << "'";
+    TENON_CHECK(Model, seen.insert(token.content).second, where)
+        << "added token '" << token.content << "' occurs twice";
     const auto known = parts.tokens.find(token.content);
     TENON_CHECK(Model, known == parts.tokens.end() || known->second == token.id, where)
-        << "added token '" << token.content << "' has id " << token.id << ", the vocabulary's has " << known->second;
+        << "added token '" << token.content << "' has id " << token.id << ", but " << known->second
+        << " in the vocabulary";
   }
 }
 
@@ -103,7 +105,8 @@ struct ByteLevelTokenizer::State {
     parts.merges.clear();
     const auto name = [&](int32_t id, const std::string& bytes, const std::string& token) {
       const auto [at, fresh] = bytes_by_id.try_emplace(id, bytes);
-      TENON_CHECK(Model, fresh, where) << "token '" << token << "' has the id " << id << " of another token";
+      TENON_CHECK(Model, fresh, where) << "token '" << token << "' has the id " << id
+                                       << ", which another token has too";
       size = std::max(size, id + 1);
     };
     std::unordered_set<std::string_view> added;

@@ -114,7 +114,7 @@ ClipTokenizer ClipTokenizer::from_merges(std::string_view merges, const std::str
   add(std::string(kStart));
   add(std::string(kEnd));
   TENON_CHECK(Model, vocabulary.size() == 2 * byte_alphabet().size() + pairs.size() + 2, where)
-      << "a merge makes a token that there is already";
+      << "a merge makes a token that already exists";
   return ClipTokenizer(std::make_unique<const State>(vocabulary, pairs, where));
 }
 

@@ -107,7 +107,7 @@ bool file_exists(const fs::path& path) {
   const bool dangling = target.type() == fs::file_type::not_found && fs::is_symlink(fs::symlink_status(path, failed));
   TENON_CHECK(Model, !dangling, path.string()) << "is a link to a file that does not exist";
   const bool nothing = target.type() == fs::file_type::not_found || failed == std::errc::filename_too_long;
-  TENON_CHECK(Model, nothing, path.string()) << "cannot be looked at: " << system_reason(failed.value());
+  TENON_CHECK(Model, nothing, path.string()) << "cannot be accessed: " << system_reason(failed.value());
   return false;
 }
 

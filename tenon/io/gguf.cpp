@@ -112,8 +112,8 @@ class GgufReader {
   uint64_t left() const { return bytes_.size() - at_; }
 
   std::span<const std::byte> take(uint64_t size, const char* what) {
-    TENON_CHECK(Model, size <= left(), file()) << "truncated, or not what it claims: " << what << " at byte " << at_
-                                               << " needs " << size << " bytes, " << left() << " follow";
+    TENON_CHECK(Model, size <= left(), file()) << "truncated or corrupt: " << what << " at byte " << at_ << " needs "
+                                               << size << " bytes, " << left() << " follow";
     const auto out = bytes_.subspan(at_, static_cast<size_t>(size));
     at_ += static_cast<size_t>(size);
     return out;
@@ -198,7 +198,7 @@ class GgufReader {
     TENON_CHECK(Model, type, file()) << where << ": unknown element type " << number_of_type;
     t.type = *type;
     TENON_CHECK(Model, t.shape.cols() % type->elements == 0, file())
-        << where << ": rows of " << t.shape.cols() << " elements are no whole blocks of " << type->name << " ("
+        << where << ": rows of " << t.shape.cols() << " elements are not whole blocks of " << type->name << " ("
         << type->elements << " elements)";
     const uint64_t blocks = elements / static_cast<uint64_t>(type->elements);
     TENON_CHECK(Model, !__builtin_mul_overflow(blocks, static_cast<uint64_t>(type->bytes), &t.size), file())
@@ -226,7 +226,7 @@ class GgufReader {
     for (const Stated& t : stated_) {
       const std::string where = "tensor '" + t.name + "'";
       TENON_CHECK(Model, t.offset % align == 0, file())
-          << where << ": offset " << t.offset << " is no multiple of the alignment, " << align;
+          << where << ": offset " << t.offset << " is not a multiple of the alignment, " << align;
       TENON_CHECK(Model, t.offset <= data && t.size <= data - t.offset, file())
           << where << ": " << t.size << " bytes at offset " << t.offset << " exceed the file's " << data
           << " bytes of data (truncated?)";

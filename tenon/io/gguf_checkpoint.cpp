@@ -78,7 +78,7 @@ class Mapper {
  private:
   void add(const std::string& name, const GgufSlice& slice) {
     TENON_CHECK(Model, out_.tensors.emplace(name, slice).second, file_.name())
-        << "two tensors stand for '" << name << "'; one is '" << slice.tensor->name << "'";
+        << "two tensors map to '" << name << "'; one is '" << slice.tensor->name << "'";
   }
 
   int64_t heads(const char* key) const {
@@ -100,7 +100,8 @@ class Mapper {
     if (architecture_ == "llama" && (q || k)) {
       const int64_t count = heads(q ? "head_count" : "head_count_kv"), rows = tensor.shape.rank() ? tensor.shape[0] : 0;
       TENON_CHECK(Model, rows % count == 0 && rows / count % 2 == 0, file_.name())
-          << "tensor '" << tensor.name << "': " << rows << " rows cannot be those of " << count << " heads";
+          << "tensor '" << tensor.name << "': " << rows << " rows do not split into " << count
+          << " heads of even width";
       slice.head_rows = rows / count;
     }
     add(name, slice);

@@ -85,7 +85,7 @@ void run(const Pass& p, const std::vector<Taps>& taps, const uint8_t* in, uint8_
 
 Image resize(const Image& image, int64_t width, int64_t height, Resampling kernel) {
   TENON_CHECK(Usage, width > 0 && height > 0 && width <= kMaxImageSide && height <= kMaxImageSide, "picture")
-      << "cannot be scaled to " << width << "x" << height << "; sides are 1 to " << kMaxImageSide;
+      << "cannot be scaled to " << width << "x" << height << "; expected sides from 1 to " << kMaxImageSide;
   Image wide = image;
   if (width != image.width) {
     wide.width = width;

@@ -166,7 +166,7 @@ Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where) {
   if (!read_header(d, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size())) refuse(where, d);
   Image image{d.info.image_width, d.info.image_height, 3, {}};
   TENON_CHECK(Usage, image.width <= kMaxImageSide && image.height <= kMaxImageSide, where)
-      << "is " << image.width << "x" << image.height << " pixels; sides of at most " << kMaxImageSide << " are read";
+      << "is " << image.width << "x" << image.height << " pixels, expected sides of at most " << kMaxImageSide;
   TENON_CHECK(Usage, image.width * image.height / kPixelsAByte <= static_cast<int64_t>(bytes.size()), where)
       << "cannot read as JPEG: " << image.width << "x" << image.height << " pixels in " << bytes.size() << " bytes";
   const bool four = d.info.out_color_space == JCS_CMYK;

@@ -139,7 +139,7 @@ void refuse_extra_networks(std::string_view prompt, const std::string& where) {
       throw Error(ErrorKind::Usage, where,
                   "'" + std::string(prompt.substr(at, std::min(whole, kShownOfNetwork))) + "' asks for " +
                       std::string(what) + ", which cannot be loaded" + (what == "a LoRA" ? " here" : ""),
-                  what == "a LoRA" ? "name it in the one prompt, or with --lora" : "leave it out");
+                  what == "a LoRA" ? "use it in a single prompt, or pass it with --lora" : "remove it");
     }
 }
 

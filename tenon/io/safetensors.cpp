@@ -214,7 +214,7 @@ class HeaderReader : public JsonEvents {
       TENON_CHECK(Model, v.is_string(), file_) << where() << ": expected dtype to be a string, found " << v.type_name();
       last().dtype = std::move(v.get_ref<std::string&>());
       TENON_CHECK(Model, element_size(last().dtype) || last().dtype.size() <= kLongestType, file_)
-          << where() << ": '" << shown(last().dtype) << "' is no element type";
+          << where() << ": '" << shown(last().dtype) << "' is not an element type";
     } else if (field_ == kShape) {
       refuse(where() + ": expected shape to be an array, found ", v);
     } else if (field_ == kOffsets) {

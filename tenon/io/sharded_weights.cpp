@@ -34,7 +34,7 @@ ShardedWeights ShardedWeights::open(const fs::path& path) {
   std::error_code ignored;
   for (const std::string& name : out.shards_)
     if (!fs::is_regular_file(path.parent_path() / name, ignored)) missing += (missing.empty() ? "" : ", ") + name;
-  TENON_CHECK(Model, missing.empty(), where) << "names files that are not beside it: " << missing;
+  TENON_CHECK(Model, missing.empty(), where) << "names files that do not exist beside it: " << missing;
   const auto metadata = index.find("metadata");
   if (metadata != index.end() && metadata->is_object()) {
     const auto size = metadata->find("total_size");

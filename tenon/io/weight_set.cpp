@@ -57,7 +57,7 @@ void WeightSet::take(SafetensorsFile file) {
     throw Error(ErrorKind::Model, file.name_,
                 "tensor '" +
                     shown(file.tensors_.empty() ? file.unsupported_.begin()->first : file.tensors_.begin()->first) +
-                    "' is in another file of the index too");
+                    "' is also in another file of the index");
   metadata.merge(file.metadata_);
   bytes.push_back(std::move(file.mapping_));
 }

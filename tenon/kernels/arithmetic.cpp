@@ -11,7 +11,7 @@ namespace tenon {
 DType obeyed_arithmetic(const Launch& launch, std::span<const DType> multiplied) {
   const Expr& anchor = launch.form->anchor;
   const std::optional<DType> arithmetic = arithmetic_of(anchor);
-  TENON_CHECK(Usage, arithmetic, launch.name) << anchor->name() << " does not say what it multiplies in";
+  TENON_CHECK(Usage, arithmetic, launch.name) << anchor->name() << " has no arithmetic type";
   std::string known;
   for (const DType t : multiplied) known += (known.empty() ? "" : ", ") + std::string(name_of(t));
   TENON_CHECK(Usage, std::ranges::find(multiplied, *arithmetic) != multiplied.end(), launch.name)

@@ -120,7 +120,7 @@ class FormBuilder {
       const Expr core = rebuild(g_, cores[i], memo);
       out.value = push(core);
       check_rows(std::array{out.value});
-      check_reduces_nothing(out.value, " of another tensor needs its whole rows, a tile has some columns only");
+      check_reduces_nothing(out.value, " of another tensor needs its whole rows, but a tile has only some columns");
       out.statistic = statistics[i];
       if (out.statistic) {
         set_statistic(out, values[i].shape());
@@ -130,7 +130,7 @@ class FormBuilder {
         out.place = unchain(tensor_of(out, values_[i]), lifted[i].chain);
       if (core.shape() != form_.domain)
         throw Refused{
-            "results over " + core.shape().str() + " and over " + form_.domain.str() + " cannot share a launch", {}};
+            "results of shapes " + core.shape().str() + " and " + form_.domain.str() + " cannot share a launch", {}};
       form_.outputs.push_back(std::move(out));
     }
   }
@@ -148,7 +148,7 @@ class FormBuilder {
   // recomputed, whichever moves fewer bytes.
   static void check_statistic(const Expr& core) {
     if (!reduces_rows(core)) return;
-    const std::string why = " in front of statistics over the inner axes";
+    const std::string why = " must be in memory for statistics over the inner axes";
     const int64_t read = bytes_read(std::array{core}, [](const Expr& e) { return is_memory_leaf(e); });
     if (2 * bytes_of(core.shape(), core.dtype()) <= read) throw Refused{std::string(core->name()) + why, core};
     check_reduces_nothing(core, why);
@@ -169,7 +169,7 @@ class FormBuilder {
       case Family::View:
         return lift_view(e);
       case Family::Reduce:
-        throw Refused{std::string(e->name()) + " needs whole rows of the result, a tile has some columns only",
+        throw Refused{std::string(e->name()) + " needs whole rows of the result, but a tile has only some columns",
                       e->in[0]};
       default:
         throw Refused{"a second anchor cannot share a launch", e};
@@ -186,7 +186,7 @@ class FormBuilder {
     }
     if (!e->type->invertible(*e))
       throw Refused{
-          std::string(e->name()) + " of the result is not a rearrangement of it: the consumer reads it instead", x};
+          std::string(e->name()) + " of the result is not a rearrangement of it: its reader applies it instead", x};
     Lifted l = lift(x);
     l.chain.push_back(e);
     return l;
@@ -249,9 +249,9 @@ class FormBuilder {
     std::vector<Expr> in{leaf};
     for (size_t i = 1; i + 1 < value->in.size(); ++i) {
       const Expr& x = value->in[i];
-      if (above_anchor_.contains(x.get())) throw Refused{"a place that depends on the result itself", x};
+      if (above_anchor_.contains(x.get())) throw Refused{"the place of an update depends on the result itself", x};
       in.push_back(push(x));
-      if (!is_view_chain(in.back())) throw Refused{"a computed place", x};
+      if (!is_view_chain(in.back())) throw Refused{"the place of an update is computed", x};
     }
     return value->type->place(in);
   }
@@ -284,8 +284,7 @@ class FormBuilder {
     bool good = !whole && width > 0 && full[-1] % width == 0 && form_.lanes <= kMaxFormLanes;
     for (const Expr& s : slices) good = good && s.shape()[-1] == width && s->attrs.ints[1] % width == 0;
     if (!good)
-      throw Refused{"parts of the result that are not up to 4 equal blocks of columns do not share a tile",
-                    form_.anchor};
+      throw Refused{"parts of the result share a tile only if they are up to 4 equal blocks of columns", form_.anchor};
     form_.domain = slices[0].shape();
     for (const Expr& s : slices)
       memo.emplace(s.get(), input(g_, acc_name(static_cast<int>(s->attrs.ints[1] / width)), DType::F32, form_.domain));
@@ -317,7 +316,7 @@ class FormBuilder {
       check_rows(std::array{out.value});
       const Shape domain = domain_of(out.value);
       if (domain_set && domain != form_.domain)
-        throw Refused{"results over " + domain.str() + " and over " + form_.domain.str() + " cannot share a launch",
+        throw Refused{"results of shapes " + domain.str() + " and " + form_.domain.str() + " cannot share a launch",
                       {}};
       form_.domain = domain;
       domain_set = true;
@@ -379,7 +378,7 @@ class FormBuilder {
     const Expr out = push(x);
     const Expr own = reducing(std::array{out});
     if (!own || !rows || own.shape() == rows.shape()) return out;
-    if (summed && cone(x) > kLetElements) check_reduces_nothing(x, " of rows other than " + rows.shape().str());
+    if (summed && cone(x) > kLetElements) check_reduces_nothing(x, " is over rows other than " + rows.shape().str());
     return let_or_refuse(x, "a reduction of rows " + own.shape().str() + " among " + rows.shape().str());
   }
 
@@ -393,7 +392,7 @@ class FormBuilder {
     if (in.size() > 1 && !is_view_chain(in[1])) in[1] = let_or_refuse(e->in[1], "a computed index");
     const Expr base = in[0];
     if (is_view_chain(base)) return g_.make(*e->type, in, e->attrs);
-    if (facts.fills) throw Refused{"padding of a computed value: zeros must follow the maths", x};
+    if (facts.fills) throw Refused{"padding of a computed value: zeros must be inserted after it is computed", x};
     if (base->family() == Family::Pointwise) {
       const Expr v = g_.make(*e->type, in, e->attrs);
       return push(distribute(v, base));
@@ -406,7 +405,7 @@ class FormBuilder {
     }
     // A reduction, or its broadcast, under another view: its value must be computed separately.
     const Expr reduced = base->family() == Family::Reduce ? base : base->in[0];
-    const Expr leaf = let_or_refuse(reduced, "a row reduction seen through " + std::string(e->name()));
+    const Expr leaf = let_or_refuse(reduced, "a row reduction below " + std::string(e->name()));
     const Expr under = base->family() == Family::Reduce ? leaf : g_.make(*base->type, std::array{leaf}, base->attrs);
     in[0] = under;
     return push(g_.make(*e->type, in, e->attrs));
@@ -417,7 +416,7 @@ class FormBuilder {
     for (const Expr& e : topological(values))
       if (const Expr broadcast = row_broadcast_below(e); broadcast && broadcast != e)
         throw Refused{
-            "a row reduction seen through " + std::string(e->name()) + " is too large to be computed inside the launch",
+            "a row reduction below " + std::string(e->name()) + " is too large to be computed inside the launch",
             broadcast->in[0]};
   }
 

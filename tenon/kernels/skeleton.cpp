@@ -51,7 +51,7 @@ Choice choose_skeleton(const Launch& launch, std::shared_ptr<Graph> graph) {
     if (!reason) return {s, {}, std::move(result.form)};
     choice.refusal = {std::string(s->name()) + ": " + *reason, {}};
   }
-  if (choice.refusal.why.empty()) choice.refusal.why = "no skeleton serves this anchor";
+  if (choice.refusal.why.empty()) choice.refusal.why = "no skeleton supports this anchor";
   return choice;
 }
 
@@ -59,7 +59,7 @@ std::optional<std::string> form_launch(Launch& launch) {
   const Skeleton& s = skeleton(launch.skeleton);
   const Expr anchor = anchor_of(launch);
   if (!s.serves(anchor))
-    return "does not serve " + (anchor ? std::string(anchor->name()) : std::string("a body without an anchor"));
+    return "does not support " + (anchor ? std::string(anchor->name()) : std::string("a body without an anchor"));
   FormResult result = make_form(launch);
   if (!result.form) return result.refusal.why;
   if (std::optional<std::string> reason = refusal(s, *result.form)) return reason;

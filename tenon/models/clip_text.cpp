@@ -90,8 +90,8 @@ ClipTextConfig detect_clip_text(const WeightShapes& weights, const std::string& 
   w.refuse_if(c.hidden > 768, "text_model.embeddings.token_embedding.weight",
               "an OpenCLIP text encoder (Stable Diffusion 2.x, SDXL)");
   TENON_CHECK(Model, c.hidden % c.heads == 0, where)
-      << "text_model.embeddings.token_embedding.weight: width " << c.hidden << " is no multiple of " << c.heads
-      << " heads; the number of heads must be given in a config.json";
+      << "text_model.embeddings.token_embedding.weight: width " << c.hidden << " is not a multiple of " << c.heads
+      << " heads; give the number of heads in a config.json";
   return c;
 }
 

@@ -117,9 +117,9 @@ void ConfigReader::finish() const {
   for (const auto& [key, value] : config_.items()) {
     const bool idle = value.is_null() || value == json(false) || key.starts_with('_');
     if (idle || read_.contains(key) || ++unknown > kMostNamed) continue;
-    spdlog::warn("{}: key '{}' is not known and is ignored", shown(where_), shown(key));
+    spdlog::warn("{}: ignoring unknown key '{}'", shown(where_), shown(key));
   }
-  if (unknown > kMostNamed) spdlog::warn("{}: {} more such keys", shown(where_), unknown - kMostNamed);
+  if (unknown > kMostNamed) spdlog::warn("{}: ignoring {} more unknown keys", shown(where_), unknown - kMostNamed);
 }
 
 }  // namespace tenon

@@ -16,7 +16,7 @@ class Step {
       : g_(g), c_(c), shape_(shape), rows_(shape.rows) {
     const int64_t most = most_decode_rows(c, shape.capacity);
     TENON_CHECK(Usage, rows_ > 0 && rows_ <= most, "texts")
-        << rows_ << " at once over caches of " << shape.capacity << " tokens: expected 1 to " << most;
+        << "expected 1 to " << most << " at once with caches of " << shape.capacity << " tokens, got " << rows_;
     const Expr token = state(g_, "token", DType::I32, {rows_}), position = state(g_, "position", DType::I32, {rows_});
     DecoderShape network;
     network.batch = rows_;

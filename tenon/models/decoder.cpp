@@ -185,14 +185,15 @@ Decoder adapted(const DecoderConfig& c, Decoder d) {
 Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& tokens, const Expr& position,
                 const Expr& row, nn::Precision p) {
   TENON_CHECK(Usage, shape.batch > 0 && shape.tokens > 0 && shape.capacity >= shape.tokens, "decoder")
-      << shape.tokens << " tokens of " << shape.batch << " sequences over a cache of " << shape.capacity;
+      << "expected batch > 0 and 0 < tokens <= capacity, got batch " << shape.batch << ", tokens " << shape.tokens
+      << ", capacity " << shape.capacity;
   TENON_CHECK(Usage, shape.batch * shape.capacity < (int64_t{1} << 24), "decoder")
-      << "a cache of " << shape.batch << " times " << shape.capacity << " tokens has more rows than 2^24";
+      << "a cache of " << shape.batch << " times " << shape.capacity << " tokens has 2^24 rows or more";
   const bool whole = shape.page == 0 || (std::has_single_bit(static_cast<uint64_t>(shape.page)) && shape.pages > 0 &&
                                          shape.capacity % shape.page == 0);
   TENON_CHECK(Usage, whole && shape.page * shape.pages < (int64_t{1} << 24), "decoder")
-      << shape.pages << " pages of " << shape.page << " tokens for sequences of " << shape.capacity
-      << ": expected a power of two that divides these, and fewer than 2^24 tokens in all";
+      << "expected a page size that is a power of two and divides " << shape.capacity
+      << ", and fewer than 2^24 tokens in all, got " << shape.pages << " pages of " << shape.page;
   const Shape ids{shape.batch, shape.tokens};
   TENON_CHECK(Usage, tokens.shape() == ids && position.shape() == Shape{shape.batch}, "decoder")
       << "expected tokens " << ids.str() << " and a position for each sequence, got " << tokens.shape().str() << " and "

@@ -25,7 +25,7 @@ WeightShapes adapter_weights(const DecoderConfig& c) {
   TENON_CHECK(Usage, !a.targets.empty(), "lora") << "no layers are named";
   for (const std::string& t : a.targets) {
     TENON_CHECK(Usage, std::ranges::find(adapter_layers(), t) != adapter_layers().end(), "lora")
-        << "no layer '" << shown(t) << "'; there are " << joined(adapter_layers());
+        << "no layer '" << shown(t) << "'; expected one of " << joined(adapter_layers());
     TENON_CHECK(Usage, std::ranges::count(a.targets, t) == 1, "lora") << t << " is named twice";
   }
   WeightShapes out = decoder_weights(c);

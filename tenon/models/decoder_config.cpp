@@ -31,13 +31,13 @@ void read_attention(DecoderConfig& c, ConfigReader& r, const std::string& where)
   c.heads = r.integer("num_attention_heads", c.heads, 1, kMostWidth);
   c.key_heads = r.integer("num_key_value_heads", c.heads, 1, kMostWidth);
   TENON_CHECK(Model, c.heads % c.key_heads == 0, where)
-      << c.key_heads << " heads of keys do not divide the " << c.heads << " of queries";
+      << c.key_heads << " key heads do not divide the " << c.heads << " query heads";
   const bool given = r.has("head_dim");
   TENON_CHECK(Model, given || c.family == "qwen3" || c.width % c.heads == 0, where)
       << c.heads << " heads do not divide the width " << c.width;
   c.head_width = given ? r.integer("head_dim", 0, 2, kMostWidth) : c.family == "qwen3" ? 128 : c.width / c.heads;
   r.ignore({"head_dim"});
-  TENON_CHECK(Model, c.head_width % 2 == 0, where) << "heads of " << c.head_width << " have no halves to rotate";
+  TENON_CHECK(Model, c.head_width % 2 == 0, where) << "expected an even head width, got " << c.head_width;
   const bool attention_bias = c.family != "qwen2" && r.flag("attention_bias", false);
   c.qkv_bias = c.family == "qwen2" || attention_bias;
   c.output_bias = attention_bias;
@@ -80,7 +80,7 @@ DecoderConfig read_decoder_config(const json& config, const std::string& where) 
   DecoderConfig c;
   for (const char* key :
        {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"})
-    if (!r.has(key)) r.refuse(key, "to be given");
+    if (!r.has(key)) r.refuse(key, "a value");
   r.expect("model_type", {"llama", "qwen2", "qwen3"});
   c.family = r.name("model_type", c.family);
   c.vocabulary = r.integer("vocab_size", c.vocabulary, 1, kMostTokens);
@@ -105,11 +105,11 @@ DecoderConfig detect_qwen3(const WeightShapes& weights, const std::string& where
   const int64_t layers = w.count("model.layers.", kNorm), head = w.shape("model.layers.0" + std::string(kNorm), 1)[0];
   const int64_t queries = w.shape(kQueries, 2)[0], keys = w.shape("model.layers.0.self_attn.k_proj.weight", 2)[0];
   const int64_t hidden = w.shape("model.layers.0.mlp.gate_proj.weight", 2)[0];
-  w.refuse_if(embedding.numel() == 0 || hidden == 0, "model.embed_tokens.weight", "a network without elements");
+  w.refuse_if(embedding.numel() == 0 || hidden == 0, "model.embed_tokens.weight", "an empty network");
   const bool whole = head >= 2 && head % 2 == 0 && queries >= head && keys >= head && queries % head == 0 &&
                      keys % head == 0 && queries % keys == 0;
   w.refuse_if(!whole, kQueries,
-              std::to_string(queries) + " rows of queries and " + std::to_string(keys) + " of keys in heads of " +
+              std::to_string(queries) + " query rows and " + std::to_string(keys) + " key rows in heads of " +
                   std::to_string(head));
   return sized("qwen3", embedding[0], embedding[1], hidden, layers, queries / head, keys / head, head, 40960);
 }

@@ -112,7 +112,7 @@ class Reader {
       Layer& layer = layers_[known->first];
       const auto [at, added] = layer.parts.emplace(known->second, tensor);
       TENON_CHECK(Model, added || known->second == Part::Unread, file_.name())
-          << "tensors '" << shown(at->second) << "' and '" << shown(tensor) << "' are the same part of one layer";
+          << "tensors '" << shown(at->second) << "' and '" << shown(tensor) << "' hold the same part of one layer";
       layer.all.push_back(tensor);
     };
     for (const auto& [name, tensor] : file_.tensors()) take(name);
@@ -165,13 +165,13 @@ class Reader {
     m.rank = down.rank() ? down[0] : 0;
     const std::string& a = layer.parts.at(Part::Down);
     TENON_CHECK(Model, down.rank() >= 2 && m.rank > 0 && down.numel() / m.rank == m.columns, file_.name())
-        << "tensor '" << shown(a) << "' is " << down.str() << ", but the weight of this model takes [r," << m.columns
-        << "]: a LoRA of another model?";
+        << "tensor '" << shown(a) << "' is " << down.str() << ", but this model's weight needs [r," << m.columns
+        << "]; is the LoRA for another model?";
     const std::string& b = layer.parts.at(Part::Up);
     TENON_CHECK(Model, up.rank() >= 2 && up[0] == m.rows && up[1] == m.rank && up.numel() == m.rows * m.rank,
                 file_.name())
-        << "tensor '" << shown(b) << "' is " << up.str() << ", expected [" << m.rows << "," << m.rank
-        << "] beside a rank of " << m.rank;
+        << "tensor '" << shown(b) << "' is " << up.str() << ", expected [" << m.rows << "," << m.rank << "] for rank "
+        << m.rank;
     m.down = values(a);
     m.up = values(b);
     m.scale = layer.has(Part::Alpha) ? alpha(layer) / static_cast<double>(m.rank)
@@ -214,7 +214,7 @@ class Reader {
                       w1.rows * w2.rows == m.rows && w1.columns * w2.columns == m.columns;
     TENON_CHECK(Model, fits, file_.name())
         << "layer '" << shown(name) << "' is a product of [" << w1.rows << "," << w1.columns << "] and [" << w2.rows
-        << "," << w2.columns << "], but the weight of this model is [" << m.rows << "," << m.columns << "]";
+        << "," << w2.columns << "], but this model's weight is [" << m.rows << "," << m.columns << "]";
     m.inner_rows = w2.rows;
     m.inner_columns = w2.columns;
     const int64_t rank = w2.rank ? w2.rank : w1.rank;
@@ -268,13 +268,13 @@ class Reader {
     const std::vector<std::string>& rest = out_.report.unmatched;
     const std::string first = rest.empty() ? "" : ", such as '" + shown(rest.front()) + "'";
     TENON_CHECK(Model, !out_.changes.empty(), file_.name())
-        << "is no LoRA of this model: none of its " << file_.tensors().size() + file_.unsupported().size()
-        << " tensors changes one of its layers" << first;
+        << "is not a LoRA for this model: no layer matches any of its "
+        << file_.tensors().size() + file_.unsupported().size() << " tensors" << first;
     if (rest.empty() || rest_ == LoraRest::LeftOut) return;
     throw Error(ErrorKind::Model, file_.name(),
                 std::to_string(rest.size()) + " of " +
                     std::to_string(file_.tensors().size() + file_.unsupported().size()) +
-                    " tensors have no place in this model or are of a kind that is not read" + first,
+                    " tensors match no layer of this model or are of an unsupported kind" + first,
                 "--lora-partial (Python: partial=True) applies the others");
   }
 

@@ -9,10 +9,10 @@ namespace tenon {
 
 LoraScale::LoraScale(const nlohmann::json& notes, std::string where) : notes_(notes), where_(std::move(where)) {
   if (notes_.is_null()) notes_ = nlohmann::json::object();
-  TENON_CHECK(Model, notes_.is_object(), where_) << "PEFT's notes: expected an object, found " << notes_.type_name();
+  TENON_CHECK(Model, notes_.is_object(), where_) << "PEFT metadata: expected an object, found " << notes_.type_name();
   for (const auto& [key, value] : notes_.items())
     TENON_CHECK(Model, !(key.ends_with("use_dora") && value == true), where_)
-        << "is a DoRA (use_dora), which is not read";
+        << "is a DoRA (use_dora), which is not supported";
 }
 
 // In a file for several networks, keys begin with the network's name.
@@ -35,7 +35,7 @@ double LoraScale::of(const std::string& component, const std::string& name, int6
       if (name == layer || name.ends_with("." + layer)) alpha = &value;
   if (!alpha) return 1;
   TENON_CHECK(Model, alpha->is_number() && std::isfinite(alpha->get<double>()), where_)
-      << "PEFT's notes: lora_alpha of '" << shown(name) << "': expected a number, found " << shown(alpha->dump());
+      << "PEFT metadata: lora_alpha of '" << shown(name) << "': expected a number, found " << shown(alpha->dump());
   const nlohmann::json* root = find(component, "use_rslora", names);
   const auto r = static_cast<double>(rank);
   return alpha->get<double>() / (root && *root == true ? std::sqrt(r) : r);

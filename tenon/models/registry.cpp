@@ -35,7 +35,7 @@ const ModelPreset& model_preset(std::string_view name) {
 }
 
 void refuse_preset(const std::string& name, const std::vector<std::string>& known) {
-  throw Error(ErrorKind::Usage, "model", "no preset named '" + shown(name) + "'; known are " + joined(known),
+  throw Error(ErrorKind::Usage, "model", "no preset named '" + shown(name) + "'; presets: " + joined(known),
               did_you_mean(name, known));
 }
 

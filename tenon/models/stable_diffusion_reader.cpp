@@ -23,7 +23,7 @@ constexpr std::array<ComponentFolder, 3> kFolders = {
     {{"text_encoder", "model"}, {"unet", "diffusion_pytorch_model"}, {"vae", "diffusion_pytorch_model"}}};
 
 constexpr const char* kConvertHint =
-    "it can run code when it is read; convert it to safetensors first, for example with diffusers: "
+    "a pickle can run code when it is loaded; convert it to safetensors first, for example with diffusers: "
     "StableDiffusionPipeline.from_single_file(...).save_pretrained(...)";
 
 template <size_t N>
@@ -159,7 +159,7 @@ class CheckpointReader {
  private:
   void refuse_pickle(const fs::path& path) const {
     if (is_pickle_name(path) || has_pickle_content(path))
-      throw Error(ErrorKind::Model, path.string(), "is a Python pickle, which is not read here", kConvertHint);
+      throw Error(ErrorKind::Model, path.string(), "is a Python pickle, which is not supported", kConvertHint);
   }
 
   void read_file() {
@@ -194,7 +194,7 @@ class CheckpointReader {
       out_.components_[c.name].config = read_json_object(path / c.name / "config.json");
     }
     TENON_CHECK(Model, !out_.components_.empty(), path.string())
-        << "is no model folder: looked for model_index.json, text_encoder/, unet/, vae/ and for "
+        << "is not a model folder: looked for model_index.json, text_encoder/, unet/, vae/ and for "
            "diffusion_pytorch_model.safetensors or model.safetensors in it";
     if (folder_exists(path / "tokenizer")) out_.tokenizer_ = path / "tokenizer";
     if (folder_exists(path / "scheduler"))
@@ -294,8 +294,8 @@ class CheckpointReader {
     TensorView renamed = view;
     renamed.shape = without_kernel(r.component, name, view.shape);
     const bool added = out_.components_[r.component].tensors.emplace(name, renamed).second;
-    TENON_CHECK(Model, added, out_.path_.string()) << "two tensors stand for '" << shown(name) << "' of the "
-                                                   << r.component << "; one is '" << shown(stored) << "'";
+    TENON_CHECK(Model, added, out_.path_.string())
+        << "two tensors map to '" << shown(name) << "' of the " << r.component << "; one is '" << shown(stored) << "'";
   }
 
   // Checks that every UNet tensor has its averaged counterpart.
@@ -304,7 +304,7 @@ class CheckpointReader {
       if (!stored.starts_with("model.diffusion_model.")) continue;
       const std::string partner = ema_name(route(stored).name);
       TENON_CHECK(Model, set.tensors.count(partner), out_.path_.string())
-          << "averaged weights were asked for, but there is no tensor '" << shown(partner) << "'";
+          << "EMA weights were requested, but there is no tensor '" << shown(partner) << "'";
     }
     out_.uses_ema_ = true;
   }

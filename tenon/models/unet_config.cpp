@@ -142,7 +142,7 @@ UNetConfig detect_unet(const WeightShapes& weights, const std::string& where) {
   for (const UNetConfig::Level& l : c.levels)
     TENON_CHECK(Model, l.channels % 32 == 0, where)
         << "a level has " << l.channels
-        << " channels, no multiple of 32 norm groups; the groups must be given in a config.json";
+        << " channels, not a multiple of 32 norm groups; give the number of groups in a config.json";
   return c;
 }
 

@@ -70,15 +70,15 @@ VaeConfig detect_like(const VaeConfig& like, const WeightShapes& weights, const 
   const int64_t levels = w.count("decoder.up_blocks.", ".resnets.0.conv1.weight");
   c.layers_per_block = w.count("decoder.up_blocks.0.resnets.", ".conv1.weight") - 1;
   TENON_CHECK(Model, levels <= 16 && c.layers_per_block >= 1, where)
-      << levels << " decoder levels of " << c.layers_per_block + 1
-      << " residual blocks: expected at most 16 of at least 2";
+      << "expected at most 16 decoder levels of at least 2 residual blocks, got " << levels << " of "
+      << c.layers_per_block + 1;
   c.channels.clear();
   for (int64_t i = levels - 1; i >= 0; --i)
     c.channels.push_back(w.shape("decoder.up_blocks." + std::to_string(i) + ".resnets.0.conv1.weight", 4)[0]);
   for (int64_t channels : c.channels)
     TENON_CHECK(Model, channels % c.norm_groups == 0, where)
         << "a level has " << channels
-        << " channels, no multiple of 32 norm groups; the groups must be given in a config.json";
+        << " channels, not a multiple of 32 norm groups; give the number of groups in a config.json";
   c.quant_conv = w.has("quant_conv.weight");
   c.post_quant_conv = w.has("post_quant_conv.weight");
   c.mid_attention = w.has_prefix("decoder.mid_block.attentions.0.");

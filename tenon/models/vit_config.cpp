@@ -98,8 +98,8 @@ void read_positions(VitConfig& c, const WeightNames& w, const std::string& where
   c.class_position = root_of(rows) == 0;
   c.grid = root_of(c.class_position ? rows - 1 : rows);
   TENON_CHECK(Model, c.grid > 0, where)
-      << "tensor 'pos_embed': expected positions of a square of patches, with or without the class token's, found "
-      << rows << " rows";
+      << "tensor 'pos_embed': expected a square grid of positions, with or without a class token, found " << rows
+      << " rows";
 }
 
 void read_block(VitConfig& c, const WeightNames& w) {
@@ -162,7 +162,7 @@ VitConfig detect_vit(const WeightShapes& stored, const nlohmann::json& config, c
   for (const auto& [name, shape] : stored)
     if (const std::string timm = vit_name(name); !timm.empty()) {
       TENON_CHECK(Model, named.emplace(timm, shape).second, where)
-          << "two tensors stand for '" << shown(timm) << "'; one is '" << shown(name) << "'";
+          << "two tensors map to '" << shown(timm) << "'; one is '" << shown(name) << "'";
     }
   const WeightNames w(named, where, "a vision transformer");
   VitConfig c;

@@ -69,9 +69,9 @@ std::string WeightReport::str(size_t limit) const {
   std::vector<std::string> shapes;
   for (const WrongShape& w : wrong_shape)
     shapes.push_back(w.name + " (expected " + w.expected.str() + ", found " + w.found.str() + ")");
-  append_list(out, "of another shape", shapes, limit);
+  append_list(out, "of the wrong shape", shapes, limit);
   append_list(out, "unexpected", unexpected, limit);
-  append_list(out, "beside a quantised weight, which is read without", scales, limit);
+  append_list(out, "beside a quantised weight (not supported)", scales, limit);
   return out;
 }
 

@@ -57,7 +57,7 @@ ZImageConfig detect_z_image(const WeightShapes& weights, const std::string& wher
   c.refiners = w.count("noise_refiner.", ".attention_norm1.weight");
   const int64_t head = w.shape(kHeadNorm, 1)[0];
   w.refuse_if(head < 16 || head % 16 || c.width % head, kHeadNorm,
-              "heads of " + std::to_string(head) + " elements, of a width of " + std::to_string(c.width));
+              "heads of " + std::to_string(head) + " elements for a width of " + std::to_string(c.width));
   c.heads = c.width / head;
   c.axis_depths = {head / 4, head / 8 * 3, head / 8 * 3};
   return c;

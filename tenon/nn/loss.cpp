@@ -133,7 +133,8 @@ TokenLoss token_loss(const Expr& hidden, const Expr& weight, const Expr& target,
               "cross_entropy")
       << "expected one i32 target for each of " << h.rows() << " rows, got " << name_of(target.dtype())
       << target.shape().str();
-  TENON_CHECK(Usage, chunk >= 1 && first_stage >= 0, "cross_entropy") << "chunks of " << chunk << " rows";
+  TENON_CHECK(Usage, chunk >= 1 && first_stage >= 0, "cross_entropy")
+      << "expected chunks of 1 row or more, got " << chunk;
   const int64_t rows = h.rows();
   const Pieces pieces(w[0]);
   TENON_CHECK(Usage, std::min(chunk, rows) * pieces.count <= kMostClasses, "cross_entropy")

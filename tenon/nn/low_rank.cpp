@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kWeight = ".weight";
 
 std::string beside(std::string_view weight, std::string_view name) {
-  TENON_CHECK(Internal, weight.ends_with(kWeight), "side branch") << "'" << weight << "' is no layer's weight";
+  TENON_CHECK(Internal, weight.ends_with(kWeight), "side branch") << "'" << weight << "' is not a layer's weight";
   return std::string(weight.substr(0, weight.size() - kWeight.size())).append(name).append(kWeight);
 }
 

@@ -43,7 +43,7 @@ std::unique_ptr<Optimizer> make_optimizer(const std::string& name, std::shared_p
   if (it == factories().end()) {
     std::string known;
     for (const std::string& n : optimizer_names()) known += (known.empty() ? "" : ", ") + n;
-    throw Error(ErrorKind::Usage, "optimizer", "no optimizer '" + name + "'; there are " + known);
+    throw Error(ErrorKind::Usage, "optimizer", "unknown optimizer '" + name + "'; expected one of " + known);
   }
   TENON_CHECK(Usage, backend != nullptr, name) << "expected a backend, found none";
   check_optimizer(options);

@@ -34,7 +34,7 @@ AdapterConfig read_adapter_config(const fs::path& file) {
        {"modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication", "alora_invocation_tokens"}) {
     const json value = config.value(key, json());
     TENON_CHECK(Model, value.is_null() || value.empty(), file.string())
-        << key << " is " << shown_json(value) << ", which is not read";
+        << key << " is " << shown_json(value) << ", which is not supported";
   }
   AdapterConfig out;
   out.rank = r.integer("r", 0, 1, kMostAdapterRank);
@@ -62,7 +62,7 @@ std::map<std::string, LoraMatrix> read_adapter(const fs::path& folder, const Wei
     const std::string weight = name.starts_with(begin) ? nn::weight_beside(name.substr(begin.size())) : "";
     const auto of_model = shapes.find(weight);
     TENON_CHECK(Model, of_model != shapes.end() && of_model->second.rank() == 2, file.name())
-        << "'" << shown(name) << "' belongs to no layer of this model";
+        << "'" << shown(name) << "' matches no layer of this model";
     const int64_t rows = of_model->second[0], columns = of_model->second[1];
     const Shape want = down ? Shape{config.rank, columns} : Shape{rows, config.rank};
     TENON_CHECK(Model, tensor.shape == want && is_float(tensor.dtype), file.name())
@@ -81,7 +81,7 @@ std::map<std::string, LoraMatrix> read_adapter(const fs::path& folder, const Wei
   }
   for (const auto& [weight, m] : out)
     TENON_CHECK(Model, !m.down.empty() && !m.up.empty(), file.name())
-        << "has one factor only of '" << shown(weight) << "', expected lora_A and lora_B";
+        << "has only one factor of '" << shown(weight) << "', expected lora_A and lora_B";
   TENON_CHECK(Model, !out.empty(), file.name()) << "holds no tensors of a low-rank adapter";
   return out;
 }

@@ -45,7 +45,7 @@ void set(Executable& e, const std::string& name, DType type, const Shape& shape,
 
 void check_drawn(const SampledToken& token, int64_t tokens) {
   TENON_CHECK(Numeric, !std::isnan(token.log_probability), "logits")
-      << "the scores behind " << tokens << " tokens hold a NaN or an infinity, or make no token possible";
+      << "the logits after " << tokens << " tokens contain a NaN or an infinity, or make no token possible";
 }
 
 DecodeLoop::DecodeLoop(const DecodeStepShape& shape, int64_t vocabulary, PlanStep plan,
@@ -84,7 +84,7 @@ void DecodeLoop::join(size_t row, const DecodeRow& as) {
   TENON_CHECK(Internal, row < rows_.size() && std::ssize(as.stops) <= shape_.stops, "decode loop")
       << "row " << row << " of " << rows_.size() << " with " << as.stops.size() << " stop tokens";
   TENON_CHECK(Internal, as.position >= 0 && as.position + as.most < shape_.capacity, "decode loop")
-      << as.most << " tokens behind " << as.position << " in a cache of " << shape_.capacity;
+      << as.most << " tokens from position " << as.position << " do not fit a cache of " << shape_.capacity;
   const Sampling& s = as.sampling;
   Row& to = rows_[row];
   to.penalised = s.repetition_penalty != 1;
@@ -113,7 +113,7 @@ void DecodeLoop::park(size_t row, int64_t position) {
 
 void DecodeLoop::give_pages(size_t row, std::span<const int32_t> pages) {
   const size_t n = pages_.size() / rows_.size();
-  TENON_CHECK(Internal, pages.size() <= n, "decode loop") << pages.size() << " pages of " << n;
+  TENON_CHECK(Internal, pages.size() <= n, "decode loop") << "expected at most " << n << " pages, got " << pages.size();
   const auto to = pages_.begin() + static_cast<std::ptrdiff_t>(row * n);
   std::fill_n(to, n, kNoPage);
   *to = kNobodys;
@@ -266,7 +266,8 @@ void DecodeLoop::end_all() {
 }
 
 void DecodeLoop::run(std::span<const DecodeRow> rows, const OnDecoded& each) {
-  TENON_CHECK(Internal, std::ssize(rows) <= shape_.rows, "decode loop") << rows.size() << " rows";
+  TENON_CHECK(Internal, std::ssize(rows) <= shape_.rows, "decode loop")
+      << "expected at most " << shape_.rows << " rows, got " << rows.size();
   for (size_t r = 0; r < rows_.size(); ++r)
     if (r < rows.size())
       join(r, rows[r]);

@@ -57,7 +57,7 @@ void take_picture(ImageRequest& r, int64_t unit) {
   const Image picture = std::move(*r.picture);
   r.picture.reset();
   TENON_CHECK(Usage, picture.width >= unit && picture.height >= unit, "init image")
-      << "is " << picture.width << "x" << picture.height << "; sides of at least " << unit << " are expected";
+      << "is " << picture.width << "x" << picture.height << ", expected sides of at least " << unit;
   if (r.width == 0) r.width = picture.width / unit * unit;
   if (r.height == 0) r.height = picture.height / unit * unit;
   check_sides(r.height, r.width, unit);
@@ -70,7 +70,7 @@ void take_picture(ImageRequest& r, int64_t unit) {
 void check_init(const ImageRequest& r) {
   TENON_CHECK(Usage, r.strength > 0 && r.strength <= 1, "strength") << r.strength << " is outside (0, 1]";
   TENON_CHECK(Usage, r.init->width == r.width && r.init->height == r.height, "init image")
-      << "is " << r.init->width << "x" << r.init->height << ", but " << r.width << "x" << r.height << " is asked for";
+      << "is " << r.init->width << "x" << r.init->height << ", expected " << r.width << "x" << r.height;
   TENON_CHECK(Usage, r.latents.empty(), "latents") << "cannot be given together with a picture to start from";
 }
 
@@ -129,8 +129,8 @@ void check_size_fits(int64_t width, int64_t height, int64_t unit, int64_t availa
   throw Error(ErrorKind::Memory, "size",
               std::to_string(width) + "x" + std::to_string(height) + " needs " + std::to_string(bytes >> 20) +
                   " MiB, " + std::to_string(available >> 20) + " MiB are available",
-              fits > 0 ? "the largest of this shape that fits is about " + std::to_string(scaled(width, fits)) + "x" +
-                             std::to_string(scaled(height, fits))
+              fits > 0 ? "the largest size of this aspect ratio that fits is about " +
+                             std::to_string(scaled(width, fits)) + "x" + std::to_string(scaled(height, fits))
                        : otherwise);
 }
 

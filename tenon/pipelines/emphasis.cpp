@@ -28,12 +28,12 @@ void apply_emphasis(std::span<float> hidden, std::span<const TokenWindow> window
   for (const TokenWindow& w : windows) {
     const size_t values = w.weights.size() * static_cast<size_t>(width);
     TENON_CHECK(Internal, at + values <= hidden.size(), "emphasis")
-        << "hidden states end at " << hidden.size() << ", within a window";
+        << "hidden states end inside a window, at element " << hidden.size();
     const bool weighted = std::any_of(w.weights.begin(), w.weights.end(), [](float x) { return x != 1.0f; });
     if (weighted) weigh(hidden.subspan(at, values), w.weights, width);
     at += values;
   }
-  TENON_CHECK(Internal, at == hidden.size(), "emphasis") << hidden.size() << " values for windows of " << at;
+  TENON_CHECK(Internal, at == hidden.size(), "emphasis") << "expected " << at << " values, got " << hidden.size();
 }
 
 }  // namespace tenon

@@ -39,7 +39,7 @@ const ModelFamily* family_that_knows(const std::string& spec) {
 const ModelFamily& last_resort() {
   for (const ModelFamily* f : model_families())
     if (f->last_resort) return *f;
-  throw Error(ErrorKind::Internal, "families", "none is the last resort");
+  throw Error(ErrorKind::Internal, "families", "no family is registered as the last resort");
 }
 
 bool has(const ModelFamily& family, const AbilityName& wanted) {

@@ -56,7 +56,7 @@ std::vector<std::string> beyond_training(const std::string& model, const KnownWo
       list.append(i ? ", '" : "'").append(shortened(unknown[i])).append("'");
     if (unknown.size() > kWordsShown) list += " and " + std::to_string(unknown.size() - kWordsShown) + " more";
     out.push_back(std::string(where) + ": " + model + " does not know " + list +
-                  "; it draws something all the same (the words that it knows: " + word_list + ")");
+                  ", so the picture may not show it (words it knows: " + word_list + ")");
   };
   for (const std::string& prompt : r.all_prompts()) check("prompt", prompt);
   if (r.cfg_scale > 1) check("negative prompt", r.negative);

@@ -16,13 +16,13 @@ void check_batch(int64_t images, bool batch_invariant) {
   TENON_CHECK(Usage, images >= 1 && images <= kMostImages, "batch") << images << " is outside 1.." << kMostImages;
   if (batch_invariant && images > kMostInvariantImages)
     throw Error(ErrorKind::Usage, "batch",
-                std::to_string(images) + " images together are not those of other batches; expected at most " +
+                std::to_string(images) + " images cannot be batch invariant; expected at most " +
                     std::to_string(kMostInvariantImages),
-                "draw several batches: -b");
+                "generate several batches with -b");
 }
 
 LoraReport ImageGenerator::load_lora(const LoraUse& use) {
-  throw Error(ErrorKind::Usage, use.file.string(), "models of the family of '" + name() + "' take no LoRA");
+  throw Error(ErrorKind::Usage, use.file.string(), "the family of model '" + name() + "' does not support LoRAs");
 }
 
 }  // namespace tenon

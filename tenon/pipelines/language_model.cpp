@@ -68,7 +68,7 @@ std::string mark_outside(const std::string& text) {
     std::string mark = std::string("\xef\xb7") + last;
     if (text.find(mark) == std::string::npos) return mark;
   }
-  throw Error(ErrorKind::Usage, "messages", "hold all of U+FDD0 to U+FDEF, which are no characters");
+  throw Error(ErrorKind::Usage, "messages", "contain every noncharacter from U+FDD0 to U+FDEF, but one must be unused");
 }
 
 void for_each_text(nlohmann::ordered_json& value, const std::function<void(std::string&)>& f) {
@@ -135,9 +135,9 @@ ModelReport LanguageModel::inspect(const fs::path& path) {
                      number(c.key_heads) + ", " + number(c.vocabulary) + " tokens, " + number(c.positions) +
                      " positions";
   out.tokenizer = m.tokenizer_ ? path.string() : "";
-  if (!m.tokenizer_ && out.problem.empty()) out.notes.emplace_back("no tokenizer: it cannot write texts");
+  if (!m.tokenizer_ && out.problem.empty()) out.notes.emplace_back("no tokenizer: it cannot generate text");
   if (m.tokenizer_ && !m.tokenizer_->chat_template())
-    out.notes.emplace_back("no chat template: texts are completed, and there are no conversations");
+    out.notes.emplace_back("no chat template: it completes texts but cannot chat");
   out.unexpected = m.gguf_tensors_.unexpected;
   Component all = m.component(path);
   out.differences.emplace(all.name, check_weights(m.shapes(), all.shapes()));
@@ -169,9 +169,9 @@ void refuse_left_over(std::vector<std::string> names, const std::string& where) 
   const bool scaled = std::ranges::find(names, "rope_freqs.weight") != names.end();
   throw Error(ErrorKind::Model, where,
               scaled ? "scaled rotary positions ('rope_freqs.weight') are not supported"
-                     : "the network has no place for '" + names.front() + "'" +
+                     : "the network has no tensor '" + names.front() + "'" +
                            (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "") +
-                           ", without which its results would be others");
+                           "; ignoring that would give wrong results");
 }
 
 // Whether a tensor belongs next to the network's weights: in one of its layers, or named like another weight except for
@@ -207,9 +207,10 @@ void LanguageModel::open_gguf(const fs::path& file) {
 
 void LanguageModel::open_folder(const fs::path& folder) {
   if (!folder_exists(folder) || !file_exists(folder / kLanguageConfig))
-    throw Error(ErrorKind::Model, folder.string(),
-                "is no language model: expected a .gguf file, or a folder with config.json and model.safetensors",
-                file_exists(folder / kAdapterConfig) ? "it is an adapter: give it by --lora, and its model by -m" : "");
+    throw Error(
+        ErrorKind::Model, folder.string(),
+        "is not a language model: expected a .gguf file, or a folder with config.json and model.safetensors",
+        file_exists(folder / kAdapterConfig) ? "it is an adapter: pass it with --lora, and its model with -m" : "");
   const std::string where = (folder / kLanguageConfig).string();
   const json config = read_json(folder / kLanguageConfig);
   config_ = read_decoder_config(config, where);
@@ -223,7 +224,7 @@ void LanguageModel::open_folder(const fs::path& folder) {
   for (const auto& [stored, view] : stored_->tensors) {
     const bool bare = !stored.starts_with("model.") && !stored.starts_with("lm_head.");
     const std::string name = bare ? "model." + stored : stored;
-    TENON_CHECK(Model, tensors_.emplace(name, view).second, file.string()) << "two tensors stand for '" << name << "'";
+    TENON_CHECK(Model, tensors_.emplace(name, view).second, file.string()) << "two tensors map to '" << name << "'";
     found.emplace(name, view.shape);
   }
   const WeightShapes network = shapes();
@@ -232,7 +233,7 @@ void LanguageModel::open_folder(const fs::path& folder) {
   std::erase_if(left, [&](const std::string& name) { return !in_network(name, network); });
   refuse_left_over(std::move(left), file.string());
   if (config_.tied && tensors_.contains(kHeadName) && !same_tensor(tensors_.at(kHeadName), tensors_.at(kEmbeddingName)))
-    spdlog::warn("{}: '{}' differs from the embedding that config.json says it is; the embedding is used",
+    spdlog::warn("{}: '{}' differs from the embedding, though config.json ties them; using the embedding",
                  shown(file.string()), kHeadName);
   if (file_exists(folder / "tokenizer.json") || file_exists(folder / "vocab.json"))
     tokenizer_ = ByteLevelTokenizer::from_folder(folder);
@@ -287,14 +288,14 @@ void LanguageModel::read_stop_ids(const json& config, const std::string& where) 
 
 const ByteLevelTokenizer& LanguageModel::tokenizer() const {
   if (tokenizer_) return *tokenizer_;
-  TENON_CHECK(Model, stored_ || gguf_, name_) << "random weights have no tokenizer: nothing can be written with them, "
-                                                 "but `tenon explain`, bench and compile take them";
+  TENON_CHECK(Model, stored_ || gguf_, name_) << "random weights have no tokenizer, so they cannot generate text; "
+                                                 "`tenon explain`, bench and compile accept them";
   throw Error(ErrorKind::Model, name_, "has no tokenizer",
-              "tokenizer.json, or vocab.json and merges.txt, is expected beside config.json");
+              "put tokenizer.json, or vocab.json and merges.txt, beside config.json");
 }
 
 const nlohmann::ordered_json& LanguageModel::saved_config() const {
-  TENON_CHECK(Model, stored_ || gguf_, name_) << "has random weights: there is no model to save another like it";
+  TENON_CHECK(Model, stored_ || gguf_, name_) << "has random weights: there is no stored config to save a model with";
   return saved_config_;
 }
 
@@ -328,7 +329,7 @@ std::string LanguageModel::fingerprint() const {
 
 std::string LanguageModel::render_chat(const nlohmann::ordered_json& messages) const {
   const ByteLevelTokenizer& t = tokenizer();
-  TENON_CHECK(Model, t.chat_template(), name_) << "has no chat template: `tenon complete` continues texts with it";
+  TENON_CHECK(Model, t.chat_template(), name_) << "has no chat template; `tenon complete` can continue texts with it";
   nlohmann::ordered_json variables{{"messages", messages}, {"add_generation_prompt", true}};
   const auto add = [&](const char* key, const std::optional<int32_t>& id) {
     if (id) variables[key] = std::string(t.token_bytes(*id));

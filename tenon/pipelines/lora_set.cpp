@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kMostSideRank = 4096;
-constexpr const char* kMergeHint = "merged it can be (--lora-apply merge)";
+constexpr const char* kMergeHint = "merge it into the weights (--lora-apply merge)";
 
 // Maps all spellings of a file's path to one.
 fs::path place_of(const fs::path& file) {
@@ -66,16 +66,18 @@ const LoraSet::Loaded& LoraSet::loaded(const LoraUse& use) {
 
 void LoraSet::check_side(const std::string& file, const std::string& tensor, const std::vector<LoraTerm>& terms) {
   if (terms.back().matrix->rank == 0)
-    throw Error(ErrorKind::Usage, file, "changes '" + tensor + "' by a Kronecker product, which has no side branch",
+    throw Error(ErrorKind::Usage, file,
+                "changes '" + tensor + "' by a Kronecker product, which cannot be applied as a side branch",
                 kMergeHint);
   if (!branches().weights->contains(tensor))
-    throw Error(ErrorKind::Usage, file, "changes the filter '" + tensor + "', which has no side branch", kMergeHint);
+    throw Error(ErrorKind::Usage, file, "changes the filter '" + tensor + "', which cannot be applied as a side branch",
+                kMergeHint);
   int64_t rank = 0;
   for (const LoraTerm& t : terms) rank += t.matrix->rank;
   TENON_CHECK(Usage, rank <= side_rank_, file)
       << "needs a rank of " << rank << " at '" << tensor << "'"
-      << (rank > terms.back().matrix->rank ? " with the LoRAs in front of it" : "") << "; side branches have "
-      << side_rank_ << " (--lora-rank; in Python lora_rank)";
+      << (rank > terms.back().matrix->rank ? " together with the LoRAs before it" : "")
+      << ", but side branches have rank " << side_rank_ << "; raise --lora-rank (in Python lora_rank)";
 }
 
 void LoraSet::add_terms(const Lora& lora, double weight, LoraTerms& to) {

@@ -58,7 +58,7 @@ fs::path find_model(const std::string& spec) {
   const std::string random = random_name_near(spec);
   throw Error(ErrorKind::Model, "model", "no model at " + tried,
               did_you_mean(given.filename().string(), names_beside(given, base),
-                           random.empty() ? "a folder, a .safetensors or .gguf file or random:NAME is expected"
+                           random.empty() ? "expected a folder, a .safetensors or .gguf file, or random:NAME"
                                           : "did you mean '" + random + "'?"));
 }
 

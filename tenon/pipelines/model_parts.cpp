@@ -15,7 +15,7 @@ std::vector<std::string> ModelParts::parts_named(const std::string& part) const 
   std::string known = "all";
   for (const std::string& p : all) known += ", " + p;
   all.emplace_back("all");
-  throw Error(ErrorKind::Usage, "--part", "'" + part + "' is no part of " + name() + "; its parts are " + known,
+  throw Error(ErrorKind::Usage, "--part", name() + " has no part '" + part + "'; its parts are " + known,
               did_you_mean(part, all));
 }
 
@@ -28,7 +28,7 @@ std::vector<NamedNetwork> ModelParts::networks() const {
 void check_request(const PartRequest& request, const Requestable& known, const std::string& model) {
   const PartRequest none;
   const auto check = [&](const char* flag, bool given, bool taken) {
-    TENON_CHECK(Usage, taken || !given, flag) << "means nothing to " << model;
+    TENON_CHECK(Usage, taken || !given, flag) << "does not apply to " << model;
   };
   check("--width", request.width != none.width, known.size);
   check("--height", request.height != none.height, known.size);

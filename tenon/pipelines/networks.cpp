@@ -30,8 +30,7 @@ DType type_of(const std::string& text) {
   if (it != std::end(kTypes)) return it->type;
   std::vector<std::string> known;
   for (const Spelling& s : kTypes) known.emplace_back(s.text);
-  throw Error(ErrorKind::Usage, "type",
-              "'" + shown(text) + "' is not computed in here; expected bf16, f16, f32, e4m3 or int8",
+  throw Error(ErrorKind::Usage, "type", "'" + shown(text) + "' is not supported; expected bf16, f16, f32, e4m3 or int8",
               did_you_mean(text, known));
 }
 
@@ -98,12 +97,11 @@ void check_exceptions(const NetworkType& type, const std::function<std::vector<N
         if (example.empty() && shape.rank() > 1) example = weight;
       }
     }
-    const std::string there = "there are the networks " + joined(known) + " and weights such as " + example;
+    const std::string there = "networks: " + joined(known) + "; weights such as " + example;
     known.insert(known.end(), parts.begin(), parts.end());
-    throw Error(
-        ErrorKind::Usage, "type",
-        "the exception '" + shown(e.name) + "' is neither a network of this model nor a part of its weights' names",
-        did_you_mean(e.name, known, there));
+    throw Error(ErrorKind::Usage, "type",
+                "the exception '" + shown(e.name) + "' matches no network and no weight name of this model",
+                did_you_mean(e.name, known, there));
   }
 }
 
@@ -119,7 +117,7 @@ PrecisionPolicy precision_of(const std::string& name, const NetworkOptions& opti
   }
   if (out.rule == Rule::E4m3Rows) {
     TENON_CHECK(Usage, own.has_value(), "type")
-        << "e4m3: which layers of '" << name << "' bear it is not known; use bf16 or f32, or name them, as in "
+        << "e4m3: it is not known which layers of '" << name << "' tolerate it; use bf16 or f32, or name them, as in "
         << "'bf16, e4m3: LAYER'";
     out.rule = own->rule;
     out.exceptions.insert(out.exceptions.end(), own->exceptions.begin(), own->exceptions.end());
@@ -134,7 +132,7 @@ Plan plan_one(const std::string& name, const std::string& result, const Expr& va
   PlanOptions o;
   o.precision = precision_of(name, options, own);
   TENON_CHECK(Usage, !o.precision.follows(Rule::I8Weights), "type")
-      << "int8: is for language models, not for '" << name << "'; use bf16 or f32";
+      << "int8 is for language models, not for '" << name << "'; use bf16 or f32";
   o.name = name;
   o.fusion = options.fusion;
   o.fold_scales = options.fold_scales;

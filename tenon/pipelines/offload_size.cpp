@@ -23,7 +23,7 @@ int64_t parse_size(const std::string& text, const std::string& where, const std:
     if (problem == std::errc() && unit == u.name && number * u.bytes >= 1 && number * u.bytes < 1e18)
       return static_cast<int64_t>(number * u.bytes);
   throw Error(ErrorKind::Usage, where,
-              "'" + shown(text) + "' is no size; expected one such as 10GB" +
+              "'" + shown(text) + "' is not a size; expected one such as 10GB" +
                   (or_else.empty() ? " or 800MiB" : ", 800MiB or " + or_else));
 }
 

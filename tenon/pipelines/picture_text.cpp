@@ -60,7 +60,7 @@ class HashCache {
     if (failed) warn(path_.string() + ": " + failed.message());
   }
   void warn(const std::string& why) {
-    if (!std::exchange(warned_, true)) spdlog::warn("cache of hashes: {}", why);
+    if (!std::exchange(warned_, true)) spdlog::warn("hash cache: {}", why);
   }
 
   fs::path path_;

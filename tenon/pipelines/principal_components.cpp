@@ -23,7 +23,7 @@ Patches patches_of(std::span<const Embedding> embeddings) {
   for (const Embedding& e : embeddings) {
     if (!p.width) p.width = e.feature.size();
     TENON_CHECK(Usage, e.feature.size() == p.width && e.patches.size() % p.width == 0, "principal components")
-        << "features of " << e.feature.size() << " and of " << p.width << " numbers";
+        << "expected features of " << p.width << " numbers, got " << e.feature.size();
     for (size_t i = 0; i < e.patches.size(); i += p.width) p.rows.push_back(e.patches.data() + i);
   }
   p.mean.assign(p.width, 0);

@@ -8,7 +8,8 @@ namespace tenon {
 Sampling chosen(Sampling s, const SamplingChoice& choice) {
   const bool likeliest = choice.temperature == 0;
   const auto draws = [&](const char* name, bool given) {
-    TENON_CHECK(Usage, !likeliest || !given, name) << "chooses what is drawn from, and temperature 0 draws nothing";
+    TENON_CHECK(Usage, !likeliest || !given, name)
+        << "cannot be combined with temperature 0, which always takes the most likely token";
     s.draw = s.draw || given;
   };
   draws("top-k", choice.top_k.has_value());

@@ -97,7 +97,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
     const bool fresh = names.emplace(roots[i].get(), results[i].name).second;
     TENON_CHECK(Usage, !is_update(roots[i]) || results[i].name == state_of(roots[i])->attrs.text, plan.name)
         << "result '" << results[i].name << "' is an update of the state '" << state_of(roots[i])->attrs.text
-        << "': it is stored there, under that name";
+        << "' and must have its name";
     TENON_CHECK(Usage, fresh, plan.name) << "results '" << names.at(roots[i].get()) << "' and '" << results[i].name
                                          << "' are the same value";
   }

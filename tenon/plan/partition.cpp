@@ -203,7 +203,7 @@ Expr Partitioner::main_anchor(const Expr& anchor) const {
     if (is_companion(anchor, u)) return u;
   throw Error(ErrorKind::Usage, plan_.name,
               std::string(anchor->name()) + " is a second result of " + std::string(anchor->type->companion_of) +
-                  ", of which nobody reads the first");
+                  ", whose first result is never read");
 }
 
 Partitioner::Region Partitioner::with_companions(const Expr& anchor) const {
@@ -314,12 +314,13 @@ bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t,
 std::string Partitioner::refusal_of(const Expr& user, const Region& region) const {
   switch (user->family()) {
     case Family::Anchor:
-      return "an anchor of its own: it reads this through its input hole";
+      return "a separate anchor: it reads this as an operand";
     case Family::Reduce:
       return std::string(user->name()) + " needs more of the result than a tile holds";
     case Family::Sink:
       if (!is_update(user)) return "not maths";
-      if (!may_replace(user)) return "waits: the old value of '" + state_of(user)->attrs.text + "' is still to be read";
+      if (!may_replace(user))
+        return "waits: the old value of '" + state_of(user)->attrs.text + "' has not been read yet";
       break;
     case Family::Leaf:
       return "not maths";
@@ -327,7 +328,7 @@ std::string Partitioner::refusal_of(const Expr& user, const Region& region) cons
       break;
   }
   if (in_memory(user)) return "already computed";
-  if (user.is<nodes::Barrier>()) return "behind a barrier";
+  if (user.is<nodes::Barrier>()) return "after a barrier";
   if (user->rate > phase_->rate) return "changes every " + std::string(name_of(user->rate));
   for (const Expr& x : user->in)
     if (!available(x, region)) return "waits: " + describe(x) + " is not computed before this launch";
@@ -476,8 +477,8 @@ std::vector<Partitioner::Neighbour> Partitioner::kept_apart(const std::vector<Ex
         why = it->second;  // the skeleton's
         kind = Apart::Refused;
       }
-      if (u->family() == Family::View) why = "a view: the reader looks through it";
-      if (why.empty()) why = "the value has other readers and is stored once for all";
+      if (u->family() == Family::View) why = "a view: its reader reads through it";
+      if (why.empty()) why = "the value has other readers, so it is stored once for all";
       out.push_back({{describe(u), why, kind}, u, x});
     }
   return out;

@@ -155,7 +155,7 @@ PrecisionPolicy PrecisionPolicy::parse(std::string_view text) {
     const size_t colon = std::min(item.find(':'), item.size());
     const std::string_view name = trimmed(item.substr(std::min(colon + 1, item.size())));
     TENON_CHECK(Usage, !name.empty(), "precision")
-        << "'" << shown(item) << "': expected a rule and a part of weights' names, such as bf16: t_embedder";
+        << "'" << shown(item) << "': expected a rule and part of a weight's name, such as bf16: t_embedder";
     out.exceptions.push_back({parse_rule(item.substr(0, colon)), std::string(name)});
   }
   return out;

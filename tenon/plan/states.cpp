@@ -119,8 +119,8 @@ std::string state_hazard(const Plan& plan) {
         if (!e.is<nodes::State>()) continue;
         const std::string& name = e->attrs.text;
         if (const int64_t now = updates[name]; version_of(e) != now)
-          return "launch '" + l.name + "' reads the state '" + name + "' behind " + times(version_of(e)) +
-                 ", and finds it behind " + times(now);
+          return "launch '" + l.name + "' reads the state '" + name + "' after " + times(version_of(e)) +
+                 ", but it has had " + times(now);
         if (std::ranges::any_of(l.outputs, [&](const Output& o) { return is_update(o.value) && o.buffer == name; }))
           return "launch '" + l.name + "' reads the state '" + name + "' while it writes it";
       }
@@ -130,7 +130,7 @@ std::string state_hazard(const Plan& plan) {
         if (name != o.buffer) return "launch '" + l.name + "' writes '" + name + "' into '" + o.buffer + "'";
         if (version_of(o.value) != ++updates[name])
           return "launch '" + l.name + "' is update " + std::to_string(version_of(o.value)) + " of the state '" + name +
-                 "', but comes as number " + std::to_string(updates[name]);
+                 "', but runs as update " + std::to_string(updates[name]);
       }
     }
   return {};

@@ -155,7 +155,7 @@ void Partitioner::assume_unreadable(const Expr& anchor) {
       return t->choice.skeleton && !target_.reads(*t->launch.form, i);
     };
     if (hole->rate == Rate::Constant || !unread()) continue;
-    const std::string why = std::string(anchor->name()) + " reads tensors only through hole " +
+    const std::string why = std::string(anchor->name()) + " can read only stored tensors through its hole " +
                             std::string(skeleton(attempt({anchor})->launch.skeleton).holes()[i]);
     Expr e = hole;
     while (e->family() == Family::View && !view_facts(e).joins && !is_memory_leaf(e->in[0])) e = e->in[0];
@@ -371,7 +371,7 @@ void Partitioner::choose(Choosing& c) const {
   }
 }
 
-// "62 MB moved with it in memory, 186 MB if 3 launches compute it"
+// "62 MB moved if it is stored, 186 MB if 3 launches compute it"
 std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
   const std::vector<int64_t> read_back = bytes_with(c, c.stored),
                              again = bytes_with(c, without(c.stored, value), value, read_back);
@@ -383,7 +383,7 @@ std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
     otherwise += again[i];
     ++launches;
   }
-  return amount(once) + " moved with it in memory, " + amount(otherwise) + " if " + std::to_string(launches) +
+  return amount(once) + " moved if it is stored, " + amount(otherwise) + " if " + std::to_string(launches) +
          " launches compute it";
 }
 

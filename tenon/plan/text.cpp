@@ -161,8 +161,8 @@ class PlanParser {
     find_stored(plan_);
     for (size_t i = 0; i < said.size(); ++i)
       TENON_CHECK(Usage, said[i].stored == plan_.buffers[i].stored, "plan")
-          << "buffer " << quoted(said[i].name) << (said[i].stored ? " is stored, but is no value" : " is a value")
-          << " of weights alone" << (said[i].stored ? "" : ", but is not stored like the others");
+          << "buffer " << quoted(said[i].name) << (said[i].stored ? " is stored, but does not depend" : " depends")
+          << " on weights alone" << (said[i].stored ? "" : ", but is not stored like the others");
   }
 
   static void form(Launch& l, const Line& head) {
@@ -170,8 +170,7 @@ class PlanParser {
     try {
       reason = form_launch(l);
       const Expr anchor = anchor_of(l);
-      if (!reason && anchor && !arithmetic_of(anchor))
-        reason = std::string(anchor->name()) + " does not say what it multiplies in";
+      if (!reason && anchor && !arithmetic_of(anchor)) reason = std::string(anchor->name()) + " has no arithmetic type";
     } catch (const Error& e) {  // an unknown skeleton, or two anchors
       reason = e.what();
     }

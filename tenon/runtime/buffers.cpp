@@ -9,7 +9,7 @@ std::shared_ptr<void> Buffers::get(const Buffer& state) {
   if (!states_.contains(state.name)) states_[state.name] = {state, backend_->allocate(state.bytes)};
   const auto& [s, memory] = states_[state.name];
   TENON_CHECK(Usage, s.dtype == state.dtype && s.shape == state.shape, state.name)
-      << "the state is " << name_of(s.dtype) << s.shape.str() << ", and a plan expects " << name_of(state.dtype)
+      << "the state is " << name_of(s.dtype) << s.shape.str() << ", but the plan expects " << name_of(state.dtype)
       << state.shape.str();
   return memory;
 }

@@ -57,7 +57,8 @@ struct Executable::State {
 
   void check_bound(const std::map<std::string, void*>& bound) const {
     for (const Buffer& b : plan.buffers) {
-      TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name) << "lives outside the plan and was not bound";
+      TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name)
+          << "is memory outside the plan and was not bound";
       TENON_CHECK(Usage, !b.stored || !bound.contains(b.name), b.name)
           << "is kept with the weights and cannot be bound";
     }
@@ -66,7 +67,7 @@ struct Executable::State {
     check_offload(plan.name, allocated, store->offload());
     const int64_t available = backend->memory_available();
     TENON_CHECK(Memory, allocated.needed() <= available, plan.name)
-        << "the plan needs " << mebibytes(allocated.needed()) << " beside what is there (activations "
+        << "the plan needs " << mebibytes(allocated.needed()) << " more than is allocated (activations "
         << mebibytes(allocated.arena) << ", weights " << mebibytes(allocated.missing) << ", states "
         << mebibytes(allocated.states) << ", scratch " << mebibytes(allocated.scratch) << "), but "
         << mebibytes(available) << " are available";
@@ -268,7 +269,7 @@ void Executable::State::launch(Stream& on, Rate rate) {
 void Executable::bind(const std::map<std::string, void*>& buffers) {
   State& s = *state_;
   for (const auto& [name, memory] : buffers) {
-    TENON_CHECK(Usage, s.find(name).outside, name) << "lives in the arena of " << s.plan.name;
+    TENON_CHECK(Usage, s.find(name).outside, name) << "is in the arena of " << s.plan.name << " and cannot be bound";
     s.address[name] = memory;
   }
   s.rebind();
@@ -311,7 +312,7 @@ void Executable::warm_up() {
 
 std::vector<float> Executable::get(const std::string& name) const {
   const Buffer& b = state_->find(name);
-  TENON_CHECK(Internal, state_->arena->had_last(state_.get()), name) << "is read where another plan has run since";
+  TENON_CHECK(Internal, state_->arena->had_last(state_.get()), name) << "cannot be read: another plan has run since";
   const int64_t count = b.shape.numel(), bytes = count * size_of(b.dtype);
   std::vector<float> values(static_cast<size_t>(count));
   if (b.dtype == DType::F32) {

@@ -63,7 +63,7 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
 void check_offload(const std::string& plan, const MemoryPlan& memory, const std::optional<Offload>& offload) {
   TENON_CHECK(Memory, !offload || memory.total() + memory.others <= offload->bytes, plan)
       << "with its weights offloaded the plan needs " << mebibytes(memory.least)
-      << " of the device's memory; it may take " << offload->bytes / (1 << 20) << " MiB";
+      << " of the device's memory, but its limit is " << offload->bytes / (1 << 20) << " MiB";
 }
 
 KernelCounts PlanKernels::launched() const {

@@ -160,7 +160,7 @@ std::shared_ptr<WeightStore::Maker> WeightStore::make(const WeightRequest& reque
   maker->depends.insert(request.params.begin(), request.params.end());
   for (const std::string& key : request.needs) {
     const auto it = entries_.find(key);
-    TENON_CHECK(Internal, it != entries_.end(), "weights") << "needed before it was made: " << key;
+    TENON_CHECK(Internal, it != entries_.end(), "weights") << "a weight is needed before it is made: " << key;
     maker->needs.push_back(it->second);
     maker->depends.insert(it->second->maker->depends.begin(), it->second->maker->depends.end());
   }

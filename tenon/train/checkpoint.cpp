@@ -103,7 +103,7 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   std::error_code error;
   fs::create_directories(path_, error);
   TENON_CHECK(Usage, !error && fs::is_directory(path_), path_.string())
-      << "cannot be made a folder: " << (error ? error.message() : "it is a file");
+      << "cannot be created as a folder: " << (error ? error.message() : "it is a file");
   lock_ = open((path_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
   TENON_CHECK(Usage, lock_ >= 0, path_.string()) << "cannot be written into: " << system_reason(errno);
   if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
@@ -149,7 +149,7 @@ void write_parameters(const fs::path& path, const ParameterFile& file, const Par
     const std::span<const float> values = all.add(parameters, file.prefix + p.name, p.shape, p.*which);
     const auto bad = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
     TENON_CHECK(Numeric, bad == values.end(), p.name)
-        << "is " << *bad << " at element " << bad - values.begin() << ": weights that are no numbers are not written";
+        << "is " << *bad << " at element " << bad - values.begin() << "; weights that are not finite are not written";
   }
   all.write(path, file.metadata);
 }
@@ -221,7 +221,7 @@ void read_checkpoint(const fs::path& folder, const ParameterFile& file, Paramete
       Model,
       model.tensors().size() == parameters.all().size() && moments.tensors().size() == each * parameters.all().size(),
       folder.string())
-      << "holds other tensors than this run trains";
+      << "does not hold the tensors that this run trains";
   std::optional<SafetensorsFile> averages;
   if (parameters.averaged()) averages = SafetensorsFile::open(folder / kAverages);
   std::vector<std::pair<const TensorView*, std::shared_ptr<void>>> all;  // apply nothing before everything is verified

@@ -56,7 +56,7 @@ Gradients::Gradients(Parameters& parameters, const Differentiated& d, const Grad
   Plan plan = made ? std::move(*made) : plan_gradients(d, backend->target(), options);
   for (const Parameter& p : parameters.all()) {
     const auto has = std::ranges::find(d.gradients, p.name, &Result::name);
-    TENON_CHECK(Usage, has != d.gradients.end(), p.name) << "is a parameter that the loss does not depend on";
+    TENON_CHECK(Usage, has != d.gradients.end(), p.name) << "the loss does not depend on this parameter";
     const DType type = plan.buffer(gradient_name(p.name)).dtype;
     TENON_CHECK(Internal, type == DType::F32, p.name) << "has a gradient of " << name_of(type) << ", expected f32";
   }
@@ -68,7 +68,7 @@ Gradients::Gradients(Parameters& parameters, const Differentiated& d, const Grad
 }
 
 double Gradients::run(bool first) {
-  TENON_CHECK(Internal, first || accumulates_, "gradients") << "were not made to be added up";
+  TENON_CHECK(Internal, first || accumulates_, "gradients") << "were not made to be accumulated";
   if (ran_)
     executable_->run(Rate::Step);
   else
@@ -78,7 +78,7 @@ double Gradients::run(bool first) {
   if (!std::isfinite(loss)) {
     executable_->check_finite(true);
     executable_->run_all();
-    throw Error(ErrorKind::Numeric, "loss", "it is " + std::to_string(loss));
+    throw Error(ErrorKind::Numeric, "loss", "is " + std::to_string(loss));
   }
   std::vector<std::shared_ptr<void>> fresh;
   for (const Parameter& p : parameters_.all())

@@ -66,7 +66,7 @@ bool has_room(const std::vector<int32_t>& ids, const LanguageModel& model, const
 
 std::string too_long(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {
   return "has " + std::to_string(ids.size()) + " tokens; with " + std::to_string(o.most_tokens) +
-         " for the answer the model's " + std::to_string(model.config().positions) + " positions are too few";
+         " for the answer that exceeds the model's " + std::to_string(model.config().positions) + " positions";
 }
 
 std::vector<int32_t> prompt_with_room(const Problem& problem, const LanguageModel& model, const GrpoOptions& o) {
@@ -83,12 +83,12 @@ void check_rows_fit(const Backend& backend, const LanguageModel& model, const Gr
                 fit = std::min(available / row_bytes, most_decode_rows(model.config(), tokens)) / o.group;
   if (o.prompts <= fit) return;
   const double mebibytes = static_cast<double>(o.prompts * o.group) * static_cast<double>(row_bytes) / (1 << 20);
-  throw Error(
-      ErrorKind::Memory, "prompts",
-      std::to_string(o.prompts) + " prompts of " + std::to_string(o.group) + " completions need " +
-          std::to_string(std::llround(mebibytes)) + " MiB for keys and values, " + std::to_string(available >> 20) +
-          " MiB are available",
-      fit > 0 ? "at most " + std::to_string(fit) + " prompts fit" : "not even one prompt fits: take a smaller group");
+  throw Error(ErrorKind::Memory, "prompts",
+              std::to_string(o.prompts) + " prompts of " + std::to_string(o.group) + " completions need " +
+                  std::to_string(std::llround(mebibytes)) + " MiB for keys and values, " +
+                  std::to_string(available >> 20) + " MiB are available",
+              fit > 0 ? "at most " + std::to_string(fit) + " prompts fit"
+                      : "use a smaller group: one prompt's group does not fit");
 }
 
 }  // namespace
@@ -202,13 +202,13 @@ void Grpo::State::prepare_content() {
 void Grpo::State::resume() {
   const std::optional<Resumed> r =
       read_newest(folder, options_json(o, *backend, *model, data.about),
-                  "is of a run with other options; choose another folder, or the options of trainer.json", content.file,
-                  learner.parameters(), learner.updater().optimizer());
+                  "belongs to a run with other options; choose another folder, or use the options in trainer.json",
+                  content.file, learner.parameters(), learner.updater().optimizer());
   if (r) {
     step = r->step;
     ConfigReader run(r->run, folder.checkpoint(step).string() + " run");
     for (const char* key : {"problems", "best", "best_step", "updates"})
-      if (!run.has(key)) run.refuse(key, "to be given");
+      if (!run.has(key)) run.refuse(key, "a value");
     problems = run.integer("problems", 0, 0, kMostCounted);
     best = run.number("best", 0, -1, 1);
     best_step = run.integer("best_step", 0, -1, step);
@@ -280,7 +280,7 @@ ordered_json Grpo::State::train_step() {
   std::vector<double> rewards;
   for (const Judgement& j : judged) {
     TENON_CHECK(Numeric, std::abs(j.reward) <= kMostReward, "reward")
-        << "of completion " << rewards.size() << ", with weights, is " << j.reward << ": expected " << -kMostReward
+        << "the weighted reward of completion " << rewards.size() << " is " << j.reward << ", expected " << -kMostReward
         << " to " << kMostReward;
     rewards.push_back(j.reward);
   }

@@ -53,7 +53,7 @@ std::unique_ptr<WeightSource> base_weights(const TrainableDenoiser& model, const
   std::vector<LoraUse> uses{{.file = adapter}};
   for (const auto& [component, tensors] : loras.apply(uses))
     TENON_CHECK(Usage, component == model.component(), adapter.string())
-        << "changes the " << component << ": expected an adapter of the " << model.component() << " alone";
+        << "changes the " << component << ", expected an adapter of the " << model.component() << " only";
   sha256 = uses.front().sha256;
   return loras.over(model.component(), model.weights());
 }
@@ -249,10 +249,10 @@ void LoraTraining::State::prepare(StepPlans plans) {
 
 void LoraTraining::State::resume() {
   const ordered_json mine = options_json(o, *backend, model->name(), adapter, pictures);
-  const std::optional<Resumed> r = read_newest(
-      folder, mine,
-      "is of a run with other options, pictures or files of the model; choose another folder, or those of trainer.json",
-      content.file, *parameters, updater->optimizer());
+  const std::optional<Resumed> r = read_newest(folder, mine,
+                                               "belongs to a run with other options, pictures or model files; choose "
+                                               "another folder, or use those in trainer.json",
+                                               content.file, *parameters, updater->optimizer());
   if (r) {
     step = r->step;
     updater->set_steps(step);

@@ -54,7 +54,7 @@ std::set<std::string> target_weights(const WeightShapes& model, const std::vecto
       out.insert(name);
     }
     const std::vector<std::string> known(endings.begin(), endings.end());
-    TENON_CHECK(Usage, any, "targets") << "no linear layer is called '" << shown(target) << "'; there are "
+    TENON_CHECK(Usage, any, "targets") << "no linear layer is named '" << shown(target) << "'; expected "
                                        << shown(joined(known), 300);
   }
   return out;
@@ -108,7 +108,7 @@ void convert_lora(const std::filesystem::path& from, const std::filesystem::path
   for (const auto& [name, t] : file.tensors()) {
     const bool down = name.ends_with(nn::kSideDown);
     TENON_CHECK(Model, name.starts_with(prefix) && (down || name.ends_with(nn::kSideUp)), file.name())
-        << "'" << shown(name) << "' is no factor of a LoRA of " << component;
+        << "'" << shown(name) << "' is not a factor of a LoRA of the " << component;
     std::string layer = name.substr(prefix.size(), name.size() - prefix.size() - nn::kSideDown.size());
     if (flat) std::ranges::replace(layer, '.', '_');
     layer.insert(0, flat ? "lora_unet_" : "diffusion_model.");

@@ -9,7 +9,7 @@
 namespace tenon::train {
 
 void check_learns(const Backend& backend) {
-  TENON_CHECK(Usage, backend.computes(), "device") << backend.name() << " computes nothing, so nothing can be learnt";
+  TENON_CHECK(Usage, backend.computes(), "device") << backend.name() << " computes nothing, so it cannot train";
 }
 
 Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<const WeightSource>& source,
@@ -22,7 +22,7 @@ Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<c
   std::vector<float> values;
   const int64_t each = static_cast<int64_t>(1 + moments + averaged) * 4, needed = parameter_count(shapes) * each;
   TENON_CHECK(Memory, needed <= backend_->memory_available(), "training")
-      << "masters, moments and averages take " << needed << " bytes, and " << backend_->memory_available()
+      << "masters, moments and averages need " << needed << " bytes, but " << backend_->memory_available()
       << " are free";
   for (const auto& [name, shape] : shapes) all_.push_back({name, shape, nullptr, nullptr, {}, nullptr});
   const auto take = [&](const auto& give) {

@@ -77,7 +77,7 @@ class EncodingCache {
     try {
       const SafetensorsFile file = SafetensorsFile::open(place(key));
       const TensorView& t = file.at(kTensor);
-      TENON_CHECK(Model, t.dtype == DType::F32 && t.shape.rank() == 2, file.name()) << "is no encoding";
+      TENON_CHECK(Model, t.dtype == DType::F32 && t.shape.rank() == 2, file.name()) << "is not an encoding";
       TextFeatures out{std::vector<float>(static_cast<size_t>(t.shape.numel())), t.shape[0], t.shape[1]};
       if (t.size > 0) std::memcpy(out.values.data(), t.data, t.size);
       const auto bad = std::ranges::find_if_not(out.values, [](float v) { return std::isfinite(v); });
@@ -85,7 +85,7 @@ class EncodingCache {
       return out;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Model) throw;
-      spdlog::warn("{}; it is made again", e.what());
+      spdlog::warn("{}; encoding it again", e.what());
       return {};
     }
   }
@@ -107,13 +107,13 @@ void make_cache(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   TENON_CHECK(Usage, !error && fs::is_directory(folder), folder.string())
-      << "cannot be made a folder: " << (error ? error.message() : "it is a file");
+      << "cannot be created as a folder: " << (error ? error.message() : "it is a file");
 }
 
 std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::optional<std::string>& caption) {
   std::error_code error;
   TENON_CHECK(Usage, fs::is_directory(folder, error), folder.string())
-      << "is no folder of pictures: " << (fs::exists(folder, error) ? "it is a file" : "it is not there");
+      << "is not a folder of pictures: " << (fs::exists(folder, error) ? "it is a file" : "it does not exist");
   std::vector<CaptionedPicture> out;
   std::map<fs::path, fs::path> stems;
   const std::vector<fs::path> files = list_folder(folder);
@@ -128,7 +128,7 @@ std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::o
   for (const fs::path& file : files)
     TENON_CHECK(Usage, out.empty() || file.extension() != ".txt" || stems.contains(fs::path(file).replace_extension()),
                 file.string())
-        << "is a caption without a picture: expected one of that name beside it";
+        << "is a caption without a picture: expected a picture of the same name beside it";
   TENON_CHECK(Usage, !out.empty(), folder.string()) << "holds no pictures: expected .png, .jpg or .jpeg files";
   return out;
 }

@@ -306,9 +306,9 @@ std::vector<Result> rematerialise(std::span<const Result> results, std::span<con
     aim *= 0.9 * static_cast<double>(bytes) / static_cast<double>(arena);
   }
   throw Error(ErrorKind::Memory, options.name,
-              "needs an arena of " + std::to_string(least) + " bytes even where values are computed again, more than " +
+              "needs an arena of " + std::to_string(least) + " bytes even with recomputation, more than " +
                   std::to_string(bytes),
-              "--max-memory: " + mebibytes(least) + " or more");
+              "raise --max-memory to " + mebibytes(least) + " or more");
 }
 
 }  // namespace tenon

@@ -212,7 +212,7 @@ std::string RewardScript::receive(double deadline, const std::string& doing) {
     const ssize_t n = recv(channel_, buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) fail("its process ended while " + doing);
     if (n > 0) out.append(buffer.data(), static_cast<size_t>(n));
-    if (out.size() > kMostReply) fail("answered with more than 64 MiB");
+    if (out.size() > kMostReply) fail("its answer is longer than 64 MiB");
   }
   return out;
 }
@@ -251,7 +251,7 @@ std::vector<double> RewardScript::operator()(std::span<const Judged> rows) {
                   "the reward of completion " + std::to_string(out.size()) + " is " + v.get<std::string>());
     }
     if (!v.is_null() && !v.is_number())
-      fail("the reward of completion " + std::to_string(out.size()) + " is no number");
+      fail("the reward of completion " + std::to_string(out.size()) + " is not a number");
     out.push_back(v.is_null() ? 0 : v.get<double>());
   }
   return out;

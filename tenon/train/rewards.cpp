@@ -140,7 +140,7 @@ Reward parse_reward(const std::string& name, double weight, double seconds) {
   if (name.ends_with(".py")) return {Reward::Kind::Script, weight, std::make_shared<RewardScript>(name, seconds)};
   const auto known = std::ranges::find(kRewards, std::string_view(name), &Named::name);
   TENON_CHECK(Usage, known != kRewards.end(), "reward")
-      << "no reward '" << shown(name) << "'; there are exact, compat, format, length, and scripts (FILE.py)";
+      << "unknown reward '" << shown(name) << "'; expected exact, compat, format, length or a script (FILE.py)";
   return {known->kind, weight, nullptr};
 }
 
@@ -163,7 +163,7 @@ std::optional<std::string> gold_answer(std::string_view text, Extractor extracto
 std::vector<Reward> parse_rewards(const std::vector<std::string>& names, const std::vector<double>& weights,
                                   double seconds) {
   TENON_CHECK(Usage, weights.empty() || weights.size() == names.size(), "reward weights")
-      << weights.size() << " for " << names.size() << " rewards";
+      << "expected one for each of " << names.size() << " rewards, got " << weights.size();
   std::vector<Reward> out;
   for (size_t i = 0; i < names.size(); ++i) {
     out.push_back(parse_reward(names[i], weights.empty() ? 1 : weights[i], seconds));
@@ -207,7 +207,7 @@ std::vector<double> rewards_of(const Reward& reward, std::span<const Judged> row
 
 std::vector<double> advantages(const std::vector<double>& rewards, int64_t group, ScaleRewards scale) {
   TENON_CHECK(Usage, group >= 1 && static_cast<int64_t>(rewards.size()) % group == 0, "advantages")
-      << rewards.size() << " rewards in groups of " << group;
+      << rewards.size() << " rewards do not split into groups of " << group;
   constexpr double kLeast = 1e-4;
   const auto n = static_cast<double>(group);
   std::vector<double> out(rewards);

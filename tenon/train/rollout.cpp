@@ -78,14 +78,15 @@ std::vector<Completion> Rollout::complete(const std::vector<std::vector<int32_t>
                                           const std::vector<uint64_t>& seeds, const RolloutOptions& options) {
   const auto rows = static_cast<int64_t>(prompts.size());
   TENON_CHECK(Usage, rows > 0 && seeds.size() == prompts.size() && options.most > 0, "rollout")
-      << rows << " prompts with " << seeds.size() << " seeds, completions of " << options.most << " tokens";
+      << "expected prompts, a seed for each and completions of 1 token or more, got " << rows << " prompts, "
+      << seeds.size() << " seeds and " << options.most << " tokens";
   int64_t longest = 0;
   for (const std::vector<int32_t>& p : prompts) {
     TENON_CHECK(Usage, !p.empty(), "rollout") << "a prompt has no tokens";
     longest = std::max(longest, std::ssize(p));
   }
   TENON_CHECK(Usage, longest + options.most <= config_.positions, "rollout")
-      << "a prompt of " << longest << " tokens and a completion of " << options.most << " pass the model's "
+      << "a prompt of " << longest << " tokens and a completion of " << options.most << " exceed the model's "
       << config_.positions << " positions";
   const int64_t width = rounded_up(longest - 1, kPromptStep);
   reserve(rows, capacity(longest, options.most), std::ssize(options.stop_ids));

@@ -21,7 +21,7 @@ Decay decay_of(const std::string& name) {
   if (name == "constant") return Decay::Constant;
   if (name == "linear") return Decay::Linear;
   if (name == "cosine") return Decay::Cosine;
-  throw Error(ErrorKind::Usage, "schedule", "no schedule '" + name + "'; there are constant, linear, cosine");
+  throw Error(ErrorKind::Usage, "schedule", "unknown schedule '" + name + "'; expected constant, linear or cosine");
 }
 
 std::vector<std::string> decay_names() { return {"constant", "linear", "cosine"}; }
@@ -33,7 +33,7 @@ void check_schedule(const Schedule& s) {
   TENON_CHECK(Usage, s.least >= 0 && s.least <= 1, "schedule")
       << "ends at " << s.least << " of the peak: expected 0 to 1";
   TENON_CHECK(Usage, s.decay == Decay::Constant || s.steps > 0, "schedule")
-      << "falls to its end at step " << s.steps << ": expected 1 or more";
+      << "decays over " << s.steps << " steps: expected 1 or more";
 }
 
 }  // namespace tenon::train

@@ -168,7 +168,7 @@ SumsSplit split_of(std::string_view prompt) {
 }  // namespace
 
 Problem sums_problem(uint64_t seed, int64_t index, SumsSplit split) {
-  TENON_CHECK(Usage, index >= 0, "sums") << "problem " << index << ": an index is 0 or more";
+  TENON_CHECK(Usage, index >= 0, "sums") << "expected a problem index of 0 or more, got " << index;
   Draws draw(seed, index);
   for (;;) {
     const Question& q = draw.one_of(kQuestions);

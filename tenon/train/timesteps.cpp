@@ -26,8 +26,9 @@ Density density_of(const std::string& name) {
 void check_timesteps(const TimestepOptions& o, nn::DenoisingTarget target) {
   const bool flow = target == nn::DenoisingTarget::Flow;
   TENON_CHECK(Usage, flow || o.density == Density::Uniform, "weighting scheme")
-      << "'" << kNames[static_cast<size_t>(o.density)] << "' is of flow matching; this model takes 'none' only";
-  TENON_CHECK(Usage, !flow || o.snr_gamma == 0, "snr gamma") << "is not of flow matching, which this model is of";
+      << "'" << kNames[static_cast<size_t>(o.density)] << "' is for flow matching; this model takes 'none' only";
+  TENON_CHECK(Usage, !flow || o.snr_gamma == 0, "snr gamma")
+      << "does not apply to flow-matching models such as this one";
   TENON_CHECK(Usage, std::isfinite(o.snr_gamma) && o.snr_gamma >= 0, "snr gamma")
       << o.snr_gamma << ": expected 0 (none) or more";
   TENON_CHECK(Usage, std::isfinite(o.logit_mean) && std::isfinite(o.logit_std) && o.logit_std > 0, "logit")

@@ -98,7 +98,7 @@ void Updater::average() {
 }
 
 Updater::Report Updater::step(double lr, int64_t runs) {
-  TENON_CHECK(Usage, runs >= 1, "runs") << runs << " of a step: expected 1 or more";
+  TENON_CHECK(Usage, runs >= 1, "runs") << "expected 1 or more per step, got " << runs;
   const double mean = 1 / static_cast<double>(runs);
   Report out{norm() * mean, mean};
   if (!std::isfinite(out.norm)) {

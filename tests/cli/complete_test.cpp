@@ -161,7 +161,7 @@ TEST_F(CliText, ACacheOfLimitedSize) {
   const Finished one = tenon(limited(6, {"one", "--stop", "no such text"}));
   const json j = json::parse(one.out);
   EXPECT_LE(j["usage"]["prompt_tokens"].get<int>() + j["usage"]["completion_tokens"].get<int>(), 128);
-  EXPECT_NE(one.err.find("at most 6 pages of 128 tokens; 128 of one text"), std::string::npos) << one.err;
+  EXPECT_NE(one.err.find("at most 6 pages of 128 tokens; at most 128 tokens per text"), std::string::npos) << one.err;
   expect_error(4, limited(5, {"one"}),
                {"cache limit", "text of 128 tokens", std::to_string(6 * page), "6 pages", "a prompt fills"});
   expect_error(4, limited(6, {"one", "--context", "129"}), {"cache limit", "text of 129 tokens", "7 pages"});

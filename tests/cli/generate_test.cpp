@@ -69,9 +69,9 @@ TEST_F(CliGenerate, Loras) {
   EXPECT_NE(f.err.find("layers of text_encoder"), std::string::npos) << f.err;
   EXPECT_NE(f.err.find("rank 4, weight -0.5"), std::string::npos) << f.err;
   fixtures::recorded_lora("z-image").write(folder() / "other.safetensors");
-  expect_error(3, quick({"--lora", "other", "-o", "new.png"}), {"other.safetensors", "no LoRA of this model"});
+  expect_error(3, quick({"--lora", "other", "-o", "new.png"}), {"other.safetensors", "not a LoRA for this model"});
   expect_error(2, quick({"--lora", "own", "--lora-apply", "side", "-o", "new.png"}),
-               {"own.safetensors", "no side branch"});
+               {"own.safetensors", "cannot be applied as a side branch"});
 }
 
 TEST_F(CliGenerate, NamesOfSeveral) {

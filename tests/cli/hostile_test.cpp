@@ -60,7 +60,7 @@ TEST_F(CliHostile, ACacheThatCannotBeReadIsAWarning) {
     const Finished run = tenon(quick({"-o", picture}), {"TENON_CACHE_DIR=" + (folder() / cache).string()});
     EXPECT_EQ(run.code, 0) << cache << ": " << run.err;
     EXPECT_EQ(run.out, picture + "\n");
-    EXPECT_EQ(run.err.find("warning: cache of hashes: ") != std::string::npos, warns) << cache << ": " << run.err;
+    EXPECT_EQ(run.err.find("warning: hash cache: ") != std::string::npos, warns) << cache << ": " << run.err;
   }
   chmod((folder() / "closed").c_str(), 0700);
 }
@@ -255,7 +255,7 @@ TEST_F(CliHostile, OnlyFilesAreOverwritten) {
   expect_error(2, quick({"-o", "fifo.png", "--overwrite"}), {"fifo.png", "is a FIFO"});
   expect_error(2, quick({"-o", "fifo.png"}), {"fifo.png", "is a FIFO"});
   expect_error(2, quick({"-o", "null.png", "--overwrite"}), {"null.png", "is a device"});
-  expect_error(2, quick({"-o", "loop.png", "--overwrite"}), {"loop.png", "loop of links"});
+  expect_error(2, quick({"-o", "loop.png", "--overwrite"}), {"loop.png", "loop of symbolic links"});
   expect_error(2, {"explain", "--html", "dir.html", "--overwrite"}, {"dir.html", "is a folder"});
   expect_error(2, {"explain", "--html", "/dev/full", "--overwrite"}, {"/dev/full", "is a device"});
   EXPECT_TRUE(fs::is_fifo(folder() / "fifo.png"));
@@ -283,7 +283,7 @@ TEST_F(CliHostile, TooFewThreads) {
   };
   const Finished run = tenon(quick({"-o", "a.png", "--threads", "200"}), {}, limit);
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_NE(run.err.find("warning: threads: the system gives "), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("warning: threads: started only "), std::string::npos) << run.err;
 }
 
 TEST_F(CliHostile, AWorkingDirectoryThatIsGone) {

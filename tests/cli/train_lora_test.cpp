@@ -122,7 +122,7 @@ TEST_F(CliTrainLora, LessMemoryIsTheSameRun) {
     return arguments(output, {"-m", "z-image-shapes", "--steps", steps, "--max-memory", memory, "--class-prompt",
                               "a red circle", "-q"});
   };
-  expect_error(4, with("run", "1", "1"), {"training step", "--max-memory: ", "MiB or more"});
+  expect_error(4, with("run", "1", "1"), {"training step", "raise --max-memory to ", "MiB or more"});
   for (const auto& [output, steps, memory] : {std::array{"alone", "2", "0"}, {"run", "1", "0"}, {"run", "2", "2"}}) {
     const Finished f = tenon(with(output, steps, memory));
     ASSERT_EQ(f.code, 0) << f.err;
@@ -152,7 +152,7 @@ TEST_F(CliTrainLora, SigtermLeavesACheckpointOfThatStep) {
   fs::remove(folder() / "pictures/1.png");
   fs::remove(folder() / "pictures/1.txt");
   expect_error(2, arguments("run", {"--steps", "4000"}),
-               {"checkpoint-" + step, "other options, pictures or files of the model", "(pictures: "});
+               {"checkpoint-" + step, "other options, pictures or model files", "(pictures: "});
 }
 
 // Training over another LoRA starts from its effect, and the result contains nothing of it.
@@ -205,7 +205,7 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
     out.insert(out.end(), more.begin(), more.end());
     return out;
   };
-  expect_error(2, with("nowhere"), {"nowhere", "is not there"});
+  expect_error(2, with("nowhere"), {"nowhere", "does not exist"});
   expect_error(2, with("none"), {"none", "holds no pictures"});
   expect_error(2, with("odd", {"--caption", "a"}), {"odd/a.png"});
   expect_error(2, with("pictures/0.png"), {"pictures/0.png", "is a file"});
@@ -278,7 +278,7 @@ TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {
   std::ofstream(folder() / "file") << "none";
   const Finished over = tenon(arguments("file", one));
   EXPECT_EQ(over.code, 2);
-  EXPECT_NE(over.err.find("[file] cannot be made a folder"), std::string::npos) << over.err;
+  EXPECT_NE(over.err.find("[file] cannot be created as a folder"), std::string::npos) << over.err;
 }
 
 // A learning rate that diverges: the error names the step, and the checkpoints before it stay.

@@ -234,14 +234,13 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   for (const char* flag : {"--data", "--eval-data"}) {
     std::vector<std::string> more{flag, "long.jsonl"};
     if (flag == std::string("--eval-data")) more.insert(more.end(), {"--data", "good.jsonl"});
-    expect_error(2, arguments("run", more), {"long.jsonl:3", "positions are too few", "2 of 3 rows"});
+    expect_error(2, arguments("run", more), {"long.jsonl:3", "exceeds the model's", "2 of 3 rows"});
   }
   EXPECT_FALSE(fs::exists(folder() / "run"));
   expect_error(2, arguments("run", {"--data", "none.jsonl"}), {"none.jsonl"});
   expect_error(2, arguments("run", {"--data", "good.jsonl", "--dataset", "sums"}), {"given twice"});
   expect_error(2, arguments("run", {"--eval-data", "good.jsonl"}), {"[--eval-data]", "--dataset", "--data"});
-  expect_error(2, arguments("run", {"--max-tokens", "100000"}),
-               {"with 100000 for the answer", "positions are too few"});
+  expect_error(2, arguments("run", {"--max-tokens", "100000"}), {"with 100000 for the answer", "exceeds the model's"});
   expect_error(2, arguments("run", {"--micro-rows", "3"}), {"micro rows", "divisor"});
   expect_error(2, arguments("run", {"--reward", "exakt"}), {"exakt", "exact"});
   expect_error(2, arguments("run", {"--loss", "ppo"}), {"ppo"});
@@ -288,13 +287,14 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
        {std::pair{"[]", "answered []"},
         {R"({"error": 5})", R"(answered {"error":5})"},
         {R"({"values": 5})", R"(answered {"values":5})"},
-        {R"({"values": [{}, 1, 1, 1, 1, 1, 1, 1]})", "the reward of completion 0 is no number"}})
+        {R"({"values": [{}, 1, 1, 1, 1, 1, 1, 1]})", "the reward of completion 0 is not a number"}})
     fails(1, std::string("import os, time; os.write(4, b'") + line + "\\n'); time.sleep(9)", part);
   // Finite, but not in f32.
   script("return [1e30 * len(c) for c in completions]");
   const Finished large = tenon(arguments("run", {"--reward", "judge.py", "--steps", "1", "--eval-every", "0", "-q"}));
   EXPECT_EQ(large.code, 5) << large.err;
-  EXPECT_NE(large.err.find("[step 1] [reward] of completion 0, with weights, is "), std::string::npos) << large.err;
+  EXPECT_NE(large.err.find("[step 1] [reward] the weighted reward of completion 0 is "), std::string::npos)
+      << large.err;
   fs::remove_all(folder() / "run");
   std::ofstream(folder() / "broken.py") << "def reward(:\n";
   std::ofstream(folder() / "none.py") << "def score(): pass\n";
@@ -348,7 +348,7 @@ TEST_F(CliTrain, AnAdapter) {
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/adapter_model.safetensors"));
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/ema.safetensors"));
   expect_error(2, arguments("run", {"--steps", "3"}), {"run/checkpoint-2", "other options", "adapter: [3,4.0,"});
-  expect_error(3, {"complete", "a", "-m", "run"}, {"[run] is no language model", "it is an adapter", "--lora"});
+  expect_error(3, {"complete", "a", "-m", "run"}, {"[run] is not a language model", "it is an adapter", "--lora"});
   EXPECT_EQ(tenon({"complete", "a", "-m", small().string(), "--lora", "run", "--max-tokens", "3", "-q"}).code, 0);
 }
 

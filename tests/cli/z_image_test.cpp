@@ -64,7 +64,7 @@ TEST_F(CliZImage, WrongFlags) {
   expect_error(2, draw({"-p", "a", "-p", "b", "--batch-size", "2"}), {"--batch-size", "several prompts"});
   expect_error(2, draw({"a", "-p", "b"}), {"prompt", "more than once"});
   expect_error(2, draw({"a", "--flow-shift", "0"}), {"flow shift", "0.001..1000"});
-  expect_error(2, {"generate", "a", "--flow-shift", "3"}, {"flow shift", "flow matching only"});
+  expect_error(2, {"generate", "a", "--flow-shift", "3"}, {"flow shift", "flow-matching models only"});
   expect_error(2, {"generate", "a", "--vae", "tiny/vae"}, {"--vae", "Z-Image"});
   expect_error(2, {"generate", "-p", "a", "-p", "b"}, {"prompts", "one prompt"});
   expect_error(3, draw({"a", "--llm", "tiny/tokenizer"}), {"tiny/tokenizer", "config.json"});

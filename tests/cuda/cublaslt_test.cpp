@@ -371,7 +371,7 @@ TEST_F(CublasLtOnDevice, KernelsOfACallAreCountedAndNotRun) {
 TEST_F(CublasLtPretended, WhereTheGpuIsGoneItIsLeftOpen) {
   bool gone = false;
   auto library = std::make_unique<cuda::CublasLt>(fake_library(), [&gone] {
-    TENON_CHECK(Device, !gone, "GPU") << "takes no more work";
+    TENON_CHECK(Device, !gone, "GPU") << "is unusable after an earlier fault";
     return std::shared_ptr<void>();
   });
   gone = true;

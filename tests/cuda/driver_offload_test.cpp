@@ -80,7 +80,8 @@ TEST_F(DriverOffload, PinnedMemory) {
   }
   EXPECT_EQ(state_->pinned, 0U);
   state_->refuse_pinned = 500;
-  EXPECT_THAT(error_of([&] { device_->allocate_pinned(1000); }), HasSubstr("refused 1000 bytes of pinned memory"));
+  EXPECT_THAT(error_of([&] { device_->allocate_pinned(1000); }),
+              HasSubstr("cannot allocate 1000 bytes of pinned memory"));
 }
 
 TEST_F(DriverOffload, CopiesAreRecordedBesideLaunches) {
@@ -109,15 +110,15 @@ TEST_F(DriverOffload, CopiesAreRecordedBesideLaunches) {
     EXPECT_FALSE(state_->overlaps) << "it may read what was copied before its predecessor has ended";
     launch(on);
     EXPECT_TRUE(state_->overlaps);
-    EXPECT_THAT(error_of([&] { on.wait(*earlier); }), HasSubstr("wait for what is not recorded"));
-    EXPECT_THAT(error_of([&] { outside->wait(*inside); }), HasSubstr("a point of a recording outside it"));
+    EXPECT_THAT(error_of([&] { on.wait(*earlier); }), HasSubstr("wait for work that is not recorded"));
+    EXPECT_THAT(error_of([&] { outside->wait(*inside); }), HasSubstr("outside a recording for an event inside it"));
   });
   EXPECT_EQ(state_->recorded, 4);
   EXPECT_EQ(state_->recorded_copies, 1);
   EXPECT_EQ(state_->launches, 0);
   recording->launch(*outside);
   EXPECT_EQ(state_->graph_launches, 1);
-  EXPECT_THAT(error_of([&] { outside->wait(*inside); }), HasSubstr("a point of a recording outside it"));
+  EXPECT_THAT(error_of([&] { outside->wait(*inside); }), HasSubstr("outside a recording for an event inside it"));
 }
 
 TEST_F(DriverOffload, WhatIsNotWaitedForCannotBeRecorded) {

@@ -87,7 +87,7 @@ TEST_F(Cache, DamagedEntriesAreRemovedWithAWarning) {
     damaged(changed);
   }
   damaged(whole + "more");
-  EXPECT_THAT(warnings_.str(), HasSubstr("aa.kernel is damaged"));
+  EXPECT_THAT(warnings_.str(), HasSubstr("aa.kernel is corrupt"));
   cache.store("aa", entry('x', 100));
   EXPECT_TRUE(same(cache.find("aa"), entry('x', 100)));
 }
@@ -105,7 +105,7 @@ TEST_F(Cache, AFolderThatCannotBeWrittenIsOneWarning) {
   for (int i = 0; i < 3; ++i) cache.store("aa", entry('x'));
   EXPECT_FALSE(cache.find("aa"));
   EXPECT_EQ(warning_count(), 1);
-  EXPECT_THAT(warnings_.str(), HasSubstr("kernels are compiled but not kept"));
+  EXPECT_THAT(warnings_.str(), HasSubstr("compiled kernels are not saved"));
 }
 
 TEST_F(Cache, ProcessesAndThreadsAtOnce) {

@@ -323,7 +323,7 @@ TEST(Offload, TheProcessorHasNothingToOffloadTo) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Usage);
-    EXPECT_STREQ(error.what(), "[offload] on cpu weights are in the host's memory already");
+    EXPECT_STREQ(error.what(), "[offload] weights on cpu are already in host memory");
   }
 }
 

@@ -76,7 +76,7 @@ TEST_F(NodeError, CastWithoutAType) { refused<nodes::Cast>("[cast] needs an elem
 TEST_F(NodeError, Rate) {
   Attrs a = dims({2});
   a.text = "y", a.has_dtype = true, a.ints = {7};
-  refused<nodes::Input>("[input] rate 7 is none of 0..3", {}, a);
+  refused<nodes::Input>("[input] rate 7 is outside 0..3", {}, a);
 }
 TEST_F(NodeError, LeafWithoutAName) {
   refused("[leaf] needs a name, an element type and a shape", [&] { input(g, "", DType::F32, {2}); });
@@ -178,7 +178,8 @@ TEST_F(NodeError, AttentionScale) {
 }
 TEST_F(NodeError, AttentionCausalWithFewerKeys) {
   const Expr k = slice(image, 2, 0, 3);
-  refused("[attention] causal with fewer keys than queries", [&] { attention(image, k, k, 1, true); });
+  refused("[attention] causal attention needs at least as many keys as queries",
+          [&] { attention(image, k, k, 1, true); });
 }
 TEST_F(NodeError, SinkWithoutAName) {
   refused("[sink] needs the name of the tensor it writes", [&] { store("", x); });

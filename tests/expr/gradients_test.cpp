@@ -327,7 +327,7 @@ TEST(Gradients, ASeedOfAnotherShapeIsRefused) {
     gradients(x, constant(g, 1), std::array{x});
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "[gradients] the seed [] has not the shape of the result, [3]");
+    EXPECT_STREQ(e.what(), "[gradients] the seed has shape [], expected the result's shape [3]");
   }
 }
 

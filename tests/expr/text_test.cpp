@@ -124,7 +124,7 @@ TEST(ParseError, NodesOutOfOrder) {
   expect_refused("%1 = iota<[3]>()", "line 1, column 3: expected node %0, found %1");
 }
 TEST(ParseError, NodeNumber) {
-  expect_refused("%x = iota<[3]>()", "line 1, column 2: expected a node number behind '%', found 'x = iota<[3]>()'");
+  expect_refused("%x = iota<[3]>()", "line 1, column 2: expected a node number after '%', found 'x = iota<[3]>()'");
   expect_refused("%99999999999999999999 = iota<[3]>()",
                  "line 1, column 22: '99999999999999999999' is not a whole number from 0 to 2^53");
 }
@@ -175,7 +175,7 @@ TEST(ParseError, Numbers) {
                  "line 1, column 31: '9007199254740993' is not a whole number from -9007199254740992 to 2^53");
 }
 TEST(ParseError, Strings) {
-  expect_refused("%0 = input<\"x", "line 1, column 14: the text in quotes does not end");
+  expect_refused("%0 = input<\"x", "line 1, column 14: unterminated quoted text");
   expect_refused("%0 = input<\"\">()", "line 1, column 14: an empty text");
   expect_refused("%0 = input<\"\t\">()",
                  "line 1, column 14: a byte in quotes that is not printable ASCII; write it as \\xHH");

@@ -73,8 +73,8 @@ TEST(GgufErrors, Tensors) {
   expect_refused(one_tensor({uint64_t{1} << 62}, kF32, 0, 64), "more bytes than can be addressed");
   expect_refused(one_tensor({8}, 77, 0, 64), "tensor 'w': unknown element type 77");
   expect_refused(one_tensor({8}, 4, 0, 64), "unknown element type 4");
-  expect_refused(one_tensor({33}, kQ4_1, 0, 64), "rows of 33 elements are no whole blocks of Q4_1 (32 elements)");
-  expect_refused(one_tensor({8}, kF32, 8, 64), "offset 8 is no multiple of the alignment, 32");
+  expect_refused(one_tensor({33}, kQ4_1, 0, 64), "rows of 33 elements are not whole blocks of Q4_1 (32 elements)");
+  expect_refused(one_tensor({8}, kF32, 8, 64), "offset 8 is not a multiple of the alignment, 32");
   expect_refused(one_tensor({32}, kF32, 0, 127),
                  "128 bytes at offset 0 exceed the file's 127 bytes of data (truncated?)");
   expect_refused(one_tensor({8}, kF32, ~uint64_t{31}, 64), "exceed the file's 64 bytes");
@@ -86,7 +86,7 @@ TEST(GgufErrors, Tensors) {
   expect_refused(overlapping, "tensor 'b': offset 32 overlaps another tensor, which ends at 64");
   GgufBytes short_names;
   short_names.header(1, 0).text("weight").number<uint32_t>(2).number<uint64_t>(4);
-  expect_refused(short_names, "truncated, or not what it claims");
+  expect_refused(short_names, "truncated or corrupt");
 }
 
 TEST(GgufErrors, Alignment) {
@@ -119,7 +119,7 @@ TEST(GgufErrors, Checkpoint) {
   GgufBytes heads;
   heads.header(1, 2).string_key("general.architecture", "llama").key("llama.attention.head_count", GgufType::U32);
   heads.number<uint32_t>(3).tensor("blk.0.attn_q.weight", {8, 32}, kF32, 0).data(1024);
-  expect_error(ErrorKind::Model, "32 rows cannot be those of 3 heads", [&] { gguf_checkpoint(heads.read()); });
+  expect_error(ErrorKind::Model, "32 rows do not split into 3 heads", [&] { gguf_checkpoint(heads.read()); });
   GgufBytes names;
   names.header(3, 1).string_key("general.architecture", "qwen3").tensor("blk.x.attn_q.weight", {8}, kF32, 0);
   names.tensor("blk.1.other.weight", {8}, kF32, 32).tensor("blk.1234567.attn_q.weight", {8}, kF32, 64).data(96);
@@ -129,7 +129,7 @@ TEST(GgufErrors, Checkpoint) {
   GgufBytes twice;
   twice.header(2, 1).string_key("general.architecture", "lumina2").tensor("x_embedder.bias", {8}, kF32, 0);
   twice.tensor("model.diffusion_model.x_embedder.bias", {8}, kF32, 32).data(64);
-  expect_error(ErrorKind::Model, "two tensors stand for 'all_x_embedder.2-1.bias'",
+  expect_error(ErrorKind::Model, "two tensors map to 'all_x_embedder.2-1.bias'",
                [&] { gguf_checkpoint(twice.read()); });
 }
 

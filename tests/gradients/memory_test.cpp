@@ -49,7 +49,7 @@ TEST(Rematerialise, KeepsToTheBudget) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Memory);
-    EXPECT_THAT(e.what(), testing::HasSubstr("more than 1000 (--max-memory: 1 MiB or more)"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("more than 1000 (raise --max-memory to 1 MiB or more)"));
   }
 }
 

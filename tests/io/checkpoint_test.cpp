@@ -216,7 +216,7 @@ TEST(Checkpoint, Refusals) {
   };
   expect("missing", "does not exist; expected a diffusers folder");
   put(folder / "a.ckpt", "anything");
-  expect("a.ckpt", "is a Python pickle, which is not read here (it can run code");
+  expect("a.ckpt", "is a Python pickle, which is not supported (a pickle can run code");
   put(folder / "zip.safetensors", "PK\x03\x04 and more bytes");
   expect("zip.safetensors", "is a Python pickle");
   put(folder / "pickle.safetensors", "\x80\x02}q");
@@ -229,7 +229,7 @@ TEST(Checkpoint, Refusals) {
   }
   expect("pickle.safetensors", "is a Python pickle");
   put(folder / "empty/notes.txt", "");
-  expect("empty", "is no model folder: looked for model_index.json");
+  expect("empty", "is not a model folder: looked for model_index.json");
   put(folder / "bin/unet/diffusion_pytorch_model.bin", "x");
   expect("bin", "is a Python pickle");
   put(folder / "none/unet/config.json", "{}");
@@ -239,9 +239,9 @@ TEST(Checkpoint, Refusals) {
   write_f32(folder / "lora.safetensors", {{"lora_unet_x.lora_down.weight", {1}}});
   expect("lora.safetensors", "its tensors begin with: lora_unet_x.lora_down.weight");
   write_f32(folder / "plain.safetensors", {{"model.diffusion_model.input_blocks.0.0.weight", {8, 4, 3, 3}}});
-  expect("plain.safetensors", "averaged weights were asked for", {"", true});
+  expect("plain.safetensors", "EMA weights were requested", {"", true});
   write_f32(folder / "twice.safetensors", {{"first_stage_model.quant_conv.bias", {8}}, {"vae.quant_conv.bias", {8}}});
-  expect("twice.safetensors", "two tensors stand for 'quant_conv.bias' of the vae");
+  expect("twice.safetensors", "two tensors map to 'quant_conv.bias' of the vae");
   write_f32(folder / "mixed/model.safetensors", {{"quant_conv.bias", {8}}, {kText, {10, 8}}});
   expect("mixed", "expected the tensors of one component in model.safetensors, found those of 2");
 }

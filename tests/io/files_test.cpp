@@ -169,7 +169,8 @@ TEST(WriteFile, OnlyRegularFilesAreReplaced) {
   fs::create_symlink("loop", folder / "loop");
   for (const Overwrite o : {Overwrite::Yes, Overwrite::No})
     expect_error(ErrorKind::Usage, "is a FIFO, not a file", [&] { write_file(folder / "fifo", bytes_of("x"), o); });
-  expect_error(ErrorKind::Usage, "loop of links", [&] { write_file(folder / "loop", bytes_of("x"), Overwrite::Yes); });
+  expect_error(ErrorKind::Usage, "loop of symbolic links",
+               [&] { write_file(folder / "loop", bytes_of("x"), Overwrite::Yes); });
   expect_error(ErrorKind::Usage, "is a device", [] { write_file("/dev/null", bytes_of("x"), Overwrite::Yes); });
 }
 

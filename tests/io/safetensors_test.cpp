@@ -106,7 +106,7 @@ TEST(Safetensors, BadIndexes) {
   expect(R"({"weight_map":{"a":"../m-1.safetensors"}})", "is not the plain name of a file beside the index");
   expect(R"({"weight_map":{"x":"m-1.safetensors"}})", "tensor 'x' is not in 'm-1.safetensors'");
   expect(R"({"weight_map":{"a":"m-3.safetensors"}})", "cannot open for reading");
-  expect(R"({"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}})", "is in another file of the index too");
+  expect(R"({"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}})", "is also in another file of the index");
   expect(R"({"weight_map":{"a":"m-1.safetensors"},"weight_map":{}})", "duplicate key 'weight_map'");
 }
 

@@ -51,7 +51,7 @@ TEST(ShardedWeights, AnIndexThatLies) {
   refuse(R"({"x":"a.safetensors\u0000.."})", "expected the plain name");
   refuse(R"({"x":1})", "expected the plain name of a file beside the index for 'x', found 1");
   refuse(R"({"x":"c.safetensors","y":"d.safetensors"})",
-         "names files that are not beside it: c.safetensors, d.safetensors");
+         "names files that do not exist beside it: c.safetensors, d.safetensors");
   refuse(R"({"x":"a.safetensors","y":"a.safetensors"})", "weight_map: tensor 'y' is not in 'a.safetensors'");
   refuse(R"({"z":"a.safetensors"})", "'a.safetensors' holds tensor 'x', which weight_map does not list");
   refuse(R"({"x":"b.safetensors","y":"b.safetensors"})", "weight_map: tensor 'x' is not in 'b.safetensors'");

@@ -294,7 +294,7 @@ TEST(TextBatches, ATextLargerThanTheCache) {
       ASSERT_EQ(text.error.has_value(), text.id != 0);
       if (text.error) {
         EXPECT_EQ(text.error->kind(), ErrorKind::Memory);
-        EXPECT_THAT(text.error->what(), HasSubstr("no room for more than 256 of one"));
+        EXPECT_THAT(text.error->what(), HasSubstr("holds at most 256 of one text"));
       } else {
         EXPECT_EQ(seen(text.result), seen(generator->generate(all[0])));
       }

@@ -90,9 +90,9 @@ TEST(LanguageFolders, WhatWouldChangeTheResultIsRefused) {
   refused("", "quantization_config", nullptr);
   refused("'layer_types' is", "layer_types", {"full_attention", "sliding_attention"});
   refused("", "layer_types", {"full_attention", "full_attention"});
-  refused("1 beside a quantised weight", "", {}, "model.layers.1.mlp.up_proj.weight_scale_inv");
+  refused("1 beside a quantised weight (not supported)", "", {}, "model.layers.1.mlp.up_proj.weight_scale_inv");
   for (const char* tensor : {"lm_head.bias", "model.layers.0.self_attn.q_norm.weight", "model.embed_tokens.scale"})
-    refused("no place for '" + std::string(tensor), "", {}, tensor);
+    refused("no tensor '" + std::string(tensor), "", {}, tensor);
   for (const char* tensor :
        {"model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.9.mlp.up_proj.weight", "score.weight"})
     refused("", "", {}, tensor);

@@ -219,7 +219,7 @@ TEST_F(WrongLora, Halves) {
 
 TEST_F(WrongLora, OtherModels) {
   fill({4, 96}, {96, 4});
-  expect_refused({"no LoRA of this model", layer}, dit_names(), LoraRest::LeftOut);
+  expect_refused({"not a LoRA for this model", layer}, dit_names(), LoraRest::LeftOut);
   file.add("lora_te2_text_model_encoder_layers_0_mlp_fc1.lora_down.weight", {4, 24});
   expect_refused({"1 of 3 tensors", "lora_te2_text_model", "--lora-partial"});
   EXPECT_EQ(file.read(sd_names(), LoraRest::LeftOut).report.unmatched.size(), 1U);

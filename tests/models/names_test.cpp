@@ -79,7 +79,7 @@ TEST(Names, ReportOfDifferences) {
   ASSERT_EQ(report.wrong_shape.size(), 1u);
   EXPECT_EQ(report.wrong_shape[0].name, "a");
   EXPECT_FALSE(report.usable());
-  EXPECT_EQ(report.str(), "1 missing: b; 1 of another shape: a (expected [2,3], found [3,2]); 1 unexpected: d");
+  EXPECT_EQ(report.str(), "1 missing: b; 1 of the wrong shape: a (expected [2,3], found [3,2]); 1 unexpected: d");
   try {
     require_weights(report, "file");
     FAIL();
@@ -96,7 +96,7 @@ TEST(Names, WeightsThatAreNotWhatTheySay) {
   for (const char* scale : {"to_q.weight_scale", "to_q.weight_scale_inv", "to_q.weight.absmax"}) {
     const WeightReport report = check_weights(expected, {{"to_q.weight", {2, 3}}, {scale, {1}}});
     EXPECT_FALSE(report.usable()) << scale;
-    EXPECT_THAT(report.str(), testing::HasSubstr(std::string("which is read without: ") + scale));
+    EXPECT_THAT(report.str(), testing::HasSubstr(std::string("beside a quantised weight (not supported): ") + scale));
     EXPECT_THROW(require_weights(report, "file"), Error);
   }
   EXPECT_TRUE(check_weights(expected, {{"to_q.weight", {2, 3}}, {"to_q.scale", {1}}, {"x.weight_g", {1}}}).usable());

@@ -191,7 +191,7 @@ TEST_F(LoraPictures, WrongOnes) {
   EXPECT_THAT(refused(*merged, {}, "a <lora:../sd/x:1>"), HasSubstr("folder of LoRAs"));
   EXPECT_THAT(refused(*merged, {}, "a <lora:x:1>"), testing::StartsWith("3 "));
   EXPECT_THAT(refused(*merged, {}, "a <lora:kohya:much>"), HasSubstr("number as weight"));
-  EXPECT_THAT(refused(*side, {use("diffusers")}), HasSubstr("no side branch"));
+  EXPECT_THAT(refused(*side, {use("diffusers")}), HasSubstr("cannot be applied as a side branch"));
   fs::copy_file(folder / "kohya.safetensors", folder / "again.safetensors", fs::copy_options::overwrite_existing);
   fs::copy_file(folder / "kohya.safetensors", folder / "third.safetensors", fs::copy_options::overwrite_existing);
   EXPECT_THAT(refused(*side, {use("kohya"), use("again"), use("third")}), HasSubstr("needs a rank of 12"));
@@ -207,9 +207,10 @@ TEST_F(LoraPictures, WrongOnes) {
   };
   EXPECT_THAT(loads(narrow, use("kohya")),
               testing::StartsWith("2 [" + use("kohya").file.string() + "] needs a rank of 4"));
-  EXPECT_THAT(loads(narrow, use("kohya")), HasSubstr("'; side branches have 3 (--lora-rank; in Python lora_rank)"));
+  EXPECT_THAT(loads(narrow, use("kohya")),
+              HasSubstr("', but side branches have rank 3; raise --lora-rank (in Python lora_rank)"));
   EXPECT_THAT(loads(narrow, use("kohya", 0)), HasSubstr("rank 4"));
-  EXPECT_THAT(loads(options(LoraApply::Side), use("diffusers")), HasSubstr("no side branch"));
+  EXPECT_THAT(loads(options(LoraApply::Side), use("diffusers")), HasSubstr("cannot be applied as a side branch"));
   // Nothing of what was refused remains.
   EXPECT_EQ(latents(*merged), latents(*sd(options(LoraApply::Merge))));
 }

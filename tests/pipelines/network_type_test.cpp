@@ -48,14 +48,14 @@ TEST(NetworkType, IsATypeWithExceptions) {
 
 TEST(NetworkType, ErrorsNameWhatWasExpected) {
   const auto refused = [](const char* text) { return error_of([&] { NetworkType::parse(text); }); };
-  EXPECT_THAT(refused("fp17"), HasSubstr("'fp17' is not computed in here; expected bf16, f16, f32, e4m3 or int8"));
+  EXPECT_THAT(refused("fp17"), HasSubstr("'fp17' is not supported; expected bf16, f16, f32, e4m3 or int8"));
   EXPECT_THAT(refused("fp17"), HasSubstr("did you mean"));
   EXPECT_THAT(refused(""), HasSubstr("expected bf16, f16, f32, e4m3 or int8"));
   EXPECT_THAT(refused("bf16, fp17: proj"),
               HasSubstr("'fp17' is none of operands, f32, bf16, f16, e4m3 rows (or e4m3)"));
-  EXPECT_THAT(refused("bf16, f32"), HasSubstr("expected a rule and a part of weights' names"));
-  EXPECT_THAT(refused("bf16, f32:"), HasSubstr("expected a rule and a part of weights' names"));
-  EXPECT_THAT(refused("bf16,"), HasSubstr("expected a rule and a part of weights' names"));
+  EXPECT_THAT(refused("bf16, f32"), HasSubstr("expected a rule and part of a weight's name"));
+  EXPECT_THAT(refused("bf16, f32:"), HasSubstr("expected a rule and part of a weight's name"));
+  EXPECT_THAT(refused("bf16,"), HasSubstr("expected a rule and part of a weight's name"));
 }
 
 TEST(NetworkType, ANetworkHasItsOwnPolicyBehindTheExceptions) {
@@ -70,7 +70,7 @@ TEST(NetworkType, ANetworkHasItsOwnPolicyBehindTheExceptions) {
   EXPECT_EQ(text("bf16, e4m3: text_encoder", "text_encoder"), "e4m3 rows, bf16: final_layer");
   EXPECT_EQ(text("e4m3, e4m3: final_layer", "transformer"), "e4m3 rows, e4m3 rows: final_layer, bf16: final_layer");
   EXPECT_THAT(error_of([] { precision_of("unet", options_of("e4m3")); }),
-              HasSubstr("which layers of 'unet' bear it is not known"));
+              HasSubstr("it is not known which layers of 'unet' tolerate it"));
   EXPECT_EQ(precision_of("unet", options_of("bf16, e4m3: ff.net")).text(), "operands, e4m3 rows: ff.net");
   NetworkOptions branches = options_of("e4m3");
   branches.side.rank = 4;
@@ -91,10 +91,10 @@ TEST(NetworkType, ExceptionsNameSomethingOfTheModel) {
   EXPECT_EQ(asked, 0);
   for (const char* good : {"bf16, f32: text_encoder", "bf16, f32: qkv", "bf16, f32: 0.attn.qkv.w, f16: norm"})
     EXPECT_EQ(check(good), "no error") << good;
-  EXPECT_THAT(check("bf16, f32: qkv, f16: nrom"), HasSubstr("the exception 'nrom' is neither a network"));
+  EXPECT_THAT(check("bf16, f32: qkv, f16: nrom"), HasSubstr("the exception 'nrom' matches no network"));
   EXPECT_THAT(check("bf16, f32: text_encoders"), HasSubstr("did you mean 'text_encoder'?"));
   EXPECT_THAT(check("bf16, f32: block.0.attn"), HasSubstr("did you mean 'blocks.0.attn'?"));
-  EXPECT_THAT(check("bf16, f32: Q"), HasSubstr("networks text_encoder, transformer and weights such as embed.weight"));
+  EXPECT_THAT(check("bf16, f32: Q"), HasSubstr("networks: text_encoder, transformer; weights such as embed.weight"));
 }
 
 int64_t products(const Plan& plan, DType arithmetic) {

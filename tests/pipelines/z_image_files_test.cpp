@@ -237,7 +237,7 @@ TEST_F(ZImageFiles, ALanguageModelRefusesWhatItWouldDrop) {
       ADD_FAILURE() << name << " was dropped";
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::Model);
-      EXPECT_NE(std::string(e.what()).find(name.substr(0, 4) == "rope" ? "rope_freqs.weight" : "has no place"),
+      EXPECT_NE(std::string(e.what()).find(name.substr(0, 4) == "rope" ? "rope_freqs.weight" : "has no tensor"),
                 std::string::npos)
           << e.what();
     }
@@ -341,7 +341,7 @@ TEST_F(ZImageFiles, TypesAndScales) {
   write_tensors(files / "t.safetensors", stored, [](const std::string& n) {
     return n.find("qkv.weight") != n.npos && !n.ends_with("scale") ? DType::E4M3 : DType::F32;
   });
-  expect_error("has scales f32[2]; expected one number, or one a row", at("t.safetensors"), parts);
+  expect_error("has scales f32[2]; expected one number, or one per row", at("t.safetensors"), parts);
 }
 
 TEST_F(ZImageFiles, Gguf) {
@@ -388,18 +388,18 @@ TEST_F(ZImageFiles, GgufInBlocks) {
 TEST_F(ZImageFiles, PartsThatAreMissingOrOthers) {
   FileTensors t = comfy_names(tensors("transformer"));
   write_tensors(files / "t.safetensors", t);
-  expect_error("has no text_encoder, which is needed to draw (name its file or folder with --llm)", at("t.safetensors"),
-               {.vae = parts.vae});
-  expect_error("has no vae, which is needed to draw", at("t.safetensors"), {.text_encoder = parts.text_encoder});
+  expect_error("has no text_encoder, which is needed to generate (pass its file or folder with --llm)",
+               at("t.safetensors"), {.vae = parts.vae});
+  expect_error("has no vae, which is needed to generate", at("t.safetensors"), {.text_encoder = parts.text_encoder});
   expect_error("no model at", at("t.safetensors"), {.vae = at("none")});
   expect_error("has no config.json", at("t.safetensors"), {.vae = files.string()});
   expect_error("not a VAE of a supported kind", at("t.safetensors"), {.vae = at("t.safetensors")});
   expect_error("not a Qwen3 text encoder", at("t.safetensors"), {.text_encoder = at("t.safetensors")});
   write_transformer(t);
-  expect_error("architecture 'lumina2', which is no vae; a VAE is read from a .safetensors file", at("t.gguf"),
+  expect_error("architecture 'lumina2', not a vae; a VAE is read from a .safetensors file", at("t.gguf"),
                {.vae = at("t.gguf")});
   write_text_gguf({}, "llama");
-  expect_error("is a GGUF file of architecture 'llama'; the text encoder's is qwen3", at("t.gguf"),
+  expect_error("is a GGUF file of architecture 'llama'; expected qwen3 for the text encoder", at("t.gguf"),
                {.text_encoder = at("q.gguf")});
   try {
     ZImageModel::open("random:z-image", 0, parts);
@@ -421,14 +421,14 @@ TEST_F(ZImageFiles, FilesThatAreWrong) {
   };
   const std::string joined = "layers.0.attention.qkv.weight";
   changed("1 missing: layers.1.ffn_norm1.weight", [](FileTensors& t) { t.erase("layers.1.ffn_norm1.weight"); });
-  changed("of another shape: layers.0.feed_forward.w2.weight", [](FileTensors& t) {
+  changed("of the wrong shape: layers.0.feed_forward.w2.weight", [](FileTensors& t) {
     FileTensor& w = t.at("layers.0.feed_forward.w2.weight");
     w.shape = {w.shape[1], w.shape[0]};
   });
   changed("times as many rows as a query has", [&](FileTensors& t) {
     t.at(joined) = {{4, 96}, std::vector<float>(4 * 96)};
   });
-  changed("two tensors stand for 'layers.0.attention.to_k.weight'",
+  changed("two tensors map to 'layers.0.attention.to_k.weight'",
           [&](FileTensors& t) { t["layers.0.attention.to_k.weight"] = t.at("layers.0.attention.out.weight"); });
   changed("shows heads of 7 elements", [&](FileTensors& t) {
     t.at("layers.0.attention.q_norm.weight") = {{7}, std::vector<float>(7)};

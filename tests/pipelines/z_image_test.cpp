@@ -241,17 +241,18 @@ TEST_F(ZImageFolder, DefaultsAndRequests) {
   refused("[height] 8 is not a multiple of 16; the nearest is 16", [](ImageRequest& q) { q.height = 8; });
   refused("[height] 8208 is more than 8192", [](ImageRequest& q) { q.height = 8208; });
   refused("cannot do flow matching", [](ImageRequest& q) { q.sampler = "ddim"; });
-  refused("no Karras", [](ImageRequest& q) { q.sampler_options.karras = true; });
+  refused("Karras noise levels are not supported", [](ImageRequest& q) { q.sampler_options.karras = true; });
   refused("[strength] 0 is outside", [](ImageRequest& q) {
     q.picture = init_picture(16, 16);
     q.strength = 0;
   });
-  refused("[init image] is 16x8; sides of at least 16", [](ImageRequest& q) { q.picture = init_picture(16, 8); });
+  refused("[init image] is 16x8, expected sides of at least 16",
+          [](ImageRequest& q) { q.picture = init_picture(16, 8); });
   refused("[latents] cannot be given together", [](ImageRequest& q) {
     q.picture = init_picture(16, 16);
     q.latents.resize(64);
   });
-  refused("[prompts] 2 for a batch of 3 images", [](ImageRequest& q) {
+  refused("[prompts] expected one for each of 3 images, got 2", [](ImageRequest& q) {
     q.prompts = {"a", "b"};
     q.batch = 3;
   });
@@ -358,10 +359,10 @@ TEST_F(ZImageFolder, AnIndexWithoutATensor) {
 
 TEST_F(ZImageFolder, PartsThatDoNotFit) {
   edit("transformer/config.json", [](nlohmann::json& c) { c["cap_feat_dim"] = 48; });
-  expect_refused(ErrorKind::Model, "hidden_size 40 is not the transformer's cap_feat_dim 48");
+  expect_refused(ErrorKind::Model, "hidden_size 40 does not match the transformer's cap_feat_dim 48");
   edit("transformer/config.json", [](nlohmann::json& c) { c["cap_feat_dim"] = 40; });
   edit("vae/config.json", [](nlohmann::json& c) { c["latent_channels"] = 4; });
-  expect_refused(ErrorKind::Model, "latent_channels 4 are not the transformer's in_channels 16");
+  expect_refused(ErrorKind::Model, "latent_channels 4 do not match the transformer's in_channels 16");
 }
 
 TEST_F(ZImageFolder, NoTokenizerNoTemplateAnotherScheduler) {

@@ -88,7 +88,7 @@ TEST(Precision, IsAnAttributeThatPrintsAndParses) {
     parse_plan(unsaid);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("conv2d does not say what it multiplies in"));
+    EXPECT_THAT(e.what(), HasSubstr("conv2d has no arithmetic type"));
   }
 }
 

@@ -97,9 +97,9 @@ TEST(States, ReadersOfTheOldValueGoFirst) {
       const std::string hazard = state_hazard(wrong);
       if (!writes || !reads(launches[i]) || !reads(launches[i + 1])) continue;
       ++checked;
-      EXPECT_THAT(hazard, HasSubstr("reads the state 'k' behind")) << i;
+      EXPECT_THAT(hazard, HasSubstr("reads the state 'k' after")) << i;
       EXPECT_THAT(thrown_by([&] { parse_plan(print_plan(wrong)); }), HasSubstr(hazard));
-      EXPECT_THAT(found_by_null(wrong), HasSubstr("reads 'k' behind"));
+      EXPECT_THAT(found_by_null(wrong), HasSubstr("reads 'k' after"));
     }
     EXPECT_GE(checked, 1);
   }

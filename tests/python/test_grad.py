@@ -37,8 +37,8 @@ def test_bad_requests_are_refused(rng):
     for message, function, argnums, error in (
         ("one number", lambda x, i: x * 2, None, tenon.UsageError),
         ("one expression", lambda x, i: (x, x), None, TypeError),
-        ("'i' is no array of floats", lambda x, i: tenon.sum(x), "i", tenon.UsageError),
-        ("5 is no array", lambda x, i: tenon.sum(x), 5, tenon.UsageError),
+        ("'i' is neither an array of floats", lambda x, i: tenon.sum(x), "i", tenon.UsageError),
+        ("5 is neither an array", lambda x, i: tenon.sum(x), 5, tenon.UsageError),
         ("names no argument", lambda x, i: tenon.sum(x), (), tenon.UsageError),
     ):
         with pytest.raises(error, match=message):
@@ -172,7 +172,7 @@ def test_what_a_trainer_refuses(rng):
         new(lambda p, x: p["up.bias"] * x, weights(rng)).step(x=np.ones(24, np.float32))
     with pytest.raises(tenon.UsageError, match="does not depend on"):
         new(lambda p, x: tenon.sum(p["up.bias"] * x), weights(rng)).step(x=np.ones(24, np.float32))
-    with pytest.raises(tenon.UsageError, match="no argument"):
+    with pytest.raises(tenon.UsageError, match="not an argument"):
         new(lambda p, x: tenon.sum(p["b"] * x * np.ones(3, np.float32)), {"b": np.ones(3)}).step(x=1.0)
     with pytest.raises(tenon.UsageError, match="are not kept"):
         new(network, weights(rng)).averages()

@@ -84,7 +84,7 @@ TEST(Arena, ResultsAreReadBeforeTheNextRuns) {
     ADD_FAILURE() << "another's numbers were read";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Internal);
-    EXPECT_THAT(e.what(), HasSubstr("is read where another plan has run since"));
+    EXPECT_THAT(e.what(), HasSubstr("cannot be read: another plan has run since"));
   }
   EXPECT_THAT(other.executable.get("y"), Each(5));
 }

@@ -221,7 +221,7 @@ TEST(DecodeLoop, PenaltiesErrorsAndStopping) {
     ADD_FAILURE() << "scores that are not finite";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Numeric);
-    EXPECT_THAT(e.what(), HasSubstr("behind 1 tokens"));
+    EXPECT_THAT(e.what(), HasSubstr("after 1 tokens"));
   }
   int asked = 0;
   const StopScope stop([&] { return ++asked > 30; });

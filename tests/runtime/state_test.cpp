@@ -72,7 +72,7 @@ TEST(State, SharedStatesAreOfOneKind) {
     Executable(other, backend, HostWeights(), {}, nullptr, states);
     ADD_FAILURE() << "another type was accepted";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the state is i32[1], and a plan expects f32[1]"));
+    EXPECT_THAT(error.what(), HasSubstr("the state is i32[1], but the plan expects f32[1]"));
   }
 }
 

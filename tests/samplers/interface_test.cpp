@@ -125,7 +125,7 @@ TEST(Samplers, StepCounts) {
     expect_error(ErrorKind::Usage, "leaves no step", [&] { sampler->set_steps(10, 0.05); });
   }
   expect_error(ErrorKind::Usage, "timestep 1000", [] { timesteps("ddim", sd15_scheduler_config(), 1000); });
-  expect_error(ErrorKind::Usage, "one noise level",
+  expect_error(ErrorKind::Usage, "same noise level",
                [] { timesteps("dpm++2m", with("timestep_spacing", "leading"), 1000); });
   expect_error(ErrorKind::Usage, "at least 4", [] { timesteps("pndm", with("skip_prk_steps", false), 3); });
   expect_error(ErrorKind::Usage, "Runge-Kutta", [] { timesteps("pndm", with("skip_prk_steps", false), 9, 0.5); });

@@ -255,7 +255,7 @@ TEST_F(GemmE4m3, ArithmeticIsObeyedOrRefused) {
     for (const auto& [l, why] :
          {std::pair<const Launch&, const char*>{whole, "linear multiplies in u8, expected one of f32, bf16, f16, e4m3"},
           {heads, "attention multiplies in e4m3, expected one of f32, bf16, f16"},
-          {unsettled, "linear does not say what it multiplies in"}}) {
+          {unsettled, "linear has no arithmetic type"}}) {
       try {
         runner.run(l, tensors);
         ADD_FAILURE() << runner.name << ": no error";

@@ -62,7 +62,7 @@ TEST(ByteLevelFiles, WhatIsNotSupportedIsNamed) {
       {"/model/dropout", 0.1, "model.dropout 0.1 is not supported"},
       {"/model/vocab", json::array(), "expected an object 'model' with an object 'vocab' and an array 'merges'"},
       {"/model/vocab/t", -1, "token 't': expected an id from 0 to"},
-      {"/model/vocab/t", 1, "of another token"},
+      {"/model/vocab/t", 1, "which another token has too"},
       {"/model/merges", json::array({json::array({"t", "x"})}), "'x' is not in the vocabulary"},
       {"/model/merges", {"t e e"}, "expected two symbols with a blank between them, found 't e e'"},
       {"/model/merges", {3}, "expected a merge of two symbols, found 3"},
@@ -76,13 +76,15 @@ TEST(ByteLevelFiles, WhatIsNotSupportedIsNamed) {
       {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", 3}}, "expected a Sequence to have an array"},
       {"/post_processor", {{"type", "BertProcessing"}}, "post_processor \"BertProcessing\" is not supported"},
       {"/added_tokens/0/id", 1 << 24, "added token '<s>': expected an id from 0 to"},
-      {"/added_tokens/0/id", 1, "of another token"},
-      {"/added_tokens/0/content", "t", "added token 't' has id 5, the vocabulary's has 0"},
+      {"/added_tokens/0/id", 1, "which another token has too"},
+      {"/added_tokens/0/content", "t", "added token 't' has id 5, but 0 in the vocabulary"},
       {"/added_tokens/0/content", 1, "expected an object with a string 'content'"},
       {"/added_tokens/0/content", std::string(300, 'x'), "has 300 bytes; at most 256"},
       {"/added_tokens/0/single_word", true, "single_word is not supported"},
       {"/added_tokens/0/special", "yes", "special: expected true or false"},
-      {"/added_tokens", {{{"id", 4}, {"content", "a"}}, {{"id", 5}, {"content", "a"}}}, "two added tokens are 'a'"}};
+      {"/added_tokens",
+       {{{"id", 4}, {"content", "a"}}, {{"id", 5}, {"content", "a"}}},
+       "added token 'a' occurs twice"}};
   for (const auto& [pointer, value, part] : cases) {
     const json file = changed(pointer, value);
     expect_error(ErrorKind::Model, part, [&] { read(file); });
@@ -90,7 +92,7 @@ TEST(ByteLevelFiles, WhatIsNotSupportedIsNamed) {
   }
   json control = tokenizer_json();
   control["added_tokens"][0] = {{"id", 0}, {"content", "t"}, {"special", true}};
-  expect_error(ErrorKind::Model, "control token 't' is the token of a byte too", [&] { read(control); });
+  expect_error(ErrorKind::Model, "control token 't' is also the token of a byte", [&] { read(control); });
   expect_error(ErrorKind::Model, "expected an object with an object 'model'", [] { read(json::array()); });
   expect_error(ErrorKind::Model, "invalid JSON", [] { ByteLevelTokenizer::from_json("{", "x"); });
 }
@@ -104,7 +106,7 @@ TEST(ByteLevelFiles, TokensInFrontOfAText) {
             Ids{5});
   json behind = front;
   std::swap(behind["single"][0], behind["single"][1]);
-  expect_error(ErrorKind::Model, "a token behind the text is not supported",
+  expect_error(ErrorKind::Model, "a token after the text is not supported",
                [&] { read(changed("/post_processor", behind)); });
 }
 
@@ -135,7 +137,7 @@ TEST(ByteLevelFiles, ConfigsThatDoNotFit) {
       {R"({"eos_token": "<none>"})", "eos_token: there is no token '<none>'"},
       {R"({"eos_token": 3})", "eos_token: expected a token, found 3"},
       {R"({"added_tokens_decoder": {"x": {"content": "<e>"}}})", "added_tokens_decoder: expected an id, found 'x'"},
-      {R"({"added_tokens_decoder": {"9": {"content": "<s>"}}})", "'<s>' has id 9, the tokenizer's has 5"},
+      {R"({"added_tokens_decoder": {"9": {"content": "<s>"}}})", "'<s>' has id 9, but 5 in the tokenizer"},
       {R"({"chat_template": 3})", "chat_template: expected a string or an array, found number"},
       {R"([])", "expected an object, found array"}};
   for (const auto& [config, part] : cases) {

@@ -178,15 +178,15 @@ TEST(ChatTemplate, WhatIsNotOfTheSubsetIsRefusedWhenCompiled) {
       {"{{ ''.format(1) }}", "there is no method 'format'"},
       {"{{ x.mro() }}", "there is no method 'mro'"},
       {"{{ x()() }}", "only functions and methods can be called"},
-      {"{% if x %}", "a block does not end; expected 'endif'"},
-      {"{% endif %}", "'endif' without its beginning"},
-      {"{% for x in y %}{% endif %}", "'endif' without its beginning"},
-      {"{{ 'x }}", "a string does not end"},
+      {"{% if x %}", "unterminated block; expected 'endif'"},
+      {"{% endif %}", "unmatched 'endif'"},
+      {"{% for x in y %}{% endif %}", "unmatched 'endif'"},
+      {"{{ 'x }}", "unterminated string"},
       {"{{ (1 }}", "expected ')'"},
-      {"{{ 1", "a tag does not end"},
-      {"{# x", "a comment does not end"},
-      {"{{ 1 ) }}", "')' without its beginning"},
-      {"{{ $ }}", "a character that no expression has"},
+      {"{{ 1", "unterminated tag"},
+      {"{# x", "unterminated comment"},
+      {"{{ 1 ) }}", "unmatched ')'"},
+      {"{{ $ }}", "unexpected character"},
       {"{{ 99999999999999999999 }}", "is too large"},
       {"{% break %}", "'break' outside of a loop"},
       {"\xff", "invalid UTF-8 at byte 0"},
@@ -196,7 +196,7 @@ TEST(ChatTemplate, WhatIsNotOfTheSubsetIsRefusedWhenCompiled) {
     expect_error(ErrorKind::Model, part, [&source = source] { of_text(source); });
   std::string chain = "{{ 1";
   for (int i = 0; i < 1000; ++i) chain += " + 1";
-  expect_error(ErrorKind::Model, "an expression of more than 100 levels", [&] { of_text(chain + " }}"); });
+  expect_error(ErrorKind::Model, "an expression nested deeper than 100 levels", [&] { of_text(chain + " }}"); });
 }
 
 // Only data: attributes that escape Jinja's sandbox elsewhere are undefined here.

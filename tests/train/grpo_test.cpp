@@ -359,7 +359,7 @@ TEST(Grpo, RefusesWhatDoesNotFit) {
   };
   GrpoOptions other = o;
   other.seed = 43;
-  refuses("other options; choose another folder, or the options of trainer.json (seed: 42 there, 43 here)", other);
+  refuses("other options; choose another folder, or use the options in trainer.json (seed: 42 there, 43 here)", other);
   other = o;
   other.micro_rows = 3;
   refuses("micro rows", other);

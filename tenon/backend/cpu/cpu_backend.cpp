@@ -44,7 +44,7 @@ class CpuBackend : public Backend {
   std::shared_ptr<void> allocate(int64_t bytes) override { return blocks_.allocate(bytes); }
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override {
     TENON_CHECK(Usage, !launch.form || launch.form->updates.empty(), launch.name)
-        << "writes a state that it reads, which takes two launches on this backend: its plan is for another";
+        << "writes a state that it reads, which takes two launches here: the plan was made for another backend";
     return LaunchBodies::make(engine_, launch);
   }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(engine_, launch); }

@@ -94,7 +94,7 @@ std::shared_ptr<void> map_host(int64_t size) {
   void* map =
       mmap(nullptr, static_cast<size_t>(size + slack), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) {
-    throw Error(ErrorKind::Memory, "memory", "the system refused " + std::to_string(size) + " bytes");
+    throw Error(ErrorKind::Memory, "memory", "cannot allocate " + std::to_string(size) + " bytes");
   }
   std::byte* begin = static_cast<std::byte*>(map);
   if (slack) {

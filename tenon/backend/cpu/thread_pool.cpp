@@ -117,7 +117,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   try {
     for (int i = 1; i < threads; ++i) state_->workers.emplace_back([state = state_.get(), i] { state->work(i); });
   } catch (const std::system_error& e) {  // results do not depend on the number of threads
-    spdlog::warn("threads: the system gives {} of {}: {}", this->threads(), threads, e.what());
+    spdlog::warn("threads: started only {} of {}: {}", this->threads(), threads, e.what());
   }
 }
 

@@ -24,15 +24,14 @@ void Contents::read(const Touched& t, const TouchingRun& by) const {
   for (; it != parts_.end() && it->first < end; ++it) {
     const Part& p = it->second;
     TENON_CHECK(Internal, p.by.group != by.group || p.buffer == t.buffer, by.launch)
-        << "reads '" << t.buffer << "', over which '" << p.by.launch << "' has written '" << p.buffer << "'";
+        << "reads '" << t.buffer << "', which '" << p.by.launch << "' has overwritten with '" << p.buffer << "'";
     if (t.version < 0) continue;
     updated = p.by.group == by.group && p.by.run == by.run;
     TENON_CHECK(Internal, updated ? p.version == t.version : t.version == 0, by.launch)
-        << "reads '" << t.buffer << "' behind " << t.version << " updates, and finds it behind "
-        << (updated ? p.version : 0);
+        << "reads '" << t.buffer << "' after " << t.version << " updates, but it has had " << (updated ? p.version : 0);
   }
   TENON_CHECK(Internal, t.version <= 0 || updated, by.launch)
-      << "reads '" << t.buffer << "' behind " << t.version << " updates, and finds it behind none";
+      << "reads '" << t.buffer << "' after " << t.version << " updates, but it has had none";
 }
 
 void Contents::write(const Touched& t, const TouchingRun& by) {

@@ -109,7 +109,7 @@ class NullBackend : public Backend {
   /// Zero-filled memory: inputs may be set and outputs read, though nothing is ever computed.
   std::shared_ptr<void> allocate(int64_t bytes) override {
     void* p = std::calloc(static_cast<size_t>(bytes / 64 + 2), 64);  // untouched zero pages cost nothing
-    if (!p) throw Error(ErrorKind::Memory, "memory", "the system refused " + std::to_string(bytes) + " bytes");
+    if (!p) throw Error(ErrorKind::Memory, "memory", "cannot allocate " + std::to_string(bytes) + " bytes");
     const uintptr_t aligned = (reinterpret_cast<uintptr_t>(p) + 63) / 64 * 64;
     return std::shared_ptr<void>(reinterpret_cast<void*>(aligned), [p, bytes](void* memory) {
       contents().forget(memory, bytes + 1, true);

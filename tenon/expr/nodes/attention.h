@@ -16,7 +16,7 @@ struct Attention : Anchor {
   static constexpr auto name = "attention";
   static constexpr int kArity = -1, kFactors = 3;
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
-    TENON_CHECK(Usage, in.size() == 3 || in.size() == 4, "attention") << "needs q, k, v and perhaps keys";
+    TENON_CHECK(Usage, in.size() == 3 || in.size() == 4, "attention") << "needs q, k, v and optionally keys";
     const Shape &q = in[0].shape(), &k = in[1].shape(), &v = in[2].shape();
     const bool good = q.rank() == 4 && k.rank() == 4 && v.rank() == 4 && q[0] == k[0] && k[0] == v[0] && k[1] == v[1] &&
                       k[2] == v[2] && q[3] == k[3] && k[1] > 0 && q[1] % k[1] == 0 && k[2] > 0;
@@ -24,7 +24,8 @@ struct Attention : Anchor {
                                           << " do not fit: expected q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv]";
     TENON_CHECK(Usage, attrs.nums.size() == 1 && attrs.ints.size() == 1, "attention")
         << "needs a scale and a causal flag";
-    TENON_CHECK(Usage, !attrs.ints[0] || k[2] >= q[2], "attention") << "causal with fewer keys than queries";
+    TENON_CHECK(Usage, !attrs.ints[0] || k[2] >= q[2], "attention")
+        << "causal attention needs at least as many keys as queries";
     const bool counted =
         in.size() == 3 || (in[3].dtype() == DType::I32 && (in[3].shape().rank() == 0 || in[3].shape() == Shape{q[0]}));
     TENON_CHECK(Usage, counted, "attention") << "keys must be i32, one number or one for each batch entry, got "
@@ -134,7 +135,7 @@ inline Expr attention(const Expr& q, const Expr& k, const Expr& v, double scale,
 
 /// The log-sum-exp that belongs to the result `y` of attention.
 inline Expr attention_lse(const Expr& y) {
-  TENON_CHECK(Usage, y.is<nodes::Attention>(), "attention_lse") << "belongs to attention, got " << y->name();
+  TENON_CHECK(Usage, y.is<nodes::Attention>(), "attention_lse") << "expected an attention node, got " << y->name();
   return make_node<nodes::AttentionLse>(y->in, y->attrs);
 }
 

@@ -15,11 +15,12 @@ struct Concat : View {
     for (size_t i = 1; i < in.size(); ++i) {
       Shape other = in[i].shape();
       TENON_CHECK(Usage, other.rank() == shape.rank() && in[i].dtype() == in[0].dtype(), "concat")
-          << name_of(in[0].dtype()) << shape.str() << " and " << name_of(in[i].dtype()) << other.str();
+          << "cannot join " << name_of(in[0].dtype()) << shape.str() << " and " << name_of(in[i].dtype())
+          << other.str();
       const int64_t extent = other[axis];
       other[axis] = shape[axis];
       TENON_CHECK(Usage, other == shape, "concat")
-          << shape.str() << " and " << in[i].shape().str() << " along axis " << axis;
+          << "cannot join " << shape.str() << " and " << in[i].shape().str() << " along axis " << axis;
       shape[axis] += extent;
     }
   }

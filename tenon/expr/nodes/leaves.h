@@ -29,7 +29,7 @@ struct State : MemoryLeaf {
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     MemoryLeaf::infer(in, attrs, shape);
     TENON_CHECK(Usage, attrs.ints.size() < 2 || (attrs.ints.size() == 2 && attrs.ints[1] > 0), "state")
-        << "has a rate and a number of updates from 1";
+        << "needs a rate and a number of updates of at least 1";
   }
 };
 /// A literal: nums[0].

@@ -16,11 +16,11 @@ struct Sample : Anchor {
     const Shape& s = in[0].shape();
     constexpr int64_t kMostTokens = int64_t{1} << 24;  // integers that f32 represents exactly
     TENON_CHECK(Usage, s.rank() == 2 && s[1] > 0 && s[1] <= kMostTokens, "sample")
-        << "scores are [R, V], got " << s.str();
+        << "expected scores [R, V], got " << s.str();
     const auto is = [&](int i, DType t, const Shape& x) { return in[i].dtype() == t && in[i].shape() == x; };
     TENON_CHECK(Usage, is(1, DType::F32, {s[0], 4}) && is(2, DType::I32, {s[0], 4}) && is(3, DType::I32, {s[0]}),
                 "sample")
-        << "with scores " << s.str() << " go a rule f32 [R, 4], a seed i32 [R, 4] and a counter i32 [R]";
+        << "scores " << s.str() << " need a rule f32 [R, 4], a seed i32 [R, 4] and a counter i32 [R]";
     shape = {s[0], 2};
   }
   static void reference(const Node& n, std::span<const double* const> in, double* out) {

@@ -107,7 +107,7 @@ class Lexer {
 
   void skip_comment() {
     const size_t end = source_.find("#}", at_);
-    if (end == std::string::npos) fail("a comment does not end");
+    if (end == std::string::npos) fail("unterminated comment");
     const char sign = end > at_ ? source_[end - 1] : '\0';
     finish(end + 2, sign, true);
   }
@@ -119,7 +119,7 @@ class Lexer {
     brackets_.clear();
     for (;;) {
       advance(at_ + skip_space());
-      if (at_ >= source_.size()) fail("a tag does not end");
+      if (at_ >= source_.size()) fail("unterminated tag");
       const std::string_view rest = std::string_view(source_).substr(at_);
       const bool signed_end = (rest[0] == '-' || (rest[0] == '+' && !print)) && rest.substr(1).starts_with(end);
       if (brackets_.empty() && (signed_end || rest.starts_with(end))) {
@@ -191,7 +191,7 @@ class Lexer {
       else
         out += rest[i++];
     }
-    fail("a string does not end");
+    fail("unterminated string");
   }
 
   // Decodes the escape with its letter at i; returns the position after it.
@@ -221,7 +221,7 @@ class Lexer {
       if (value < 0) fail(std::string("\\") + c + " needs " + std::to_string(digits) + " hexadecimal digits");
       code = code * 16 + static_cast<uint32_t>(value);
     }
-    if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) fail("an escape is no character of Unicode");
+    if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) fail("an escape is not a Unicode character");
     append_utf8(out, code);
     return i + 1 + digits;
   }
@@ -236,11 +236,10 @@ class Lexer {
       }
     constexpr std::string_view kOpen = "([{", kClose = ")]}";
     const char c = rest[0];
-    if (std::string_view("()[]{},.:|=<>+-*/%~").find(c) == std::string_view::npos)
-      fail("a character that no expression has");
+    if (std::string_view("()[]{},.:|=<>+-*/%~").find(c) == std::string_view::npos) fail("unexpected character");
     if (const size_t open = kOpen.find(c); open != std::string_view::npos) brackets_ += kClose[open];
     if (kClose.find(c) != std::string_view::npos) {
-      if (brackets_.empty()) fail(std::string("'").append(1, c).append("' without its beginning"));
+      if (brackets_.empty()) fail(std::string("unmatched '").append(1, c).append("'"));
       if (brackets_.back() != c)
         fail(std::string("expected '").append(1, brackets_.back()).append("', found '").append(1, c).append("'"));
       brackets_.pop_back();

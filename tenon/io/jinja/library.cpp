@@ -265,7 +265,7 @@ Value map(const Call& c) {
       out.push_back(found.is_undefined() && !otherwise.is_undefined() ? otherwise : found);
     } else {
       const std::string& name = string_of(filter, "map");
-      if (!is_filter(name) || name == "map") throw RenderError{"map: there is no filter '" + name + "' for it", true};
+      if (!is_filter(name) || name == "map") throw RenderError{"map: there is no filter '" + name + "'", true};
       out.push_back(apply_filter(name, inner_call(c, 1, item)));
     }
   }

@@ -96,7 +96,7 @@ std::vector<size_t> starts_of(const std::string& text, Budget& budget) {
 std::vector<int64_t> indices(int64_t length, const Value& begin, const Value& end, const Value& step) {
   const auto bound = [](const Value& v, int64_t otherwise) {
     if (v.is_undefined() || v.is_none()) return otherwise;
-    if (!v.is_int()) throw RenderError{"a slice by " + described(v)};
+    if (!v.is_int()) throw RenderError{"expected an integer in a slice, found " + described(v)};
     return v.integer();
   };
   constexpr int64_t kFar = int64_t{1} << 62;
@@ -187,7 +187,7 @@ Value slice_of(const Value& v, const Value& begin, const Value& end, const Value
       out.push_back(v.list()[static_cast<size_t>(i)]);
     return out;
   }
-  if (!v.is_string()) throw RenderError{"a slice of " + described(v)};
+  if (!v.is_string()) throw RenderError{"cannot slice " + described(v)};
   const std::vector<size_t> starts = starts_of(v.string(), budget);
   std::string out;
   for (const int64_t i : indices(static_cast<int64_t>(starts.size()) - 1, begin, end, step)) {

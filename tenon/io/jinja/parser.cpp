@@ -18,7 +18,7 @@ class Parser {
 
   Body run() {
     Body out = body({});
-    if (!at_end()) fail("'" + current().text + "' without its beginning");
+    if (!at_end()) fail("unmatched '" + current().text + "'");
     return out;
   }
 
@@ -80,7 +80,7 @@ class Parser {
   }
   void add(Expression& to, ExpressionPtr operand) const {
     if (operand) to.depth = std::max(to.depth, operand->depth + 1);
-    if (to.depth > kMostNested) fail("an expression of more than " + std::to_string(kMostNested) + " levels");
+    if (to.depth > kMostNested) fail("an expression nested deeper than " + std::to_string(kMostNested) + " levels");
     to.operands.push_back(std::move(operand));
   }
   ExpressionPtr make(ExpressionKind kind, std::string text, ExpressionPtr a, ExpressionPtr b = nullptr) const {
@@ -301,12 +301,12 @@ class Parser {
         to.depth = std::max(to.depth, value->depth + 1);
         to.named.emplace_back(std::move(key), std::move(value));
       } else {
-        if (!to.named.empty()) fail("an argument without a name behind one with a name");
+        if (!to.named.empty()) fail("a positional argument after a named one");
         add(to, expression());
       }
       if (!is_operator(")")) expect_operator(",");
     }
-    if (to.depth > kMostNested) fail("an expression of more than " + std::to_string(kMostNested) + " levels");
+    if (to.depth > kMostNested) fail("an expression nested deeper than " + std::to_string(kMostNested) + " levels");
   }
 
   ExpressionPtr filters(ExpressionPtr out) {
@@ -355,10 +355,10 @@ class Parser {
     Body out;
     while (!at_end() && !at_block(until)) {
       if (is(TokenKind::BlockBegin) && at_block({"endif", "endfor", "endset", "endgeneration", "else", "elif"}))
-        fail("'" + tokens_[at_ + 1].text + "' without its beginning");
+        fail("unmatched '" + tokens_[at_ + 1].text + "'");
       out.push_back(statement());
     }
-    if (at_end() && until.size() > 0) fail("a block does not end; expected '" + std::string(*(until.end() - 1)) + "'");
+    if (at_end() && until.size() > 0) fail("unterminated block; expected '" + std::string(*(until.end() - 1)) + "'");
     return out;
   }
   void end_block(std::string_view word) {

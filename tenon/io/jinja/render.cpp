@@ -123,8 +123,8 @@ class Renderer {
     }
     const List parts = items_of(item, budget_);
     if (parts.size() != names.size())
-      throw RenderError{"cannot take " + std::to_string(names.size()) + " names from " + std::to_string(parts.size()) +
-                        " items"};
+      throw RenderError{"expected " + std::to_string(names.size()) + " items to unpack, found " +
+                        std::to_string(parts.size())};
     for (size_t i = 0; i < names.size(); ++i) scopes_.back().variables[names[i]] = parts[i];
   }
 
@@ -185,7 +185,7 @@ class Renderer {
     for (size_t i = scopes_.size(); i-- > 0;) {
       const auto found = scopes_[i].variables.find(name);
       if (found != scopes_[i].variables.end()) return found->second;
-      if (name == "loop" && scopes_[i].loop) throw RenderError{"'loop' can be asked for its members only", true};
+      if (name == "loop" && scopes_[i].loop) throw RenderError{"'loop' can be used only through its members", true};
     }
     if (const Value* v = variables_.find(name)) return *v;
     for (const std::string_view function : kFunctions)
@@ -265,7 +265,7 @@ class Renderer {
   }
 
   static Value numeric(Value v) {
-    if (!v.is_number()) throw RenderError{"a sign in front of " + described(v)};
+    if (!v.is_number()) throw RenderError{"expected a number after a sign, found " + described(v)};
     return v;
   }
 
@@ -310,7 +310,7 @@ class Renderer {
     for (const ExpressionPtr& argument : e.operands) arguments.push_back(eval(*argument));
     if (e.name == "namespace") return make_namespace(e);
     if (e.name == "range") return range(arguments);
-    throw RenderError{arguments.empty() ? "the template refuses this" : to_text(arguments[0], budget_)};
+    throw RenderError{arguments.empty() ? "the template raised an exception" : to_text(arguments[0], budget_)};
   }
 
   Value make_namespace(const Expression& e) {
@@ -324,7 +324,7 @@ class Renderer {
 
   Value range(const std::vector<Value>& arguments) {
     for (const Value& a : arguments)
-      if (!a.is_int()) throw RenderError{"range() of " + described(a)};
+      if (!a.is_int()) throw RenderError{"range() takes integers, not " + described(a)};
     if (arguments.empty() || arguments.size() > 3) throw RenderError{"range() takes one to three numbers", true};
     const int64_t begin = arguments.size() > 1 ? arguments[0].integer() : 0;
     const int64_t end = arguments[arguments.size() > 1 ? 1 : 0].integer();

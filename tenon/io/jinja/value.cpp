@@ -249,7 +249,7 @@ void Budget::spend(uint64_t& spent, uint64_t bytes, uint64_t most, const char* w
 std::string described(const Value& v) {
   if (v.is_undefined()) return "undefined" + (v.name().empty() ? std::string() : " '" + std::string(v.name()) + "'");
   if (v.is_none()) return "none";
-  if (v.is_bool()) return "a truth value";
+  if (v.is_bool()) return "a boolean";
   if (v.is_number()) return "a number";
   if (v.is_string()) return "a string";
   if (v.is_list()) return "a list";

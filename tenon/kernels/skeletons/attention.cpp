@@ -9,9 +9,9 @@ class Attention : public SkeletonOf<nodes::Attention> {
  public:
   Attention() : SkeletonOf("attention", {"q", "k", "v", "keys"}) {}
   std::optional<std::string> legal(const Form& form) const override {
-    if (form.lanes > 1) return "lanes of attention";
+    if (form.lanes > 1) return "attention cannot have lanes";
     const Shape& k = form.anchor->in[1].shape();
-    if (k[3] != form.anchor->in[2].shape()[3]) return "value rows of another width than key rows";
+    if (k[3] != form.anchor->in[2].shape()[3]) return "value rows and key rows differ in width";
     return std::nullopt;
   }
   bool delivers(const NodeType& companion) const override { return &companion == &node_type<nodes::AttentionLse>(); }
@@ -22,7 +22,7 @@ class AttentionGradient : public SkeletonOf<nodes::AttentionQueryGradient, nodes
  public:
   AttentionGradient() : SkeletonOf("attention_gradient", {"q", "k", "v", "g", "lse", "delta", "keys"}) {}
   std::optional<std::string> legal(const Form& form) const override {
-    if (form.lanes > 1) return "lanes of attention's gradient";
+    if (form.lanes > 1) return "attention's gradient cannot have lanes";
     return std::nullopt;
   }
 };

@@ -11,8 +11,7 @@ class Conv2d : public SkeletonOf<nodes::Conv2d> {
     const Shape& w = form.anchor->in[1].shape();
     const std::vector<int64_t>& p = form.anchor->attrs.ints;
     const bool product = w[2] == 1 && w[3] == 1 && p == std::vector<int64_t>{1, 0, 0, 0, 0};
-    if (form.lanes > 1 && !product)
-      return "parts of the channels side by side, which only a 1x1 convolution can deliver";
+    if (form.lanes > 1 && !product) return "only a 1x1 convolution can compute parts of the channels side by side";
     return std::nullopt;
   }
 };

@@ -8,7 +8,7 @@ class Gemm : public SkeletonOf<nodes::Linear> {
  public:
   Gemm() : SkeletonOf("gemm", {"a", "b"}) {}
   std::optional<std::string> legal(const Form& form) const override {
-    if (form.anchor->in[1].shape().rank() > 2 && form.lanes > 1) return "lanes of a batched product";
+    if (form.anchor->in[1].shape().rank() > 2 && form.lanes > 1) return "a batched product cannot have lanes";
     return std::nullopt;
   }
 };

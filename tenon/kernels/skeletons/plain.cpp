@@ -31,7 +31,7 @@ class Groups : public PlainSkeleton {
   Groups() : PlainSkeleton("groups", 2) {}
   std::optional<std::string> legal(const Form& form) const override {
     const bool all = std::ranges::all_of(form.outputs, [](const FormOutput& o) { return o.statistic != nullptr; });
-    if (!all) return "only statistics over the inner axes";
+    if (!all) return "supports only statistics over the inner axes";
     return std::nullopt;
   }
 };

@@ -42,7 +42,7 @@ class DpmSolver2M : public Sampler {
     for (double& s : sigmas_) s = static_cast<double>(static_cast<float>(s));
     for (size_t i = 1; i < sigmas_.size(); ++i)
       TENON_CHECK(Usage, sigmas_[i] < sigmas_[i - 1], "steps")
-          << steps << " steps put two steps on one noise level in this spacing";
+          << "with this spacing, " << steps << " steps put two steps on the same noise level";
     sigmas_.push_back(last_sigma_);
     clean_before_.clear();
     return times;

@@ -95,7 +95,7 @@ const SamplerInfo& of_name(const std::string& name, SamplerOptions& options) {
   if (key.size() > kKarras.size() && key.ends_with(kKarras)) {
     key.resize(key.size() - kKarras.size());
     TENON_CHECK(Usage, options.karras.value_or(true), "sampler")
-        << "'" << shown(name) << "' asks for Karras noise levels, but a discrete schedule is asked for too";
+        << "'" << shown(name) << "' means Karras noise levels, but the discrete schedule was requested";
     options.karras = true;
   }
   const SamplerInfo* info = find(key);
@@ -119,11 +119,11 @@ SamplerChoice choose_sampler(std::string_view name, const Settings& config, cons
       << "'" << info.name << "' cannot do flow matching, which this model was trained for; use "
       << joined(flow_matching_names());
   TENON_CHECK(Usage, !chosen.flow_shift || is_flow_matching(config), "flow shift")
-      << "is for models of flow matching only";
+      << "is for flow-matching models only";
   TENON_CHECK(Usage, !chosen.flow_shift || (*chosen.flow_shift >= 1e-3 && *chosen.flow_shift <= 1e3), "flow shift")
       << *chosen.flow_shift << " is outside 0.001..1000";
   TENON_CHECK(Usage, info.karras != KarrasLevels::Never || !chosen.karras.value_or(false), info.name)
-      << "has no noise levels that the Karras schedule could replace";
+      << "has no noise levels, so the Karras schedule does not apply to it";
   TENON_CHECK(Usage, info.default_eta || chosen.eta.value_or(0) == 0, info.name) << "takes no eta";
   const double eta = chosen.eta.value_or(0);
   TENON_CHECK(Usage, eta >= 0 && eta <= 1, "eta") << "expected 0..1, got " << eta;

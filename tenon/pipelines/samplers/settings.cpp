@@ -14,7 +14,7 @@ Settings::Settings(const nlohmann::json& config, std::string where) : config_(co
 
 std::string Settings::class_name() const {
   const nlohmann::json* v = value("_class_name");
-  TENON_CHECK(Model, v && v->is_string(), where_) << "no _class_name names the scheduler";
+  TENON_CHECK(Model, v && v->is_string(), where_) << "expected the scheduler's name in _class_name";
   return v->get<std::string>();
 }
 

@@ -13,7 +13,7 @@ constexpr int64_t kBlockElements = 65536, kStepElements = 4096, kLeastStepRows =
 Statistics::Statistics(const Expr& value, const Shape& domain, const Shape& seen, LeafTable& leaves, const VecOps& ops)
     : ops_(&ops), samples_(seen[0]), inner_(seen[1]), channels_(seen[2]) {
   TENON_CHECK(Internal, domain.cols() == channels_ && domain.rows() == samples_ * inner_, "statistics")
-      << domain.str() << " is not " << seen.str();
+      << "expected shape " << domain.str() << ", got " << seen.str();
   tape_ = std::make_shared<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, leaves, ops);
   step_rows_ = std::clamp(kStepElements / ld(), kLeastStepRows, kMostStepRows);
   block_rows_ = round_up(std::max<int64_t>(kBlockElements / ld(), 1), step_rows_);

@@ -123,7 +123,7 @@ void conv2d(ThreadPool& pool, const TileOps& ops, const ConvArgs& args, void* sc
   const PackedShape expected = conv_shape(args.w.shape.type, s.o, s.c, s.kh, s.kw), &w = args.w.shape;
   TENON_CHECK(Internal, w.cols == expected.cols && w.k == expected.k && w.taps == expected.taps && w.lanes == 1,
               "conv2d")
-      << "the packed weight does not have the shape's channels and taps";
+      << "the packed weight does not match the shape's channels and taps";
   Conv(pool, ops, args, scratch).run();
 }
 

@@ -13,10 +13,10 @@ AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& l
   constexpr int64_t kMostDepth = 512;  // of the f32 kernel: four results per thread
   const Shape q = form_.holes[0].shape();
   TENON_CHECK(Usage, tensor_cores() || q[3] <= kMostDepth, name())
-      << "heads of " << q[3] << " columns; at most " << kMostDepth;
+      << "expected heads of at most " << kMostDepth << " columns, got " << q[3];
   grouped_ = grouped_tile(form_, unit_);
   TENON_CHECK(Usage, form_.updates.empty() || writes_rows(form_, unit_), name())
-      << "writes a state that it reads, which takes two launches here: its plan is for another device";
+      << "writes a state that it reads, which takes two launches here: the plan was made for another device";
   for (const FormOutput& o : form_.updates) read_beside(o.value);
   paged_ = reads_pages(form_, unit_);
   for (size_t i = 0; i < 3; ++i) {

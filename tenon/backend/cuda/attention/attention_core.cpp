@@ -39,7 +39,7 @@ AttentionChoice choose_attention(const AttentionKernel& kernel) {
         return *choice;
       }
     }
-  throw Error(ErrorKind::Internal, kernel.name(), "no core of attention takes it");
+  throw Error(ErrorKind::Internal, kernel.name(), "no attention core supports it");
 }
 
 }  // namespace tenon::cuda

@@ -17,7 +17,7 @@ class AttentionGradientKernel : public AnchorKernel {
     of_keys_ = form_.anchor.is<nodes::AttentionKeyGradient>();
     tile_ = pick_attention_gradient(checked_int(q[3]), of_keys_, this->device().facts());
     TENON_CHECK(Usage, tensor_cores() && tile_.depth > 0, name())
-        << "heads of " << q[3] << " columns in " << name_of(unit_) << ": its plan is for another device";
+        << "heads of " << q[3] << " columns in " << name_of(unit_) << ": the plan was made for another device";
     for (size_t i = 0; i < kHeads; ++i) {
       const Expr& hole = form_.holes[i];
       const bool boxes = hole.dtype() == unit_ && head_rows(hole);
@@ -25,7 +25,7 @@ class AttentionGradientKernel : public AnchorKernel {
                                 : stored_operand(
                                       i, hole.shape(), [](const Expr& leaf) { return leaf; }, unit_));
       const auto rows = head_rows(operands_.back());
-      TENON_CHECK(Internal, rows, name()) << "operand " << i << " does not lie in boxes";
+      TENON_CHECK(Internal, rows, name()) << "operand " << i << " cannot be read in boxes";
       boxes_.push_back(*rows);
     }
     for (size_t i = kHeads; i < form_.holes.size(); ++i) read_beside(form_.holes[i]);

@@ -352,7 +352,7 @@ bool AccessSource::contiguous(int run) const {
 }
 
 std::string AccessSource::operand(const std::string& name, int run) const {
-  TENON_CHECK(Internal, contiguous(run), "cuda") << "an operand's rows do not lie side by side";
+  TENON_CHECK(Internal, contiguous(run), "cuda") << "an operand's rows are not contiguous";
   std::string members, code, at;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const PieceSource& t = pieces_[i];

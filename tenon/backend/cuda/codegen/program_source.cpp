@@ -174,7 +174,7 @@ ProgramSource::Value ProgramSource::compute(const Expr& e) {
         << e->name() << " of a computed value is not in form";
     return value(e->in[0]);
   }
-  TENON_CHECK(Internal, e->family() == Family::Pointwise, "cuda") << e->name() << " is not known in this stage";
+  TENON_CHECK(Internal, e->family() == Family::Pointwise, "cuda") << e->name() << " is not supported in this stage";
   return is_rounding(e) ? rounding(e) : pointwise(e);
 }
 

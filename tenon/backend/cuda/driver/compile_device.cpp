@@ -129,7 +129,7 @@ std::shared_ptr<void> CompileDevice::allocate(int64_t bytes) {
       << "cannot allocate " << bytes << " bytes; " << memory_available() << " bytes are free";
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
   void* space = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  TENON_CHECK(Memory, space != MAP_FAILED, facts_.name) << "the system refuses " << bytes << " bytes of address space";
+  TENON_CHECK(Memory, space != MAP_FAILED, facts_.name) << "cannot reserve " << bytes << " bytes of address space";
   *allocated_ += static_cast<int64_t>(size);
   return {space, [size, allocated = allocated_](void* p) {
             munmap(p, size);
@@ -140,7 +140,7 @@ std::shared_ptr<void> CompileDevice::allocate(int64_t bytes) {
 std::shared_ptr<void> CompileDevice::allocate_pinned(int64_t bytes) {
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
   void* space = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  TENON_CHECK(Memory, space != MAP_FAILED, facts_.name) << "the system refuses " << bytes << " bytes of address space";
+  TENON_CHECK(Memory, space != MAP_FAILED, facts_.name) << "cannot reserve " << bytes << " bytes of address space";
   return {space, [size](void* p) { munmap(p, size); }};
 }
 

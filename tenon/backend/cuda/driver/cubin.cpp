@@ -38,10 +38,10 @@ class Elf {
  public:
   explicit Elf(std::span<const std::byte> file) : file_(file) {
     static constexpr unsigned char kMagic[] = {0x7f, 'E', 'L', 'F', 2, 1};  // 64 bits, little endian
-    require(file.size() >= 64 && std::memcmp(file.data(), kMagic, sizeof kMagic) == 0, "is no 64-bit ELF file");
+    require(file.size() >= 64 && std::memcmp(file.data(), kMagic, sizeof kMagic) == 0, "is not a 64-bit ELF file");
     const uint64_t table = read<uint64_t>(0x28);
     const size_t entry = read<uint16_t>(0x3a), count = read<uint16_t>(0x3c), names = read<uint16_t>(0x3e);
-    require(entry >= 64 && count <= kMaxSections && names < count, "has no table of sections");
+    require(entry >= 64 && count <= kMaxSections && names < count, "has no section table");
     for (size_t i = 0; i < count; ++i) {
       const uint64_t at = table + i * entry;
       sections_.push_back({.name = {},
@@ -81,7 +81,7 @@ class Elf {
 
   template <class T>
   static T value(std::span<const std::byte> from, size_t at) {
-    require(at <= from.size() && sizeof(T) <= from.size() - at, "ends too early");
+    require(at <= from.size() && sizeof(T) <= from.size() - at, "is truncated");
     T out;
     std::memcpy(&out, from.data() + at, sizeof out);
     return out;
@@ -93,7 +93,7 @@ class Elf {
  private:
   template <class T>
   T read(uint64_t at) const {
-    require(at <= file_.size(), "ends too early");
+    require(at <= file_.size(), "is truncated");
     return value<T>(file_, at);
   }
   // A name ends at its NUL. Its length is bounded, so that overlapping names cannot add up to more than fits in memory.
@@ -213,7 +213,7 @@ std::vector<CubinKernel> read_cubin(std::span<const std::byte> cubin) {
     read_kernel_info(elf, kernel);
     read_shared(elf, kernel);
     read_instructions(elf.bytes(section), kernel);
-    Elf::require(kernels.size() <= 1024, "has more kernels than we make");
+    Elf::require(kernels.size() <= 1024, "has more than 1024 kernels");
   }
   return kernels;
 }

@@ -71,13 +71,13 @@ class CuptiTrace : public Trace {
   explicit CuptiTrace(LoadedLibrary library) : library_(std::move(library)) {
     Collected& c = collected();
     const std::scoped_lock lock(c.mutex);
-    TENON_CHECK(Internal, !c.busy, "cupti") << "there is a trace already";
+    TENON_CHECK(Internal, !c.busy, "cupti") << "a trace is already running";
     bind(c.api.register_callbacks, "cuptiActivityRegisterCallbacks");
     bind(c.api.enable, "cuptiActivityEnable");
     bind(c.api.disable, "cuptiActivityDisable");
     bind(c.api.flush, "cuptiActivityFlushAll");
     bind(c.api.next, "cuptiActivityGetNextRecord");
-    check(c.api.register_callbacks(&request, &complete), "take buffers");
+    check(c.api.register_callbacks(&request, &complete), "register buffers");
     for (const int kind : kTraced) check(c.api.enable(kind), "trace kernels");
     c.work.clear();
     c.busy = true;
@@ -94,7 +94,7 @@ class CuptiTrace : public Trace {
 
   std::vector<DeviceWork> take() override {
     Collected& c = collected();
-    check(c.api.flush(kFlushForced), "hand over what it traced");
+    check(c.api.flush(kFlushForced), "deliver its records");
     const std::scoped_lock lock(c.mutex);
     std::vector<DeviceWork> out = std::move(c.work);
     c.work.clear();
@@ -112,7 +112,7 @@ class CuptiTrace : public Trace {
   }
   static void check(int status, const char* action) {
     TENON_CHECK(Device, status == 0, "cupti")
-        << "NVIDIA's profiler cannot " << action << ": error " << status << " (35: not allowed to this user)";
+        << "NVIDIA's profiler cannot " << action << ": error " << status << " (35: not permitted for this user)";
   }
 
   LoadedLibrary library_;

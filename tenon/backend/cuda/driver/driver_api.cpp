@@ -13,7 +13,7 @@ LoadedLibrary find(const SearchSettings& settings) {
   throw Error(ErrorKind::Device, "cuda",
               "no NVIDIA driver: libcuda.so.1 " + (result.problem.empty() ? "not found" : result.problem),
               "install it: " + install_command(Library::Driver, settings) +
-                  "; in a container, start that with its GPUs; the device cpu needs none");
+                  "; a container must be started with GPU access; --device cpu needs none");
 }
 
 std::string cuda_version(int version) { return version_text(Library::Driver, static_cast<size_t>(version)); }
@@ -23,10 +23,10 @@ std::string cuda_version(int version) { return version_text(Library::Driver, sta
 DriverApi::DriverApi(const SearchSettings& settings) : library_(find(settings)) {
   auto* get_version = library_.function<DriverResult(int*)>("cuDriverGetVersion");
   TENON_CHECK(Device, get_version && get_version(&version_) == kSuccess, "cuda")
-      << path().string() << " does not say its version: it is not NVIDIA's driver";
+      << path().string() << " reports no version: it is not NVIDIA's driver";
   if (version_ < kOldestVersion)
     throw Error(ErrorKind::Device, "cuda",
-                "the driver is too old: it supports CUDA " + cuda_version(version_) + ", and " +
+                "the driver is too old: it supports CUDA " + cuda_version(version_) + ", but " +
                     cuda_version(kOldestVersion) + " (driver 525) or newer is needed",
                 "update it: " + install_command(Library::Driver, settings));
 #define TENON_DRIVER_BIND(member, name, parameters)          \

@@ -55,14 +55,14 @@ DriverContext::DriverContext(const SearchSettings& settings, int ordinal) : api_
       << "the driver (" << api_.path().string() << ") does not start: " << api_.describe(started);
   if (ordinal < 0 || ordinal >= count)
     throw Error(ErrorKind::Device, "cuda",
-                count == 0 ? std::string("the driver shows no GPU")
-                           : "no GPU " + std::to_string(ordinal) + "; the driver shows " + std::to_string(count),
-                "CUDA_VISIBLE_DEVICES may hide GPUs; the device cpu needs none");
+                count == 0 ? std::string("the driver reports no GPU")
+                           : "no GPU " + std::to_string(ordinal) + "; the driver reports " + std::to_string(count),
+                "CUDA_VISIBLE_DEVICES may hide GPUs; --device cpu needs none");
   read_facts(ordinal);
   check(api_.retain_context(&context_, device_), "open " + facts_.name);
   try {
     const KeptContext kept(*this);
-    check(api_.create_stream(&stream_, kNonBlockingStream), "make a stream");
+    check(api_.create_stream(&stream_, kNonBlockingStream), "create a stream");
   } catch (...) {
     api_.release_context(device_);
     throw;
@@ -102,8 +102,7 @@ DriverContext::~DriverContext() {
 void DriverContext::use() const {
   {
     const std::lock_guard lock(mutex_);
-    if (!broken_.empty())
-      throw Error(ErrorKind::Device, facts_.name, "it takes no more work since a fault: " + broken_);
+    if (!broken_.empty()) throw Error(ErrorKind::Device, facts_.name, "is unusable after an earlier fault: " + broken_);
   }
   check(api_.set_context(context_), "select " + facts_.name);
 }
@@ -115,11 +114,11 @@ void DriverContext::check(DriverResult result, const std::string& action) const 
   if (!unusable_after(result)) throw Error(ErrorKind::Device, facts_.name.empty() ? "cuda" : facts_.name, what);
   const std::lock_guard lock(mutex_);
   if (!recent_.empty()) {
-    what += "; the fault lies in one of the last launches: ";
+    what += "; the fault is in one of the last launches: ";
     for (size_t i = 0; i < recent_.size(); ++i) what += (i ? ", " : "") + ("'" + recent_[i].second + "'");
   }
   broken_ = what;
-  throw Error(ErrorKind::Device, facts_.name, what, "with CUDA_LAUNCH_BLOCKING=1 the launch itself fails");
+  throw Error(ErrorKind::Device, facts_.name, what, "CUDA_LAUNCH_BLOCKING=1 shows which launch fails");
 }
 
 void DriverContext::launched(StreamHandle stream, const std::string& kernel) {

@@ -80,9 +80,9 @@ void DriverFunction::prepare(const LaunchShape& shape, size_t params) {
   const std::lock_guard lock(mutex_);
   const CubinKernel& kernel = code();
   TENON_CHECK(Internal, static_cast<int>(params) == kernel.argument_bytes, where)
-      << "takes " << kernel.argument_bytes << " bytes of arguments and was given " << params;
+      << "takes " << kernel.argument_bytes << " bytes of arguments but was given " << params;
   TENON_CHECK(Internal, kernel.max_threads == 0 || static_cast<int>(shape.threads) <= kernel.max_threads, where)
-      << "is compiled for at most " << kernel.max_threads << " threads and was launched with " << shape.threads;
+      << "is compiled for at most " << kernel.max_threads << " threads but was launched with " << shape.threads;
   const int64_t shared = int64_t{shape.shared_bytes} + kernel.static_shared_bytes;
   TENON_CHECK(Internal, shared <= context_->facts().shared_bytes, where)
       << "needs " << shared << " bytes of shared memory; a block has " << context_->facts().shared_bytes;
@@ -174,7 +174,7 @@ DriverDevice::DriverDevice(const DriverOptions& options)
 int64_t DriverDevice::memory_available() const {
   const KeptContext kept(*context_);
   size_t left = 0, total = 0;
-  context_->check(context_->api().memory_info(&left, &total), "ask for the memory that is left");
+  context_->check(context_->api().memory_info(&left, &total), "query the free memory");
   return static_cast<int64_t>(left);
 }
 
@@ -217,7 +217,7 @@ std::shared_ptr<void> DriverDevice::allocate_pinned(int64_t bytes) {
   const DriverResult result =
       context_->api().allocate_host(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)), kPortable);
   TENON_CHECK(Memory, result != kOutOfMemory, facts().name)
-      << "the system refused " << bytes << " bytes of pinned memory, where weights wait";
+      << "cannot allocate " << bytes << " bytes of pinned memory for offloaded weights";
   context_->check(result, "allocate pinned memory");
   return {memory, [context = context_](void* p) {
             const KeptContext then(*context, std::nothrow);
@@ -324,7 +324,7 @@ DnnLibrary* DriverDevice::dnn_library() {
 
 TensorMap DriverDevice::encode(const TensorBox& box) const {
   TENON_CHECK(Internal, box.rank >= 1 && box.rank <= 5, "tensor map")
-      << "a box has 1 to 5 dimensions, not " << box.rank;
+      << "expected a box of 1 to 5 dimensions, got " << box.rank;
   // Only whole elements move, and zero is zero in every type, so unsigned integers of the same size work.
   constexpr int kUint8 = 0, kUint16 = 1, kUint32 = 2, kUint64 = 4;
   const int size = box.element_bytes;
@@ -343,7 +343,7 @@ TensorMap DriverDevice::encode(const TensorBox& box) const {
   context_->check(
       context_->api().encode_tiled(&map, type, static_cast<uint32_t>(box.rank), box.address, extents, strides, sides,
                                    steps, kNoInterleave, swizzle, kPromoteTo128Bytes, kZeroOutside),
-      "describe a tensor to the copy engine");
+      "create a tensor map");
   return map;
 }
 

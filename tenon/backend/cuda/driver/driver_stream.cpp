@@ -12,10 +12,10 @@ class DriverEvent : public Event {
  public:
   DriverEvent(std::shared_ptr<DriverContext> context, StreamHandle stream, const DriverStream* of)
       : recording(of), context_(std::move(context)) {
-    context_->check(context_->api().create_event(&handle, kEventWithoutTime), "make an event");
+    context_->check(context_->api().create_event(&handle, kEventWithoutTime), "create an event");
     const DriverResult marked = context_->api().record_event(handle, stream);
     if (marked != kSuccess) context_->api().destroy_event(handle);
-    context_->check(marked, "mark a point of a stream");
+    context_->check(marked, "record an event");
   }
   ~DriverEvent() override {
     const KeptContext kept(*context_, std::nothrow);
@@ -35,7 +35,7 @@ class DriverEvent : public Event {
 
 DriverStream::DriverStream(std::shared_ptr<DriverContext> context) : context_(std::move(context)), own_(true) {
   const KeptContext kept(*context_);
-  context_->check(context_->api().create_stream(&handle_, kNonBlockingStream), "make a stream");
+  context_->check(context_->api().create_stream(&handle_, kNonBlockingStream), "create a stream");
 }
 
 DriverStream::DriverStream(std::shared_ptr<DriverContext> context, StreamHandle borrowed)
@@ -50,13 +50,14 @@ DriverStream::~DriverStream() {
 
 DriverStream& DriverStream::of(Stream& stream, const DriverContext& context) {
   auto* const own = dynamic_cast<DriverStream*>(&stream);
-  TENON_CHECK(Internal, own && own->context_.get() == &context, context.facts().name) << "was given another's stream";
+  TENON_CHECK(Internal, own && own->context_.get() == &context, context.facts().name)
+      << "got a stream of another device";
   return *own;
 }
 
 void DriverStream::synchronize() {
   const KeptContext kept(*context_);
-  context_->check(context_->api().synchronize(handle_), "finish what was launched");
+  context_->check(context_->api().synchronize(handle_), "finish the launched work");
   context_->waited(handle_);
 }
 
@@ -67,9 +68,10 @@ std::shared_ptr<const Event> DriverStream::mark() {
 
 void DriverStream::wait(const Event& event) {
   const auto* const mark = dynamic_cast<const DriverEvent*>(&event);
-  TENON_CHECK(Internal, mark, context_->facts().name) << "was given another backend's event";
-  if (mark->recording != recording()) not_capturing("wait for what is not recorded");
-  TENON_CHECK(Internal, mark->recording == recording(), "cuda") << "cannot wait for a point of a recording outside it";
+  TENON_CHECK(Internal, mark, context_->facts().name) << "got an event of another backend";
+  if (mark->recording != recording()) not_capturing("wait for work that is not recorded");
+  TENON_CHECK(Internal, mark->recording == recording(), "cuda")
+      << "cannot wait outside a recording for an event inside it";
   const KeptContext kept(*context_);
   context_->check(context_->api().wait_event(handle_, mark->handle, 0), "wait for another stream");
   waited_ = true;
@@ -84,7 +86,7 @@ DriverStream& DriverStream::beside() {
 }
 
 void DriverStream::begin_capture() {
-  TENON_CHECK(Internal, !capturing_, "cuda") << "a recording is under way already";
+  TENON_CHECK(Internal, !capturing_, "cuda") << "a recording is already under way";
   const KeptContext kept(*context_);
   context_->check(context_->api().begin_capture(handle_, kRelaxedCapture), "begin to record launches");
   capturing_ = true;
@@ -105,11 +107,11 @@ GraphExecHandle DriverStream::end_capture() {
   GraphExecHandle exec = nullptr;
   const DriverResult made = api.instantiate(&exec, graph, 0);
   api.destroy_graph(graph);
-  context_->check(made, "make one graph of the recorded launches");
+  context_->check(made, "create a graph of the recorded launches");
   DriverResult uploaded = api.upload_graph(exec, handle_);
   if (uploaded == kSuccess) uploaded = api.synchronize(handle_);  // other streams will launch it
   if (uploaded != kSuccess) api.destroy_graph_exec(exec);
-  context_->check(uploaded, "move a graph to the GPU");
+  context_->check(uploaded, "upload a graph to the GPU");
   return exec;
 }
 

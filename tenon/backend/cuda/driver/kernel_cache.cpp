@@ -135,7 +135,7 @@ std::optional<KernelBinary> KernelCache::find(const std::string& key) const {
   if (!bytes) return {};
   std::optional<KernelBinary> kernel = decode_entry(key, *bytes);
   if (!kernel) {
-    spdlog::warn("kernel cache: {} is damaged and is compiled again", path.string());
+    spdlog::warn("kernel cache: {} is corrupt; compiling it again", path.string());
     unlink(path.c_str());
   }
   return kernel;
@@ -153,7 +153,7 @@ void KernelCache::store(const std::string& key, const KernelBinary& kernel) cons
     failed = e.what();
   }
   if (!failed.empty() && !unwritable_.exchange(true))
-    spdlog::warn("kernel cache: {}; kernels are compiled but not kept", failed);
+    spdlog::warn("kernel cache: {}; compiled kernels are not saved", failed);
 }
 
 }  // namespace tenon::cuda

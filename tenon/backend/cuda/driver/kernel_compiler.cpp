@@ -30,7 +30,7 @@ KernelCompiler::~KernelCompiler() {
     ending_ = true;
     for (Job& job : queue_)
       job.result.set_exception(std::make_exception_ptr(
-          Error(ErrorKind::Internal, "kernel " + job.source.name, "its device is gone before it was compiled")));
+          Error(ErrorKind::Internal, "kernel " + job.source.name, "its device was destroyed before it was compiled")));
     queue_.clear();
   }
   wake_.notify_all();
@@ -56,8 +56,7 @@ void KernelCompiler::add_thread() {
   try {
     threads_.emplace_back([this] { work(); });
   } catch (const std::system_error& e) {
-    TENON_CHECK(Internal, !threads_.empty(), "threads")
-        << "the system gives no thread to compile kernels: " << e.what();
+    TENON_CHECK(Internal, !threads_.empty(), "threads") << "cannot start a thread to compile kernels: " << e.what();
     most_threads_ = threads_.size();
   }
 }

@@ -55,7 +55,7 @@ void append(std::string& text, const std::string& more) { text += (text.empty() 
 
 std::string loader_error() {
   const char* error = dlerror();
-  return error ? error : "unknown error of the loader";
+  return error ? error : "unknown loader error";
 }
 
 std::pair<int, int> nvrtc_version(const LoadedLibrary& nvrtc) {

@@ -55,7 +55,7 @@ class Nvrtc::Program {
     }
     check(api_.create(&program_, source.text.c_str(), "kernel.cu", static_cast<int>(texts.size()), texts.data(),
                       names.data()),
-          "begin to compile");
+          "create a program");
   }
   ~Program() { api_.destroy(&program_); }
   Program(const Program&) = delete;
@@ -78,9 +78,9 @@ class Nvrtc::Program {
   }
   std::vector<std::byte> cubin() {
     size_t size = 0;
-    check(api_.cubin_size(program_, &size), "give the machine code");
+    check(api_.cubin_size(program_, &size), "return the machine code");
     std::vector<std::byte> bytes(size);
-    check(api_.cubin(program_, reinterpret_cast<char*>(bytes.data())), "give the machine code");
+    check(api_.cubin(program_, reinterpret_cast<char*>(bytes.data())), "return the machine code");
     return bytes;
   }
 

@@ -265,7 +265,7 @@ void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weigh
   make_calls();
   for (const Counted& c : counted_) c.in_core ? make_sums_call(c) : make_groups_call(c);
   TENON_CHECK(Internal, std::ssize(calls_) == calls(), name_)
-      << "has " << calls_.size() << " kernel calls, " << calls() << " were foreseen";
+      << "has " << calls_.size() << " kernel calls, expected " << calls();
 }
 
 int LaunchKernel::calls() const {

@@ -167,7 +167,8 @@ void DeviceListKernel::launch(Stream& stream, std::span<const ListItem> items, s
   for (int64_t i = 0; i < total; ++i) {
     const ListItem& item = items[static_cast<size_t>(i)];
     const int64_t more = div_up(item.count, kChunk);
-    TENON_CHECK(Memory, more <= kMostBlocks, name_) << "a tensor of " << item.count << " elements";
+    TENON_CHECK(Memory, more <= kMostBlocks, name_)
+        << "a tensor of " << item.count << " elements is too large for one launch";
     if (static_cast<size_t>(count) == variants_.back().most || blocks + more > kMostBlocks) {
       start(stream, argument, head_bytes, count, blocks, first, total);
       argument.resize(head_bytes);

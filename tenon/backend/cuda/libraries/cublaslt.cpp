@@ -63,11 +63,10 @@ class Description {
   void set_bias(const void* address) { set(DescriptorAttribute::BiasPointer, address); }
   std::vector<Result> heuristics(Handle handle, int most) const {
     PreferenceTag* made = nullptr;
-    api_.check(api_.MatmulPreferenceCreate(&made), "cannot describe what is preferred");
+    api_.check(api_.MatmulPreferenceCreate(&made), "cannot set its preferences");
     const Owned<PreferenceTag> preference(made, api_.MatmulPreferenceDestroy);
     const auto prefer = [&](PreferenceAttribute what, auto value) {
-      api_.check(api_.MatmulPreferenceSetAttribute(made, what, &value, sizeof(value)),
-                 "cannot describe what is preferred");
+      api_.check(api_.MatmulPreferenceSetAttribute(made, what, &value, sizeof(value)), "cannot set its preferences");
     };
     prefer(PreferenceAttribute::WorkspaceBytes, static_cast<uint64_t>(CublasLt::kMostWorkspace));
     // Split-K sums must be combined in a fixed order, in f32: no in-place counters, no sums in the result's type.
@@ -80,7 +79,7 @@ class Description {
     const Status status = api_.MatmulAlgoGetHeuristic(handle, descriptor_.get(), b_.get(), a_.get(), c_.get(), d_.get(),
                                                       made, most, results.data(), &found);
     if (status == kNotSupported || status == kInvalidValue) return {};
-    api_.check(status, "cannot say how to multiply");
+    api_.check(status, "cannot choose an algorithm");
     results.resize(static_cast<size_t>(found));
     return results;
   }
@@ -147,7 +146,7 @@ class CublasLtCall : public LibraryCall {
   void launch(void* stream, std::span<void* const> addresses, void* workspace) override {
     const bool adds = problem_.beta != 0;
     TENON_CHECK(Internal, addresses.size() == 3 + size_t{adds} + size_t{problem_.bias}, "cublaslt")
-        << "a product was given " << addresses.size() << " operands";
+        << "wrong number of operands for a product: " << addresses.size();
     if (problem_.bias) description_->set_bias(addresses.back());
     session_->api.check(
         description_->multiply(session_->handle, problem_.alpha, addresses[0], addresses[1], problem_.beta,

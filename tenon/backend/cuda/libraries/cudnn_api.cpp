@@ -26,7 +26,7 @@ CudnnApi::CudnnApi(const SearchSettings& settings) : library_(find_cudnn(setting
   version_ = get_version();
   if (version_ < kOldestCudnn)
     throw Error(ErrorKind::Device, "cudnn",
-                path().string() + " is version " + version_text(Library::Cudnn, version_) + ", and " +
+                path().string() + " is version " + version_text(Library::Cudnn, version_) + ", but " +
                     version_text(Library::Cudnn, kOldestCudnn) + " or newer is needed",
                 "install it: " + install_command(Library::Cudnn, settings));
 }

@@ -31,7 +31,8 @@ CudnnCheck::CudnnCheck(const SearchSettings& settings, const DeviceFacts& facts)
       name_(cudnn_name(*api_)),
       compiles_(has_driver(settings)) {
   if (!compiles_)
-    spdlog::warn("neither a driver nor a toolkit's stubs/libcuda.so: cuDNN's plans for attention are not checked");
+    spdlog::warn(
+        "found neither a driver nor a toolkit's stubs/libcuda.so: cuDNN's plans for attention are not checked");
 }
 
 void CudnnCheck::plan(const DnnProblem& problem) {
@@ -41,7 +42,7 @@ void CudnnCheck::plan(const DnnProblem& problem) {
   const auto begin = Clock::now();
   CudnnVerdict& verdict = verdicts_.emplace_back();
   verdict.problem = text;
-  verdict.why_not = "no engine that gives the same bits at every run";
+  verdict.why_not = "no deterministic engine";
   try {
     for (CudnnConfig& config : planner_.configs(problem)) {
       if (!verdict.engine.empty()) break;

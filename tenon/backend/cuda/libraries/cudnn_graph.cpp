@@ -8,7 +8,8 @@ namespace {
 using Attribute = CudnnAttribute;
 
 CudnnDataType type_of(DType t) {
-  TENON_CHECK(Internal, t == DType::F16 || t == DType::BF16, "cudnn") << "no tensors of " << name_of(t);
+  TENON_CHECK(Internal, t == DType::F16 || t == DType::BF16, "cudnn")
+      << "expected tensors of f16 or bf16, got " << name_of(t);
   return t == DType::F16 ? CudnnDataType::Half : CudnnDataType::BFloat16;
 }
 

@@ -16,15 +16,14 @@ using Descriptors = std::vector<std::shared_ptr<const CudnnDescriptor>>;
 Descriptors objects(const std::shared_ptr<const CudnnApi>& api, const CudnnDescriptor& of, Attribute attribute,
                     CudnnKind kind, int64_t most) {
   int64_t count = most;
-  if (!most) api->check(api->get(of.get(), attribute, CudnnType::Object, 0, &count, nullptr), "count what was found");
+  if (!most) api->check(api->get(of.get(), attribute, CudnnType::Object, 0, &count, nullptr), "count its results");
   Descriptors found;
   std::vector<CudnnObject> raw;
   for (int64_t i = 0; i < count; ++i) {
     found.push_back(std::make_shared<CudnnDescriptor>(api, kind));
     raw.push_back(found.back()->get());
   }
-  if (count)
-    api->check(api->get(of.get(), attribute, CudnnType::Object, count, &count, raw.data()), "get what was found");
+  if (count) api->check(api->get(of.get(), attribute, CudnnType::Object, count, &count, raw.data()), "get its results");
   found.resize(static_cast<size_t>(count));
   return found;
 }
@@ -111,7 +110,7 @@ CudnnPlan::CudnnPlan(CudnnConfig config) : config_(std::move(config)) {
 void CudnnPlan::execute(CudnnHandle handle, std::span<void* const> addresses, void* workspace) const {
   const CudnnGraph& graph = *config_.graph;
   TENON_CHECK(Internal, loaded_ && static_cast<int>(addresses.size()) == graph.tensors(), "cudnn")
-      << addresses.size() << " addresses for " << graph.tensors() << " tensors";
+      << "expected a loaded plan and " << graph.tensors() << " addresses, got " << addresses.size();
   std::vector<void*> pointers(addresses.begin(), addresses.end());
   for (const float& scalar : graph.scalars()) pointers.push_back(const_cast<float*>(&scalar));
   std::vector<int64_t> ids(pointers.size());

@@ -47,7 +47,7 @@ TunedCall MatmulRoute::call(Device& device, const std::string& name, const Matmu
                             bool fill_bias) const {
   MatmulLibrary* const library = device.matmul_library();
   std::shared_ptr<LibraryCall> call = library ? library->plan(problem_, algorithm) : nullptr;
-  TENON_CHECK(Internal, call != nullptr, name) << "cublaslt " << algorithm.text() << " was chosen and cannot run";
+  TENON_CHECK(Internal, call != nullptr, name) << "cublaslt " << algorithm.text() << " was chosen but cannot run";
   CoreLaunch launch;
   launch.workspace_bytes = call->workspace_bytes();
   TunedCall out{KernelCall(device, name + " " + library->describe(algorithm), std::move(call), operands_), launch};

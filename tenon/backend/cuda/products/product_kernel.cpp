@@ -77,7 +77,7 @@ void ProductKernel::set_branch() {
   const Expr &a = form_.holes[2], &b = form_.holes[3];
   const DType t = b.dtype();
   TENON_CHECK(Usage, b.shape()[0] % (32 * lanes()) == 0 && b.shape()[1] % run_of(t) == 0, name())
-      << "a branch of " << b.shape().str() << " does not come in whole runs";
+      << "a branch of shape " << b.shape().str() << " does not split into whole runs";
   const bool in_place = read_in_place(a, t, device().facts()) && rows_in_boxes(a, t);
   if (in_place) read_beside(a);
   branch_ = Branch{in_place ? a

@@ -51,7 +51,7 @@ std::vector<TileChoice> library_choices(const ProductShape& p, const DeviceFacts
 
 TileChoice choose_tile(const ProductShape& p, const DeviceFacts& facts) {
   const std::vector<TileChoice> own = tile_choices(p, facts);
-  TENON_CHECK(Internal, !own.empty(), p.key) << "no core can do it";
+  TENON_CHECK(Internal, !own.empty(), p.key) << "no core can compute it";
   const TileTable& table = TileTable::of(facts);
   const auto all = product_cores();
   if (!p.epilogue.empty() && std::ranges::any_of(all, [](const ProductCore* c) { return library_allowed(*c); })) {

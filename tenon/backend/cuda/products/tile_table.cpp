@@ -104,7 +104,7 @@ void TileTable::add(const std::string& key, const std::string& choice, double mi
   } catch (const Error& e) {
     failed = e.what();
   }
-  if (!failed.empty() && !warned_) spdlog::warn("{}; what was measured is not kept", failed);
+  if (!failed.empty() && !warned_) spdlog::warn("{}; measurements are not saved", failed);
   warned_ |= !failed.empty();
 }
 

@@ -33,7 +33,7 @@ ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, Embe
   const NetworkType type = options_.type.value_or(backend_->types().front());
   check_type(*backend_, type.stored, "type");
   TENON_CHECK(Usage, backend_->computes(), "device")
-      << backend_->name() << " computes nothing: no features can come of it";
+      << backend_->name() << " computes nothing, so it cannot make features";
   TENON_CHECK(Usage, options_.batch > 0, "batch") << "expected a positive number, got " << options_.batch;
   check_exceptions(type, [this] { return networks_of(*encoder_); });
   networks_.precision = {type.stored, type.stored};
@@ -60,12 +60,12 @@ std::unique_ptr<ImageEmbedder> ImageEmbedding::with(const EmbeddingOptions& opti
 std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
   const ImagePreprocessing& p = preprocessing_;
   TENON_CHECK(Usage, image.channels == 3 && image.width > 0 && image.height > 0, "picture")
-      << "expected pixels of three channels, got " << image.width << "x" << image.height << " of " << image.channels;
+      << "expected pixels of 3 channels, got " << image.width << "x" << image.height << " with " << image.channels;
   const bool wide = image.width >= image.height;
   const int64_t longer = p.short_side * std::max(image.width, image.height) / std::min(image.width, image.height);
   TENON_CHECK(Usage, longer <= kMaxImageSide, "picture")
-      << image.width << "x" << image.height << " is too long: scaled to a short side of " << p.short_side
-      << " pixels it would be " << longer << " long, more than " << kMaxImageSide;
+      << image.width << "x" << image.height << " is too long: with the short side scaled to " << p.short_side
+      << " pixels, the long side would be " << longer << ", more than " << kMaxImageSide;
   const Image scaled = resize(image, wide ? longer : p.short_side, wide ? p.short_side : longer, Resampling::Bicubic);
   const Image middle =
       crop(scaled, margin(scaled.width, p.crop, p.kind), margin(scaled.height, p.crop, p.kind), p.crop, p.crop);

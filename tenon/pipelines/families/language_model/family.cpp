@@ -40,7 +40,7 @@ class DecoderParts : public ModelParts {
   WeightShapes shapes(const std::string&) const override { return model_->shapes(); }
   std::unique_ptr<WeightSource> weights(const std::string&) const override { return model_->weights(); }
   std::vector<std::string> peer_arguments(const std::string&, const PartRequest&) const override {
-    throw Error(ErrorKind::Usage, "--peer torch", "measures no language models");
+    throw Error(ErrorKind::Usage, "--peer torch", "does not support language models");
   }
 
  private:

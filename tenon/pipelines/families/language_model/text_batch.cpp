@@ -45,8 +45,8 @@ DecoderBatch::Text::Text(int64_t number, TextRequest r, OnText f, const ByteLeve
 DecoderBatch::DecoderBatch(std::shared_ptr<const TextSetup> setup, int64_t rows, bool reuse, int64_t tokens)
     : setup_(std::move(setup)), reuse_(reuse), most_pages_(setup_->cache_pages) {
   TENON_CHECK(Usage, rows >= 1 && rows <= kMostRows, "batch")
-      << rows << " texts side by side: expected 1 to " << kMostRows;
-  TENON_CHECK(Usage, tokens >= 0, "batch") << "a cache of " << tokens << " tokens: expected 0 (as memory has) or more";
+      << "expected 1 to " << kMostRows << " texts at a time, got " << rows;
+  TENON_CHECK(Usage, tokens >= 0, "batch") << "a cache of " << tokens << " tokens: expected 0 (as many as fit) or more";
   if (tokens) {
     const int64_t pages = kOwnPages + table_pages(pages_for(tokens) * kCachePage);
     most_pages_ = most_pages_ ? std::min(most_pages_, pages) : pages;
@@ -67,11 +67,12 @@ void DecoderBatch::check(const TextRequest& r) const {
   TENON_CHECK(Usage, r.slide ? context > 1 : std::ssize(r.prompt) < context, "prompt")
       << (r.prompt.size() == 1 ? "1 token leaves" : std::to_string(r.prompt.size()) + " tokens leave")
       << " no room for a text: the context has " << context;
-  TENON_CHECK(Usage, r.max_tokens >= 0, "max tokens") << r.max_tokens << ": expected 0 (the context's end) or more";
+  TENON_CHECK(Usage, r.max_tokens >= 0, "max tokens")
+      << r.max_tokens << ": expected 0 (until the context is full) or more";
 }
 
 int64_t DecoderBatch::submit(TextRequest request, OnText each) {
-  TENON_CHECK(Usage, !stepping_, "batch") << "is writing: a text's callback cannot submit another";
+  TENON_CHECK(Usage, !stepping_, "batch") << "a text's callback cannot submit another text";
   check(request);
   waiting_.push_back(
       std::make_unique<Text>(submitted_, std::move(request), std::move(each), setup_->model->tokenizer()));
@@ -79,9 +80,9 @@ int64_t DecoderBatch::submit(TextRequest request, OnText each) {
 }
 
 bool DecoderBatch::cancel(int64_t id) {
-  TENON_CHECK(Usage, !stepping_, "batch") << "is writing: a text's callback cannot cancel";
+  TENON_CHECK(Usage, !stepping_, "batch") << "a text's callback cannot cancel a text";
   TENON_CHECK(Usage, id >= 0 && id < submitted_, "batch")
-      << "there is no text " << id << " to cancel: " << submitted_ << " were submitted, from 0";
+      << "no text " << id << " to cancel: " << submitted_ << " were submitted, numbered from 0";
   const auto stop = [this](std::unique_ptr<Text>& text) {
     text->out.text += text->stream.finish();
     text->out.end = TextEnd::Cancelled;
@@ -109,7 +110,7 @@ bool DecoderBatch::busy() const {
 }
 
 std::vector<EndedText> DecoderBatch::step() {
-  TENON_CHECK(Usage, !stepping_, "batch") << "is writing: a text's callback cannot step";
+  TENON_CHECK(Usage, !stepping_, "batch") << "a text's callback cannot step the batch";
   stepping_ = true;
   try {
     advance();

@@ -20,10 +20,10 @@ void limit_cache(TextSetup& setup, int64_t bytes, bool asked) {
   TENON_CHECK(Memory, setup.cache_pages >= least, "cache limit")
       << bytes << " bytes of keys and values are not enough for a text of " << context << " tokens, which needs "
       << least * page << " (" << least << " pages of " << kCachePage
-      << " tokens: its own, as many as one run of a prompt fills, and " << kOwnPages << " that no text has)";
+      << " tokens: its own, those that one run of a prompt fills, and " << kOwnPages << " reserved)";
   const int64_t room = (setup.cache_pages - kOwnPages) * kCachePage - kChunks.back();
   setup.context = std::min(setup.context, room);
-  spdlog::info("a cache of at most {} pages of {} tokens; {} of one text", setup.cache_pages, kCachePage,
+  spdlog::info("cache: at most {} pages of {} tokens; at most {} tokens per text", setup.cache_pages, kCachePage,
                setup.context);
 }
 
@@ -36,7 +36,8 @@ class DecoderGenerator : public TextGenerator {
     const Backend& backend = *setup->backend;
     const NetworkType type = options.type.value_or(backend.types().front());
     check_type(backend, type.stored, "type");
-    TENON_CHECK(Usage, backend.computes(), "device") << backend.name() << " computes nothing: no text comes of it";
+    TENON_CHECK(Usage, backend.computes(), "device")
+        << backend.name() << " computes nothing, so it cannot generate text";
     const int64_t positions = setup->model->config().positions;
     TENON_CHECK(Usage, options.cache_limit >= 0, "cache limit")
         << options.cache_limit << " bytes: expected 0 (none) or more";

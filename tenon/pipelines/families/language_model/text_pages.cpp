@@ -161,10 +161,10 @@ void DecoderBatch::cannot_go_on(size_t row, int64_t tokens) {
   loop_->leave(row);
   slot.reading.clear();
   slot.aside.clear();
-  end(std::move(slot.text), Error(ErrorKind::Memory, "context",
-                                  "the text comes to " + std::to_string(tokens) +
-                                      " tokens, and the cache of all texts has no room for more than " +
-                                      std::to_string((pages - kOwnPages) * kCachePage - kChunks.back()) + " of one"));
+  end(std::move(slot.text),
+      Error(ErrorKind::Memory, "context",
+            "the text needs " + std::to_string(tokens) + " tokens, but the cache that all texts share holds at most " +
+                std::to_string((pages - kOwnPages) * kCachePage - kChunks.back()) + " of one text"));
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -204,8 +204,8 @@ DecoderBatch::Size DecoderBatch::that_fits(int64_t tokens, int64_t pages, int64_
   const int64_t free = setup_->backend->memory_available() + own, beside = beside_caches(tokens);
   const int64_t fit = std::max<int64_t>(free - beside, 0) / setup_->page_bytes();
   TENON_CHECK(Memory, pages <= fit, "context")
-      << tokens << " tokens take " << bytes << " bytes of cache"
-      << (beside ? " beside " + std::to_string(beside) + " of weights and activations" : "") << ", and " << free
+      << tokens << " tokens need " << bytes << " bytes of cache"
+      << (beside ? " and " + std::to_string(beside) + " for weights and activations" : "") << ", but " << free
       << " are free: at most " << std::max<int64_t>((fit - kOwnPages) * kCachePage - kChunks.back(), 0)
       << " tokens fit";
   return {tokens, std::clamp(at_best, pages, fit)};

@@ -49,7 +49,7 @@ class DiffusionParts : public ModelParts {
   std::vector<std::string> peer_arguments(const std::string& part, const PartRequest& request) const override {
     const auto full = expected_weights(model_preset("sd15").config), own = expected_weights(model_->config());
     TENON_CHECK(Usage, full == own, "--peer torch")
-        << "measures latent diffusion models of Stable Diffusion 1.5's size only; use -m random:sd15";
+        << "supports only latent diffusion models of Stable Diffusion 1.5's size; use -m random:sd15";
     const GenerationShape s = shape(request);
     return {"--part",   part,
             "--width",  std::to_string(s.width),

@@ -59,7 +59,7 @@ std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::open(const std
   m->scheduler_file_ = (path / "scheduler/scheduler_config.json").string();
   if (m->scheduler_config_.is_null()) m->scheduler_config_ = sd15_scheduler_config();
   TENON_CHECK(Model, !is_flow_matching(m->scheduler_config()), m->scheduler_config().where("_class_name"))
-      << "is of flow matching, which no Stable Diffusion 1.x model was trained for";
+      << "is a flow-matching scheduler, but Stable Diffusion 1.x models are not trained for flow matching";
   m->defaults_ = defaults_of(*m->checkpoint_, m->config_.vae, m->scheduler_config());
   m->known_words_ = read_known_words(m->checkpoint_->model_index());
   if (m->checkpoint_->tokenizer())
@@ -71,12 +71,12 @@ std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::open(const std
 
 const ClipTokenizer& StableDiffusionModel::tokenizer() const {
   if (tokenizer_) return *tokenizer_;
-  TENON_CHECK(Model, checkpoint_, name_) << "random weights have no tokenizer: nothing can be drawn with them, but "
-                                            "`tenon explain`, bench, verify and compile take them";
+  TENON_CHECK(Model, checkpoint_, name_) << "random weights have no tokenizer, so they cannot generate images; "
+                                            "`tenon explain`, bench, verify and compile accept them";
   throw Error(ErrorKind::Model, name_,
               "the model has no tokenizer, and its vocabulary of " + std::to_string(config_.text.vocabulary) +
                   " tokens is not CLIP's",
-              "a folder tokenizer/ with vocab.json and merges.txt is expected beside its components");
+              "put a folder tokenizer/ with vocab.json and merges.txt beside its components");
 }
 
 std::unique_ptr<WeightSource> StableDiffusionModel::weights(const std::string& component) const {

@@ -26,7 +26,7 @@ TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, cons
   std::string known;
   for (DType t : types) (known += known.empty() ? "" : " or ") += name_of(t);
   TENON_CHECK(Usage, std::find(types.begin(), types.end(), type.stored) != types.end(), "type")
-      << name_of(type.stored) << " is not computed in by " << backend_->name() << "; use " << known;
+      << name_of(type.stored) << " is not supported by " << backend_->name() << "; use " << known;
   check_exceptions(type, [this] { return networks_of(*model_); });
   networks_ = {.precision = {type.stored, type.stored},
                .policy = type.policy,
@@ -80,7 +80,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   r.sampler_options = sampler.options;
   make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // reports errors in the config
   check_size(*model_, r.height, r.width);
-  TENON_CHECK(Usage, r.prompts.empty(), "prompts") << "images of a batch have one prompt in models of this family";
+  TENON_CHECK(Usage, r.prompts.empty(), "prompts") << "models of this family take one prompt for all images of a batch";
   take_prompt_loras(r, options_.lora_folder);
   refuse_extra_networks(r.prompt, "prompt");
   refuse_extra_networks(r.negative, "negative prompt");
@@ -91,7 +91,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
       << r.clip_skip << " is outside 0.." << layers - 1;
   TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
   TENON_CHECK(Usage, r.cfg_normalization == 0 && r.cfg_truncation == 1, "guidance")
-      << "is normalised and truncated for Z-Image only";
+      << "normalization and truncation are for Z-Image only";
   if (!r.latents.empty()) check_latents(r);
   if (r.init) check_init(r);
   return r;
@@ -136,7 +136,7 @@ std::vector<std::vector<TokenWindow>> TextToImage::windows_of(const ImageRequest
   TENON_CHECK(Model, tokenizer.vocab_size() <= config.vocabulary && tokenizer.window_length() == config.positions,
               model_->name())
       << "the tokenizer (" << tokenizer.vocab_size() << " tokens, windows of " << tokenizer.window_length()
-      << ") does not fit the text encoder (" << config.vocabulary << ", " << config.positions << ")";
+      << ") does not match the text encoder (" << config.vocabulary << " tokens, " << config.positions << " positions)";
   const bool guided = r.cfg_scale > 1;
   const WeightedTokens positive = tokenizer.encode_weighted(r.prompt), negative = tokenizer.encode_weighted(r.negative);
   size_t count = tokenizer.windows(positive).size();

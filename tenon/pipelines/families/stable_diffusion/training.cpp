@@ -59,7 +59,7 @@ class StableDiffusionTraining : public TrainableDenoiser {
     return {vae.latent_channels, height / vae.downsampling(), width / vae.downsampling()};
   }
   DenoiserTraining training(std::optional<double> shift) const override {
-    TENON_CHECK(Usage, !shift, "shift") << "is of flow matching, which " << name() << " was not trained by";
+    TENON_CHECK(Usage, !shift, "shift") << "is for flow matching, which " << name() << " was not trained with";
     const Settings settings = model_->scheduler_config();
     const NoiseSchedule schedule(settings, {});
     DenoiserTraining out{.target = target_of(schedule.prediction()), .levels = {}, .draws_latents = true};
@@ -85,7 +85,7 @@ class StableDiffusionTraining : public TrainableDenoiser {
     int64_t dropped = 0;
     const TokenWindow window = tokenizer.first_window(tokenizer.encode(text), &dropped);
     if (dropped > 0)
-      spdlog::warn("caption '{}': {} tokens more than {} reads are left out", shown(text), dropped, name());
+      spdlog::warn("caption '{}': dropped {} tokens, more than {} can read", shown(text), dropped, name());
     Executable& e = kept_.get("text", "text_encoder", "", [&] { return plan_text(*model_, 1, networks_); });
     e.set("tokens", HostView{DType::I32, {1, config.positions}, window.ids.data()});
     e.run_all();

@@ -62,7 +62,7 @@ class PartReader {
       const int64_t rows = tensor->second.shape.rank() ? tensor->second.shape[0] : 0, n = scale.shape.numel();
       TENON_CHECK(Model, is_float(scale.dtype) && rows > 0 && (n == 1 || n == rows), where_)
           << "tensor '" << shown(name) << "' " << tensor->second.shape.str() << " has scales " << name_of(scale.dtype)
-          << scale.shape.str() << "; expected one number, or one a row";
+          << scale.shape.str() << "; expected one number, or one per row";
       out_.scales.emplace(name, scale);
     }
   }
@@ -100,8 +100,7 @@ class PartReader {
         scales_.emplace(name, view);
         return out_.ignored.push_back(stored);
       }
-    TENON_CHECK(Model, out_.tensors.emplace(name, view).second, where_)
-        << "two tensors stand for '" << shown(name) << "'";
+    TENON_CHECK(Model, out_.tensors.emplace(name, view).second, where_) << "two tensors map to '" << shown(name) << "'";
   }
 
   Component& out_;
@@ -208,10 +207,10 @@ class ZImageReader {
     const std::string architecture = file->architecture(),
                       found = architecture == "lumina2" ? ZFiles::kTransformer : ZFiles::kText;
     TENON_CHECK(Model, part.empty() || part == found, path.string())
-        << "is a GGUF file of architecture '" << shown(architecture) << "', which is no " << part
+        << "is a GGUF file of architecture '" << shown(architecture) << "', not a " << part
         << (part == ZFiles::kVae ? "; a VAE is read from a .safetensors file" : "");
     TENON_CHECK(Model, found == ZFiles::kTransformer || architecture == "qwen3", path.string())
-        << "is a GGUF file of architecture '" << shown(architecture) << "'; the text encoder's is qwen3";
+        << "is a GGUF file of architecture '" << shown(architecture) << "'; expected qwen3 for the text encoder";
     GgufCheckpoint checkpoint = gguf_checkpoint(*file);
     Component& c = component(found);
     c.blocks = std::move(checkpoint.tensors);

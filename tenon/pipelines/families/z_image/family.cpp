@@ -59,7 +59,7 @@ class ZImageParts : public ModelParts {
   }
   std::vector<NamedNetwork> networks() const override { return networks_of(*model_); }
   std::vector<std::string> peer_arguments(const std::string&, const PartRequest&) const override {
-    throw Error(ErrorKind::Usage, "--peer torch", "measures no models of this family");
+    throw Error(ErrorKind::Usage, "--peer torch", "does not support models of this family");
   }
 
  private:

@@ -64,7 +64,7 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   check_size(*model_, r.height, r.width);
   take_prompt_loras(r, lora_folder_);
   TENON_CHECK(Usage, r.prompts.empty() || static_cast<int64_t>(r.prompts.size()) == r.batch, "prompts")
-      << r.prompts.size() << " for a batch of " << r.batch << " images";
+      << "expected one for each of " << r.batch << " images, got " << r.prompts.size();
   for (const std::string& prompt : r.all_prompts()) refuse_extra_networks(prompt, "prompt");
   refuse_extra_networks(r.negative, "negative prompt");
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;

@@ -41,7 +41,7 @@ std::shared_ptr<const ZImageModel> ZImageModel::open(const std::string& spec, ui
   if (spec.starts_with(kRandomModel)) {
     const std::string name = spec.substr(kRandomModel.size());
     if (name != kPreset) refuse_preset(name, {kPreset});
-    TENON_CHECK(Usage, !parts.any(), spec) << "has all parts; no files can take their places";
+    TENON_CHECK(Usage, !parts.any(), spec) << "has all its parts; files cannot replace them";
     m->name_ = spec;
     m->files_.text = published_encoder();
     m->files_.vae = flux_vae();
@@ -62,7 +62,7 @@ void ZImageModel::open_files(const fs::path& path, const PartPaths& parts) {
   if (files_.scheduler.is_null()) files_.scheduler = turbo_scheduler();
   TENON_CHECK(Model, is_flow_matching(scheduler_config()), files_.scheduler_file)
       << "names the scheduler '" << shown(scheduler_config().class_name())
-      << "'; expected one of flow matching, such as FlowMatchEulerDiscreteScheduler";
+      << "'; expected a flow-matching one, such as FlowMatchEulerDiscreteScheduler";
   if (files_.kind == ZImageCheckpoint::kFolder) {
     require_tokenizer();
     read_index(path / "model_index.json");
@@ -70,9 +70,10 @@ void ZImageModel::open_files(const fs::path& path, const PartPaths& parts) {
   if (!files_.tokenizer) return;
   const std::string& where = files_.tokenizer_where;
   TENON_CHECK(Model, files_.tokenizer->vocab_size() <= text().vocabulary, where)
-      << "has " << files_.tokenizer->vocab_size() << " tokens, the text encoder an embedding of " << text().vocabulary;
+      << "has " << files_.tokenizer->vocab_size() << " tokens, but the text encoder's embedding has "
+      << text().vocabulary;
   TENON_CHECK(Model, files_.tokenizer->chat_template(), where)
-      << "has no chat template: prompts are turns of a conversation to this model";
+      << "has no chat template, which this model needs for its prompts";
   chat_ = ChatTemplate::compile(*files_.tokenizer->chat_template(), where + " chat template");
 }
 
@@ -85,18 +86,18 @@ void ZImageModel::read_index(const fs::path& file) {
 
 void ZImageModel::check_parts() const {
   TENON_CHECK(Model, !has(ZImageCheckpoint::kText) || text().width == transformer().text_width, name_)
-      << "the text encoder's hidden_size " << text().width << " is not the transformer's cap_feat_dim "
-      << transformer().text_width << ": they do not fit";
+      << "the text encoder's hidden_size " << text().width << " does not match the transformer's cap_feat_dim "
+      << transformer().text_width;
   TENON_CHECK(Model, !has(ZImageCheckpoint::kVae) || vae().latent_channels == transformer().channels, name_)
-      << "the VAE's latent_channels " << vae().latent_channels << " are not the transformer's in_channels "
-      << transformer().channels << ": they do not fit";
+      << "the VAE's latent_channels " << vae().latent_channels << " do not match the transformer's in_channels "
+      << transformer().channels;
   TENON_CHECK(Model, text().layers > 1, name_)
-      << "a text encoder of one layer has no hidden states in front of its last";
+      << "the text encoder has one layer, expected at least 2: its last layer is not used";
 }
 
 void ZImageModel::require_tokenizer() const {
   TENON_CHECK(Model, files_.tokenizer, name_) << "has no folder tokenizer/ with tokenizer.json, or vocab.json and "
-                                                 "merges.txt, and the text encoder none beside it";
+                                                 "merges.txt, and there is none beside the text encoder";
 }
 
 void ZImageModel::require_all() const {
@@ -107,14 +108,14 @@ void ZImageModel::require_all() const {
        {ZImageCheckpoint::kVae, "--vae"}}};
   for (const auto& [part, flag] : parts)
     if (!has(part))
-      throw Error(ErrorKind::Model, name_, "has no " + std::string(part) + ", which is needed to draw",
-                  "name its file or folder with " + std::string(flag));
+      throw Error(ErrorKind::Model, name_, "has no " + std::string(part) + ", which is needed to generate",
+                  "pass its file or folder with " + std::string(flag));
   require_tokenizer();
 }
 
 std::vector<int32_t> ZImageModel::tokens(const std::string& prompt) const {
-  TENON_CHECK(Model, !random(), name_) << "random weights have no tokenizer: nothing can be drawn with them, but "
-                                          "`tenon explain`, bench, verify and compile take them";
+  TENON_CHECK(Model, !random(), name_) << "random weights have no tokenizer, so they cannot generate images; "
+                                          "`tenon explain`, bench, verify and compile accept them";
   require_tokenizer();
   nlohmann::ordered_json variables{{"messages", {{{"role", "user"}, {"content", prompt}}}},
                                    {"add_generation_prompt", true},

@@ -57,9 +57,9 @@ void check_size(const ZImageModel& model, int64_t height, int64_t width) {
   check_sides(height, width, unit);
   const auto& most = model.transformer().axis_lengths;
   TENON_CHECK(Usage, height / unit <= most[1], "height")
-      << height << " is more than " << most[1] * unit << ", the longest that the model has positions for";
+      << height << " is more than " << most[1] * unit << ", the largest that the model has positions for";
   TENON_CHECK(Usage, width / unit <= most[2], "width")
-      << width << " is more than " << most[2] * unit << ", the longest that the model has positions for";
+      << width << " is more than " << most[2] * unit << ", the largest that the model has positions for";
 }
 
 int64_t text_rows(int64_t tokens) {

@@ -76,7 +76,7 @@ class ZImageTraining : public TrainableDenoiser {
   TextFeatures encode_text(const std::string& text) override {
     std::vector<int32_t> ids = model_->tokens(text);
     if (std::ssize(ids) > kZImageTextTokens) {
-      spdlog::warn("caption '{}': {} tokens more than {} reads are left out", shown(text),
+      spdlog::warn("caption '{}': dropped {} tokens, more than {} can read", shown(text),
                    std::ssize(ids) - kZImageTextTokens, name());
       ids.resize(kZImageTextTokens);
     }
