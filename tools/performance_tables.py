@@ -141,7 +141,9 @@ def training():
             beside("768 x 768 on e4m3 rows", *step("e4m3 768")),
             beside("GRPO, rollout", ours["rollout_ms"], None, rollout),
             beside("GRPO, two updates and the reference", ours["updates_ms"], None, 2 * update),
-            beside("GRPO, the step", ours["step_ms"], ours["device_bytes"], rollout + 2 * update, grpo["peak bytes"])]
+            beside("GRPO, the step", ours["step_ms"], ours["device_bytes"], rollout + 2 * update, grpo["peak bytes"]),
+            *(beside(label, *(grpo[f"tenon, --max-memory {name}"][what] for what in ("step_ms", "device_bytes")))
+              for name, label in (("3200", "within 3200 MiB of values"), ("2800, no reference", "within 2800 MiB, without a reference")))]
     return table(["ms", "Tenon", "memory", "PyTorch, compiled", "memory", "ratio"], rows)
 
 

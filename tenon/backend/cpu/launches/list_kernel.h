@@ -6,7 +6,7 @@
 
 namespace tenon::cpu {
 
-/// Throws Error(Internal) unless the launch is a map over vectors (kernels/list.h).
+/// Throws Error(Internal) unless the launch is a map over vectors (backend/list_form.h).
 std::unique_ptr<ListKernel> make_list_kernel(std::shared_ptr<Engine> engine, const Launch& launch);
 
 }  // namespace tenon::cpu
