@@ -22,10 +22,10 @@ constexpr size_t kBufferBytes = 8 << 20;
 std::mutex mutex;
 std::vector<Interval> kernels;
 
-void CUPTIAPI give_buffer(uint8_t** buffer, size_t* bytes, size_t* most_records) {
+void CUPTIAPI give_buffer(uint8_t** buffer, size_t* bytes, size_t* max_records) {
   *buffer = static_cast<uint8_t*>(std::aligned_alloc(8, kBufferBytes));
   *bytes = kBufferBytes;
-  *most_records = 0;
+  *max_records = 0;
 }
 
 void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid_bytes) {

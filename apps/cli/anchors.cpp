@@ -90,12 +90,12 @@ double time_own(const AnchorShape& s, DType dtype, const std::shared_ptr<Backend
       convolution ? Shape{s.o, s.c, s.kernel, s.kernel} : Shape{std::max<int64_t>(s.n, 1), std::max<int64_t>(s.k, 1)};
   const RandomWeight source(weight);
   std::vector<std::unique_ptr<Executable>> executables;
-  constexpr int64_t kMostBytes = 512 << 20;  // each also has its own activations
+  constexpr int64_t kMaxBytes = 512 << 20;  // each also has its own activations
   do {
     executables.push_back(std::make_unique<Executable>(plan, backend, source));
     set_sample_inputs(*executables.back());
     weights = static_cast<int>(
-        std::min<int64_t>(weights, kMostBytes / std::max<int64_t>(1, executables.back()->allocated().total())));
+        std::min<int64_t>(weights, kMaxBytes / std::max<int64_t>(1, executables.back()->allocated().total())));
   } while (static_cast<int>(executables.size()) < weights);
   size_t calls = 0;
   return median_ms([&] { executables[calls++ % executables.size()]->run(); });

@@ -101,16 +101,16 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
   const std::vector<CompiledKernel> compiled = backend->compiled();  // waits for the compiler
   check_stop();
   ordered_json kernels = ordered_json::array();
-  int bad = 0, most_registers = 0;
+  int bad = 0, max_registers = 0;
   for (const CompiledKernel& k : compiled) {
     bad += !k.problems.empty();
-    most_registers = std::max(most_registers, k.registers);
+    max_registers = std::max(max_registers, k.registers);
     for (const std::string& p : k.problems) spdlog::error("{}: {}: {}", arch, k.name, p);
     kernels.push_back(kernel_json(k));
   }
   const double seconds = seconds_since(begin);
   if (!common.json)
-    std::cout << arch << ": " << kernels.size() << " kernels, at most " << most_registers << " registers, " << bad
+    std::cout << arch << ": " << kernels.size() << " kernels, at most " << max_registers << " registers, " << bad
               << " with problems, " << std::fixed << seconds << " s\n";
   out.push_back({{"arch", arch}, {"seconds", seconds}, {"kernels", kernels}});
   return bad + report_plans(arch, backend->planned(), common, out.back());

@@ -13,7 +13,7 @@
 namespace tenon::cli {
 namespace {
 
-constexpr size_t kMostText = size_t{64} << 20;
+constexpr size_t kMaxText = size_t{64} << 20;
 
 struct CompleteFlags {
   TextFlags text;
@@ -28,8 +28,8 @@ std::vector<std::string> texts_to_continue(const CompleteFlags& f) {
   std::vector<std::string> texts;
   TENON_CHECK(Usage, !argument || (f.prompts.empty() && f.files.empty()), "prompt") << "given in more than one way";
   const auto add = [&](const std::string& named, bool from_file) {
-    texts.push_back(named == "-" ? read_standard_input("prompt", kMostText)
-                    : from_file  ? read_argument_file(named, kMostText)
+    texts.push_back(named == "-" ? read_standard_input("prompt", kMaxText)
+                    : from_file  ? read_argument_file(named, kMaxText)
                                  : named);
     check_utf8("prompt", texts.back());
   };

@@ -28,14 +28,14 @@ struct PlotFlags {
 using Point = std::pair<int64_t, double>;
 
 // Most points of a curve on a page; longer curves are reduced to the minimum and maximum of each section.
-constexpr size_t kMostPoints = 2000;
+constexpr size_t kMaxPoints = 2000;
 // Most steps whose sample pictures are on a page, and most bytes of such a picture.
-constexpr size_t kMostSamples = 12, kMostSampleBytes = size_t{8} << 20;
+constexpr size_t kMaxSamples = 12, kMaxSampleBytes = size_t{8} << 20;
 
 std::vector<Point> thinned(const std::vector<Point>& all) {
-  if (all.size() <= kMostPoints) return all;
+  if (all.size() <= kMaxPoints) return all;
   std::vector<Point> out;
-  const size_t stretches = kMostPoints / 2;
+  const size_t stretches = kMaxPoints / 2;
   for (size_t i = 0; i < stretches; ++i) {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(i * all.size() / stretches);
     const auto end = all.begin() + static_cast<std::ptrdiff_t>((i + 1) * all.size() / stretches);
@@ -74,7 +74,7 @@ ordered_json samples_of(const fs::path& run, const nlohmann::json& line) {
     const fs::path place = run / "samples" / file.filename();
     if (file.parent_path() != "samples" || !fs::is_regular_file(place)) continue;
     const std::string bytes = read_argument_file(place);
-    if (bytes.size() > kMostSampleBytes || !bytes.starts_with("\x89PNG")) continue;
+    if (bytes.size() > kMaxSampleBytes || !bytes.starts_with("\x89PNG")) continue;
     const nlohmann::json prompt = sample.value("prompt", nlohmann::json());
     pictures.push_back(
         {{"prompt", prompt.is_string() ? escaped(prompt.get<std::string>()) : ""}, {"picture", data_url(bytes)}});
@@ -82,10 +82,10 @@ ordered_json samples_of(const fs::path& run, const nlohmann::json& line) {
   return {{"step", line.at("step")}, {"pictures", pictures}};
 }
 
-// At most kMostSamples steps with samples, including the first and the last.
+// At most kMaxSamples steps with samples, including the first and the last.
 ordered_json chosen_samples(const fs::path& run, const std::vector<nlohmann::json>& lines) {
   ordered_json out = ordered_json::array();
-  const size_t count = std::min(lines.size(), kMostSamples);
+  const size_t count = std::min(lines.size(), kMaxSamples);
   for (size_t i = 0; i < count; ++i)
     out.push_back(samples_of(run, lines[count == 1 ? 0 : i * (lines.size() - 1) / (count - 1)]));
   return out;

@@ -47,7 +47,7 @@ std::optional<std::string> InputLines::next() {
   size_t end = 0;
   while ((end = held_.find('\n', end)) == std::string::npos && !ended_) {
     end = held_.size();
-    ended_ = !read_some(what_, kMostLine, held_);
+    ended_ = !read_some(what_, kMaxLine, held_);
   }
   if (ended_ && held_.empty()) return {};
   end = std::min(held_.find('\n'), held_.size());

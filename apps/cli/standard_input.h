@@ -15,9 +15,9 @@ class InputLines {
  public:
   /// `what` begins error messages.
   explicit InputLines(std::string what) : what_(std::move(what)) {}
-  /// The next line, or the incomplete last one; empty at the end. As read_standard_input, with at most kMostLine bytes.
+  /// The next line, or the incomplete last one; empty at the end. As read_standard_input, with at most kMaxLine bytes.
   std::optional<std::string> next();
-  static constexpr size_t kMostLine = size_t{16} << 20;
+  static constexpr size_t kMaxLine = size_t{16} << 20;
 
  private:
   std::string what_, held_;

@@ -26,7 +26,7 @@ CLI::Validator number_in(double low, double high, const char* expected) {
       "NUMBER");
 }
 
-constexpr double kMostNumber = 1e6;
+constexpr double kMaxNumber = 1e6;
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void TextFlags::declare(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--temperature", temperature,
                  "sampling temperature; 0: always take the likeliest token (default: the model's)")
-      ->check(number_in(0, kMostNumber, "a number from 0 to 1e6"));
+      ->check(number_in(0, kMaxNumber, "a number from 0 to 1e6"));
   app.add_option("--top-k", top_k, "sample from the k likeliest tokens; 0: from all (default: the model's)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24));
@@ -56,7 +56,7 @@ void TextFlags::declare(CLI::App& app) {
       ->check(number_in(0, 1, "a number from 0 to 1"));
   app.add_option("--repetition-penalty", repetition_penalty,
                  "divide the scores of tokens that already occurred by this; 1: no penalty (default: the model's)")
-      ->check(number_in(1e-6, kMostNumber, "a number from 1e-6 to 1e6"));
+      ->check(number_in(1e-6, kMaxNumber, "a number from 1e-6 to 1e6"));
   several(app.add_option("--stop", stop, "stop before this text; may be repeated"));
   app.add_option("-s,--seed", seed, "random seed; -1: pick one and report it")
       ->transform(whole_number())

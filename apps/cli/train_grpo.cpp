@@ -77,7 +77,7 @@ void declare_recipe(CLI::App& app, TrainFlags& f) {
                 0);
   declare_count(app, "--max-memory", f.memory,
                 "memory limit for an update's values in MiB; values that do not fit are recomputed; 0: no limit", 0);
-  declare_count(app, "--max-tokens", o.most_tokens, "maximum number of tokens per completion", 1);
+  declare_count(app, "--max-tokens", o.max_tokens, "maximum number of tokens per completion", 1);
   declare_warm_up(app, o.schedule.warm_up);
   declare_count(app, "--eval-every", o.evaluate_every, "steps between evaluations; 0: never evaluate", 0);
   declare_count(app, "--eval-count", o.evaluate_count, "problems per evaluation", 1);
@@ -221,7 +221,7 @@ int run_train(TrainFlags f, const Common& common) {
   train::check_grpo(o);
   const auto model = LanguageModel::open(f.model);
   if (f.app->count("--max-tokens") == 0)  // so that room for a prompt remains
-    o.most_tokens = std::min(o.most_tokens, std::max<int64_t>(model->config().positions / 2, 1));
+    o.max_tokens = std::min(o.max_tokens, std::max<int64_t>(model->config().positions / 2, 1));
   train::GrpoData data = data_of(f, *model, o);
   train::Grpo grpo(backend, model, std::move(data), o, f.output);
   spdlog::info("{} trained parameters, {:.1f} MB with gradients and optimizer state", grpo.parameter_count(),

@@ -129,7 +129,7 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
   const std::shared_ptr<Backend> backend = make_backend("cpu", {threads});
   train::GrpoOptions o;
   o.prompts = o.group = 8;
-  o.most_tokens = kMost, o.epochs = 1, o.terms.beta = 0;
+  o.max_tokens = kMost, o.epochs = 1, o.terms.beta = 0;
   train::TimeSpent time;
   train::PolicyLearner learner(backend, *model, o, time);
   std::vector<std::vector<int32_t>> prompts;
@@ -175,7 +175,7 @@ int grpo(char** words, int64_t mebibytes) {
   const DType type = parse_dtype(words[2]);
   const auto model = LanguageModel::open(words[3]);
   train::GrpoOptions o;
-  o.prompts = number(4), o.group = number(5), o.most_tokens = number(7), o.epochs = number(8);
+  o.prompts = number(4), o.group = number(5), o.max_tokens = number(7), o.epochs = number(8);
   o.terms.beta = std::atof(words[9]);
   o.arena_bytes = mebibytes << 20;
   o.precision = {type, type};
@@ -197,7 +197,7 @@ int grpo(char** words, int64_t mebibytes) {
     }
     const auto begin = Clock::now();
     now.begin("rollout");
-    const auto made = learner.complete(prompts, seeds, {o.most_tokens, false, {}});
+    const auto made = learner.complete(prompts, seeds, {o.max_tokens, false, {}});
     rollouts.push_back(since(begin));
     train::PolicyBatch batch = learner.batch(prompts, made, advantages);
     const nlohmann::ordered_json metrics = learner.learn(batch, 1e-6);

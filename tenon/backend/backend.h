@@ -52,7 +52,7 @@ class Kernel {
 /// One member of a list: the addresses of the launch's vectors, in the order of ListKernel::vectors, and their common
 /// length.
 struct ListItem {
-  std::array<void*, kMostListVectors> vectors{};
+  std::array<void*, kMaxListVectors> vectors{};
   int64_t count = 0;
 };
 
@@ -131,7 +131,7 @@ class Backend {
   /// Prepares a launch of the map skeleton over vectors. Every Input has the same shape [n], which stands for any
   /// length; a ScalarInput is a number that each run passes. An output is written to the vector named like its buffer,
   /// which may also be an input: element i of an output depends on elements i only, and all inputs are read before any
-  /// output is written. At most kMostListVectors vectors. Throws Error(Internal) for any other launch.
+  /// output is written. At most kMaxListVectors vectors. Throws Error(Internal) for any other launch.
   virtual std::unique_ptr<ListKernel> prepare_list(const Launch& launch) = 0;
   /// Starts tracing the device; work recorded after this call shows up piece by piece. Only one trace at a time. Null
   /// if kernels run one after another as the host calls them. Throws Error(Device) that says what is missing.

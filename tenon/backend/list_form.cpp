@@ -72,8 +72,8 @@ ListForm make_list_form(const Launch& launch) {
     list.finds = list.finds || o.buffer == kFound;
     if (o.buffer != kFound) vector_named(list, o.buffer, o.dtype, launch.name).written = true;
   }
-  TENON_CHECK(Internal, list.vectors.size() <= kMostListVectors, launch.name)
-      << "it has " << list.vectors.size() << " vectors; a list's items have at most " << kMostListVectors;
+  TENON_CHECK(Internal, list.vectors.size() <= kMaxListVectors, launch.name)
+      << "it has " << list.vectors.size() << " vectors; a list's items have at most " << kMaxListVectors;
   TENON_CHECK(Internal, !list.finds || list.form.outputs.size() == 1, launch.name)
       << "a launch that searches has one output";
   return list;

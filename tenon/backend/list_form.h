@@ -8,7 +8,7 @@ namespace tenon {
 /// The placeholder for any length: every vector of such a launch has the shape [kListLength].
 inline constexpr int64_t kListLength = int64_t{1} << 30;
 /// Most vectors that such a launch may have.
-inline constexpr size_t kMostListVectors = 6;
+inline constexpr size_t kMaxListVectors = 6;
 /// An output of this name is not stored: the run looks for an element that is not 0. It must be the launch's only
 /// output.
 inline constexpr char kFound[] = "found";

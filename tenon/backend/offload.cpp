@@ -25,7 +25,7 @@ using Entries = std::map<std::string_view, Entry>;
 Entries entries_of(std::span<const WeightRead> reads) {
   Entries out;
   for (const WeightRead& r : reads) {
-    const bool free = !r.on_host && r.bytes >= kLeastOffloaded;
+    const bool free = !r.on_host && r.bytes >= kMinOffloaded;
     const auto [it, fresh] = out.try_emplace(r.key, Entry{r.bytes, r.on_host.value_or(false), free, r.once});
     it->second.once &= r.once;
   }

@@ -25,7 +25,7 @@ struct Offload {
 void check_offloads(const Backend& backend);
 
 /// Smaller weights stay on the device.
-inline constexpr int64_t kLeastOffloaded = 256 << 10;
+inline constexpr int64_t kMinOffloaded = 256 << 10;
 
 /// One read of a weight by a launch. Launches are numbered in the order in which they run.
 struct WeightRead {

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kAttempts = 100;  // to find an unused temporary name
-constexpr int kMostLinks = 40;  // followed in a row, as in Linux
+constexpr int kMaxLinks = 40;   // followed in a row, as in Linux
 constexpr std::string_view kTemporaryBegin = ".tenon-", kTemporaryEnd = ".tmp";
 constexpr time_t kSweepAfter = 60;  // seconds since a temporary file was last written
 
@@ -92,7 +92,7 @@ int rename_to_free_name(const fs::path& from, const fs::path& to) {
 fs::path behind_links(fs::path path) {
   std::error_code none;
   const fs::path given = path;
-  for (int i = 0; i < kMostLinks; ++i) {
+  for (int i = 0; i < kMaxLinks; ++i) {
     const fs::path next = fs::read_symlink(path, none);
     if (none) return path;
     path = next.is_absolute() ? next : folder_of(path) / next;

@@ -10,7 +10,7 @@ namespace {
 
 // The smallest score that the rule keeps. Scores are already divided by the temperature; `top` is their largest.
 template <class T>
-T least_left(const std::vector<T>& scores, const DrawRule& rule, T top) {
+T min_score_kept(const std::vector<T>& scores, const DrawRule& rule, T top) {
   std::vector<T> left;
   T least = -INFINITY;
   const auto weight = [&](T s) { return std::exp(static_cast<double>(s) - top); };
@@ -50,7 +50,7 @@ DrawnToken draw_token(std::span<const T> given, const DrawRule& rule, double u) 
   std::vector<T> scores(given.begin(), given.end());
   if (draws)
     for (T& s : scores) s /= static_cast<T>(rule.temperature);
-  const T top = scores[best], least = draws ? least_left(scores, rule, top) : -INFINITY;
+  const T top = scores[best], least = draws ? min_score_kept(scores, rule, top) : -INFINITY;
   double whole = 0, sum = 0;
   std::vector<double> weights(scores.size());
   for (size_t i = 0; i < scores.size(); ++i)

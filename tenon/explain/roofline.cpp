@@ -16,8 +16,8 @@ namespace {
 constexpr int kRuns = 5;
 // Runs that take less are repeated at twice the size, up to a limit.
 constexpr double kLongCopy = 5e-3, kLongProduct = 20e-3;
-constexpr int64_t kLeastElements = int64_t{1} << 24, kMostElements = int64_t{1} << 27;
-constexpr int64_t kLeastSide = 1024, kMostSide = 4096;
+constexpr int64_t kMinElements = int64_t{1} << 24, kMaxElements = int64_t{1} << 27;
+constexpr int64_t kMinSide = 1024, kMaxSide = 4096;
 
 // The fastest of a few runs, in seconds.
 double best_time(const Expr& value, const std::vector<float>& x, const HostWeights& weights,
@@ -72,10 +72,10 @@ double product_time(int64_t side, DType arithmetic, const std::shared_ptr<Backen
 }
 
 void measure_memory(const std::shared_ptr<Backend>& backend, Roofline& peak) {
-  int64_t elements = kLeastElements;
+  int64_t elements = kMinElements;
   const auto bytes = [&] { return size_of(DType::F32) * elements; };
   double seconds = memory_time(elements, true, backend);
-  while (seconds < kLongCopy && elements < kMostElements && 4 * bytes() < backend->memory_available() / 4) {
+  while (seconds < kLongCopy && elements < kMaxElements && 4 * bytes() < backend->memory_available() / 4) {
     elements *= 2;
     seconds = memory_time(elements, true, backend);
   }
@@ -86,9 +86,9 @@ void measure_memory(const std::shared_ptr<Backend>& backend, Roofline& peak) {
 
 void measure_product(DType arithmetic, const std::shared_ptr<Backend>& backend, Roofline& peak) {
   const int64_t room = backend->memory_available() / 4;
-  int64_t side = kLeastSide;
+  int64_t side = kMinSide;
   double seconds = product_time(side, arithmetic, backend);
-  while (seconds < kLongProduct && side < kMostSide && 4 * 3 * side * side * size_of(arithmetic) < room) {
+  while (seconds < kLongProduct && side < kMaxSide && 4 * 3 * side * side * size_of(arithmetic) < room) {
     side *= 2;
     seconds = product_time(side, arithmetic, backend);
   }

@@ -33,14 +33,14 @@ constexpr const char* kWord =
 #undef TENON_SPACE
 
 // Normalisation sorts the marks of a letter by swapping neighbours; runs up to this length cost little.
-constexpr int kMostMarks = 256;
+constexpr int kMaxMarks = 256;
 
 void check_marks(std::string_view text) {
   int marks = 0;
   for (size_t i = 0; i < text.size();) {
     const auto c = static_cast<utf8proc_int32_t>(next_code_point(text, i));
     marks = utf8proc_get_property(c)->combining_class ? marks + 1 : 0;
-    TENON_CHECK(Usage, marks <= kMostMarks, "prompt") << "has more than " << kMostMarks << " combining marks in a row";
+    TENON_CHECK(Usage, marks <= kMaxMarks, "prompt") << "has more than " << kMaxMarks << " combining marks in a row";
   }
 }
 

@@ -18,7 +18,7 @@ constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 constexpr uint64_t kLargestTensor = uint64_t{1} << 62;
 constexpr uint32_t kMaxExtents = 4;
 // The minimum size of each: an empty name, no extents.
-constexpr uint64_t kLeastKeyBytes = 8 + 4 + 1, kLeastTensorBytes = 8 + 4 + 4 + 8;
+constexpr uint64_t kMinKeyBytes = 8 + 4 + 1, kMinTensorBytes = 8 + 4 + 4 + 8;
 
 template <class T>
 T load(std::span<const std::byte> bytes, size_t at = 0) {
@@ -144,7 +144,7 @@ class GgufReader {
         << " is not supported; expected 2 or 3, little endian";
     tensors = number<uint64_t>("tensor count");
     keys = number<uint64_t>("metadata count");
-    TENON_CHECK(Model, keys <= left() / kLeastKeyBytes && tensors <= left() / kLeastTensorBytes, file())
+    TENON_CHECK(Model, keys <= left() / kMinKeyBytes && tensors <= left() / kMinTensorBytes, file())
         << "claims " << keys << " metadata entries and " << tensors << " tensors; the " << left()
         << " bytes that follow cannot hold them";
   }

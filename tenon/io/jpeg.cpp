@@ -14,7 +14,7 @@
 namespace tenon {
 namespace {
 
-constexpr int kMostScans = 500;           // a small progressive file could ask for thousands of passes over all blocks
+constexpr int kMaxScans = 500;            // a small progressive file could ask for thousands of passes over all blocks
 constexpr int64_t kPixelsAByte = 8 * 64;  // Huffman codes take at least one bit per block of 8 x 8 pixels
 constexpr unsigned kExifMarker = JPEG_APP0 + 1, kWholeMarker = 0xffff;
 
@@ -37,9 +37,9 @@ void on_message(j_common_ptr info, int level) {
   if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE)) fail(info);
 }
 void on_progress(j_common_ptr info) {
-  if (!info->is_decompressor || reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  if (!info->is_decompressor || reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
   auto* failure = reinterpret_cast<JpegFailure*>(info->err);
-  std::snprintf(failure->message, sizeof failure->message, "more than %d scans", kMostScans);
+  std::snprintf(failure->message, sizeof failure->message, "more than %d scans", kMaxScans);
   std::longjmp(failure->jump, 1);
 }
 

@@ -17,8 +17,8 @@ constexpr const char* kQwen2 =
 constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-constexpr int kMostNested = 8;  // nesting of Sequences
-constexpr size_t kMostSteps = 16;
+constexpr int kMaxNested = 8;  // nesting of Sequences
+constexpr size_t kMaxSteps = 16;
 
 // A character's end and class, read ahead of the scan.
 struct Character {
@@ -97,13 +97,13 @@ class Scanner {
     return space_end(i);
   }
 
-  size_t qwen2(size_t i, size_t most_digits) const {
+  size_t qwen2(size_t i, size_t max_digits) const {
     if (const size_t end = contraction_end(i, true); end != i) return end;
     const Character first = at(i);
     if (first.kind == CharClass::Letter) return run_end(i, CharClass::Letter);
     const bool may_lead = first.kind != CharClass::Newline && first.kind != CharClass::Number;
     if (may_lead && is(first.end, CharClass::Letter)) return run_end(first.end, CharClass::Letter);
-    if (first.kind == CharClass::Number) return run_end(i, CharClass::Number, most_digits);
+    if (first.kind == CharClass::Number) return run_end(i, CharClass::Number, max_digits);
     const size_t word = is_blank(i) ? i + 1 : i;
     if (is(word, CharClass::Other)) return run_end(run_end(word, CharClass::Other), CharClass::Newline);
     if (const size_t end = lines_end(i); end != i) return end;
@@ -153,13 +153,13 @@ PreTokenizer PreTokenizer::from_json(const json& description, const std::string&
 }
 
 void PreTokenizer::add(const json& description, const std::string& where, int depth) {
-  TENON_CHECK(Model, steps_.size() < kMostSteps && depth < kMostNested, where)
-      << "pre_tokenizer: more than " << kMostSteps << " steps, or nested deeper than " << kMostNested << " levels";
+  TENON_CHECK(Model, steps_.size() < kMaxSteps && depth < kMaxNested, where)
+      << "pre_tokenizer: more than " << kMaxSteps << " steps, or nested deeper than " << kMaxNested << " levels";
   const std::string type = type_of(description, where);
   if (type == "Sequence") {
     const auto list = description.find("pretokenizers");
-    TENON_CHECK(Model, list != description.end() && list->is_array() && list->size() <= kMostSteps, where)
-        << "pre_tokenizer: expected a Sequence to have an array 'pretokenizers' of at most " << kMostSteps;
+    TENON_CHECK(Model, list != description.end() && list->is_array() && list->size() <= kMaxSteps, where)
+        << "pre_tokenizer: expected a Sequence to have an array 'pretokenizers' of at most " << kMaxSteps;
     for (const json& item : *list) add(item, where, depth + 1);
   } else if (type == "ByteLevel") {
     add_byte_level(description);

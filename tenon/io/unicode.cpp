@@ -12,7 +12,7 @@
 namespace tenon {
 namespace {
 
-constexpr size_t kMostNfcBytes = size_t{1} << 30;
+constexpr size_t kMaxNfcBytes = size_t{1} << 30;
 constexpr uint32_t kFirstMark = 0x300;  // code points below this are always in NFC, whatever is next to them
 
 CharClass slow_class(uint32_t c) {
@@ -105,8 +105,8 @@ CharClass char_class(uint32_t code_point) {
 }
 
 std::string nfc(std::string_view text) {
-  TENON_CHECK(Memory, text.size() <= kMostNfcBytes, "tokenizer")
-      << "text of " << text.size() << " bytes; at most " << kMostNfcBytes << " can be normalised";
+  TENON_CHECK(Memory, text.size() <= kMaxNfcBytes, "tokenizer")
+      << "text of " << text.size() << " bytes; at most " << kMaxNfcBytes << " can be normalised";
   if (!needs_normalising(text)) return std::string(text);
   std::vector<utf8proc_int32_t> points = decompose(text);
   const utf8proc_ssize_t n =

@@ -112,14 +112,14 @@ void ConfigReader::ignore(std::initializer_list<std::string_view> keys) {
 }
 
 void ConfigReader::finish() const {
-  constexpr int kMostNamed = 8;
+  constexpr int kMaxNamed = 8;
   int unknown = 0;
   for (const auto& [key, value] : config_.items()) {
     const bool idle = value.is_null() || value == json(false) || key.starts_with('_');
-    if (idle || read_.contains(key) || ++unknown > kMostNamed) continue;
+    if (idle || read_.contains(key) || ++unknown > kMaxNamed) continue;
     spdlog::warn("{}: ignoring unknown key '{}'", shown(where_), shown(key));
   }
-  if (unknown > kMostNamed) spdlog::warn("{}: ignoring {} more unknown keys", shown(where_), unknown - kMostNamed);
+  if (unknown > kMaxNamed) spdlog::warn("{}: ignoring {} more unknown keys", shown(where_), unknown - kMaxNamed);
 }
 
 }  // namespace tenon

@@ -14,7 +14,7 @@ class Step {
  public:
   Step(Graph& g, const DecoderConfig& c, const DecodeStepShape& shape, nn::Precision p)
       : g_(g), c_(c), shape_(shape), rows_(shape.rows) {
-    const int64_t most = most_decode_rows(c, shape.capacity);
+    const int64_t most = max_decode_rows(c, shape.capacity);
     TENON_CHECK(Usage, rows_ > 0 && rows_ <= most, "texts")
         << "expected 1 to " << most << " at once with caches of " << shape.capacity << " tokens, got " << rows_;
     const Expr token = state(g_, "token", DType::I32, {rows_}), position = state(g_, "position", DType::I32, {rows_});
@@ -94,9 +94,9 @@ class Step {
 
 }  // namespace
 
-int64_t most_decode_rows(const DecoderConfig& config, int64_t capacity) {
-  constexpr int64_t kMostPlaces = int64_t{1} << 24;  // integers that f32 represents exactly
-  return kMostPlaces / std::max(capacity, config.vocabulary);
+int64_t max_decode_rows(const DecoderConfig& config, int64_t capacity) {
+  constexpr int64_t kMaxPlaces = int64_t{1} << 24;  // integers that f32 represents exactly
+  return kMaxPlaces / std::max(capacity, config.vocabulary);
 }
 
 std::vector<std::pair<std::string, Expr>> decode_step(Graph& g, const DecoderConfig& c, const DecodeStepShape& shape,

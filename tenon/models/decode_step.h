@@ -17,7 +17,7 @@ struct DecodeStepShape {
 };
 
 /// Most rows of a step, such that indices into its caches and scores are exact in f32.
-int64_t most_decode_rows(const DecoderConfig& config, int64_t capacity);
+int64_t max_decode_rows(const DecoderConfig& config, int64_t capacity);
 
 /// Inputs and states, all of them in `g`, which the host sets:
 ///

@@ -18,8 +18,8 @@ bool is_adapter_weight(std::string_view name) { return !nn::weight_beside(name).
 
 WeightShapes adapter_weights(const DecoderConfig& c) {
   const nn::LowRank& a = c.adapter;
-  TENON_CHECK(Usage, a.rank >= 1 && a.rank <= kMostAdapterRank, "lora")
-      << "rank " << a.rank << ": expected 1 to " << kMostAdapterRank;
+  TENON_CHECK(Usage, a.rank >= 1 && a.rank <= kMaxAdapterRank, "lora")
+      << "rank " << a.rank << ": expected 1 to " << kMaxAdapterRank;
   TENON_CHECK(Usage, std::isfinite(a.scale) && a.scale != 0, "lora")
       << "alpha / rank is " << a.scale << ": expected a finite number that is not 0";
   TENON_CHECK(Usage, !a.targets.empty(), "lora") << "no layers are named";

@@ -15,7 +15,7 @@ inline constexpr const char* kAdapterWeights = "adapter_model.safetensors";
 /// Prefix of an adapter's tensor names in its file.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
-inline constexpr int64_t kMostAdapterRank = 1 << 16;
+inline constexpr int64_t kMaxAdapterRank = 1 << 16;
 
 /// Layers that may have an adapter: "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj".
 const std::vector<std::string>& adapter_layers();

@@ -10,7 +10,7 @@ namespace tenon {
 namespace {
 using nlohmann::json;
 
-constexpr int64_t kMostWidth = 1 << 17, kMostLayers = 4096, kMostTokens = int64_t{1} << 24;
+constexpr int64_t kMaxWidth = 1 << 17, kMaxLayers = 4096, kMaxTokens = int64_t{1} << 24;
 
 // The base of rotary positions: a flat rope_theta, or rope_parameters, which also has a rope_type. Scaled positions
 // (another rope_type) are refused.
@@ -28,14 +28,14 @@ void read_rotary(DecoderConfig& c, ConfigReader& r, const json& config, const st
 }
 
 void read_attention(DecoderConfig& c, ConfigReader& r, const std::string& where) {
-  c.heads = r.integer("num_attention_heads", c.heads, 1, kMostWidth);
-  c.key_heads = r.integer("num_key_value_heads", c.heads, 1, kMostWidth);
+  c.heads = r.integer("num_attention_heads", c.heads, 1, kMaxWidth);
+  c.key_heads = r.integer("num_key_value_heads", c.heads, 1, kMaxWidth);
   TENON_CHECK(Model, c.heads % c.key_heads == 0, where)
       << c.key_heads << " key heads do not divide the " << c.heads << " query heads";
   const bool given = r.has("head_dim");
   TENON_CHECK(Model, given || c.family == "qwen3" || c.width % c.heads == 0, where)
       << c.heads << " heads do not divide the width " << c.width;
-  c.head_width = given ? r.integer("head_dim", 0, 2, kMostWidth) : c.family == "qwen3" ? 128 : c.width / c.heads;
+  c.head_width = given ? r.integer("head_dim", 0, 2, kMaxWidth) : c.family == "qwen3" ? 128 : c.width / c.heads;
   r.ignore({"head_dim"});
   TENON_CHECK(Model, c.head_width % 2 == 0, where) << "expected an even head width, got " << c.head_width;
   const bool attention_bias = c.family != "qwen2" && r.flag("attention_bias", false);
@@ -83,11 +83,11 @@ DecoderConfig read_decoder_config(const json& config, const std::string& where) 
     if (!r.has(key)) r.refuse(key, "a value");
   r.expect("model_type", {"llama", "qwen2", "qwen3"});
   c.family = r.name("model_type", c.family);
-  c.vocabulary = r.integer("vocab_size", c.vocabulary, 1, kMostTokens);
-  c.width = r.integer("hidden_size", c.width, 1, kMostWidth);
-  c.hidden = r.integer("intermediate_size", c.hidden, 1, 8 * kMostWidth);
-  c.layers = r.integer("num_hidden_layers", c.layers, 1, kMostLayers);
-  c.positions = r.integer("max_position_embeddings", c.family == "llama" ? 2048 : c.positions, 1, kMostTokens - 1);
+  c.vocabulary = r.integer("vocab_size", c.vocabulary, 1, kMaxTokens);
+  c.width = r.integer("hidden_size", c.width, 1, kMaxWidth);
+  c.hidden = r.integer("intermediate_size", c.hidden, 1, 8 * kMaxWidth);
+  c.layers = r.integer("num_hidden_layers", c.layers, 1, kMaxLayers);
+  c.positions = r.integer("max_position_embeddings", c.family == "llama" ? 2048 : c.positions, 1, kMaxTokens - 1);
   c.eps = r.number("rms_norm_eps", 1e-6, 0, 1);
   c.tied = r.flag("tie_word_embeddings", false);
   c.mlp_bias = c.family == "llama" && r.flag("mlp_bias", false);

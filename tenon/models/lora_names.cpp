@@ -12,7 +12,7 @@ namespace tenon {
 namespace {
 
 constexpr std::string_view kWeight = ".weight", kPeft = "base_model_model_", kTextModel = "text_model.";
-constexpr int kMostLdmBlocks = 12;  // on the way down, for four levels; as many on the way up
+constexpr int kMaxLdmBlocks = 12;  // on the way down, for four levels; as many on the way up
 
 std::string flattened(std::string_view name) {
   std::string out(name);
@@ -112,7 +112,7 @@ void add_ldm_names(LoraNames& names) {
     if (replace_end(tensor, kWeight, "")) names.alias("unet", ldm, {tensor});
   };
   for (const char* end : {"time_embed.0", "time_embed.2", "out.2"}) add(end);
-  for (int i = 0; i < kMostLdmBlocks; ++i)
+  for (int i = 0; i < kMaxLdmBlocks; ++i)
     for (const char* path : {"input_blocks.", "output_blocks."})
       for (const char* part : {".0.", ".1.", ".2."})
         for (const std::string& tail : tails) add(path + std::to_string(i) + part + tail);

@@ -125,8 +125,8 @@ CrossEntropy cross_entropy(const Expr& hidden, const Expr& weight, const Expr& t
 TokenLoss token_loss(const Expr& hidden, const Expr& weight, const Expr& target, const TokenTerms& terms, int64_t chunk,
                      int first_stage) {
   const Shape &h = hidden.shape(), &w = weight.shape();
-  constexpr int64_t kMostClasses = int64_t{1} << 24;  // integers that f32 represents exactly
-  TENON_CHECK(Usage, w.rank() == 2 && h.rank() >= 1 && h[-1] == w[1] && w.numel() > 0 && w[0] <= kMostClasses,
+  constexpr int64_t kMaxClasses = int64_t{1} << 24;  // integers that f32 represents exactly
+  TENON_CHECK(Usage, w.rank() == 2 && h.rank() >= 1 && h[-1] == w[1] && w.numel() > 0 && w[0] <= kMaxClasses,
               "cross_entropy")
       << "hidden " << h.str() << " and weight " << w.str() << " do not fit: expected [.., D] and [V, D]";
   TENON_CHECK(Usage, target.dtype() == DType::I32 && h.rows() > 0 && target.shape().numel() == h.rows(),
@@ -137,8 +137,8 @@ TokenLoss token_loss(const Expr& hidden, const Expr& weight, const Expr& target,
       << "expected chunks of 1 row or more, got " << chunk;
   const int64_t rows = h.rows();
   const Pieces pieces(w[0]);
-  TENON_CHECK(Usage, std::min(chunk, rows) * pieces.count <= kMostClasses, "cross_entropy")
-      << "chunks of " << chunk << " rows have more than " << kMostClasses << " pieces";
+  TENON_CHECK(Usage, std::min(chunk, rows) * pieces.count <= kMaxClasses, "cross_entropy")
+      << "chunks of " << chunk << " rows have more than " << kMaxClasses << " pieces";
   const Targets targets(reshape(target, {rows, 1}), pieces, chunk);
   const Expr padded = pad(weight, {0, pieces.padded() - w[0], 0, 0});
   std::vector<Expr> losses, nll, d_hidden;

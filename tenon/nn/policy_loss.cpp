@@ -8,8 +8,8 @@
 namespace tenon::nn {
 namespace {
 
-constexpr double kMostDifference = 40;  // of log-probabilities: e^40 is far below f32's maximum
-constexpr double kNearZero = 0.03;      // below it, the series of k3 is accurate to f32's last bit
+constexpr double kMaxDifference = 40;  // of log-probabilities: e^40 is far below f32's maximum
+constexpr double kNearZero = 0.03;     // below it, the series of k3 is accurate to f32's last bit
 
 // e^d - d - 1. Uses a series near 0, where its terms would cancel in f32.
 Expr k3_of(const Expr& d) {
@@ -35,7 +35,7 @@ Expr policy_terms(const Expr& logp, const Expr& old, const Expr& reference, cons
   const Expr zero = constant(logp.graph(), 0);
   // Remove tokens without weight here: after an exponential they could be infinite, and 0 times infinity is NaN.
   const auto difference = [&](const Expr& a, const Expr& b) {
-    return clamp(where(weight, a - b, zero), -kMostDifference, kMostDifference);
+    return clamp(where(weight, a - b, zero), -kMaxDifference, kMaxDifference);
   };
   const Expr ratio = exp(difference(logp, old));
   const Expr free = o.delta > 0 ? min(ratio, constant(logp.graph(), o.delta)) : ratio;

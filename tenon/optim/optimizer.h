@@ -18,13 +18,13 @@
 namespace tenon {
 
 /// Most tensors that an optimizer keeps per parameter.
-inline constexpr size_t kMostMoments = 2;
+inline constexpr size_t kMaxMoments = 2;
 
 /// One parameter: device addresses of contiguous f32, `count` elements each. No two overlap.
 struct OptimizerTensor {
   void* param = nullptr;
   const void* grad = nullptr;
-  std::array<void*, kMostMoments> moments{};  ///< as many as Optimizer::moments, zero before the first step
+  std::array<void*, kMaxMoments> moments{};  ///< as many as Optimizer::moments, zero before the first step
   int64_t count = 0;
 };
 

@@ -37,7 +37,7 @@ AdapterConfig read_adapter_config(const fs::path& file) {
         << key << " is " << shown_json(value) << ", which is not supported";
   }
   AdapterConfig out;
-  out.rank = r.integer("r", 0, 1, kMostAdapterRank);
+  out.rank = r.integer("r", 0, 1, kMaxAdapterRank);
   const double alpha = r.number("lora_alpha", 8, -1e9, 1e9);
   const auto rank = static_cast<double>(out.rank);
   out.scale = alpha / (r.flag("use_rslora", false) ? std::sqrt(rank) : rank);

@@ -13,11 +13,11 @@ InitImage::InitImage(const Image& image) : width(image.width), height(image.heig
 }
 
 void check_batch(int64_t images, bool batch_invariant) {
-  TENON_CHECK(Usage, images >= 1 && images <= kMostImages, "batch") << images << " is outside 1.." << kMostImages;
-  if (batch_invariant && images > kMostInvariantImages)
+  TENON_CHECK(Usage, images >= 1 && images <= kMaxImages, "batch") << images << " is outside 1.." << kMaxImages;
+  if (batch_invariant && images > kMaxInvariantImages)
     throw Error(ErrorKind::Usage, "batch",
                 std::to_string(images) + " images cannot be batch invariant; expected at most " +
-                    std::to_string(kMostInvariantImages),
+                    std::to_string(kMaxInvariantImages),
                 "generate several batches with -b");
 }
 

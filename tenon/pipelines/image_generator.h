@@ -112,7 +112,7 @@ struct PipelineOptions {
   int threads = 0;
   std::optional<NetworkType> type;  ///< unset: bf16 where the device has it
   bool fusion = true;
-  bool batch_invariant = false;            ///< BackendOptions::batch_invariant; at most kMostInvariantImages then
+  bool batch_invariant = false;            ///< BackendOptions::batch_invariant; at most kMaxInvariantImages then
   std::filesystem::path lora_folder = {};  ///< folder of LoRAs that prompts name; empty: the working directory
   LoraApply lora_apply = LoraApply::Merge;
   int64_t lora_rank = 32;      ///< for LoraApply::Side: largest total rank per layer of a request's LoRAs
@@ -125,7 +125,7 @@ struct PipelineOptions {
 };
 
 /// Most images of a batch, and of a batch-invariant one: larger ones use launches of other forms.
-inline constexpr int64_t kMostImages = 1024, kMostInvariantImages = 8;
+inline constexpr int64_t kMaxImages = 1024, kMaxInvariantImages = 8;
 /// Error(Usage) for a number of images outside these limits.
 void check_batch(int64_t images, bool batch_invariant);
 

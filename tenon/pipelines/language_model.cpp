@@ -271,7 +271,7 @@ void LanguageModel::read_generation_config(const json& config, const std::string
 }
 
 // Every step compares the token drawn with each of them.
-constexpr size_t kMostStopIds = 64;
+constexpr size_t kMaxStopIds = 64;
 
 // A number or an array of them; if absent, what is known so far stays.
 void LanguageModel::read_stop_ids(const json& config, const std::string& where) {
@@ -280,7 +280,7 @@ void LanguageModel::read_stop_ids(const json& config, const std::string& where) 
   if (r.has(kKey)) {
     stop_ids_.clear();
     const std::vector<int64_t> ids = r.integers(kKey, {}, 0, 0, config_.vocabulary - 1);
-    if (ids.size() > kMostStopIds) r.refuse(kKey, "at most " + std::to_string(kMostStopIds) + " tokens");
+    if (ids.size() > kMaxStopIds) r.refuse(kKey, "at most " + std::to_string(kMaxStopIds) + " tokens");
     for (const int64_t id : ids) stop_ids_.push_back(static_cast<int32_t>(id));
   }
   if (stop_ids_.empty() && tokenizer_ && tokenizer_->eos_id()) stop_ids_ = {*tokenizer_->eos_id()};

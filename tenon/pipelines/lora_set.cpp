@@ -12,7 +12,7 @@ namespace tenon {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kMostSideRank = 4096;
+constexpr int64_t kMaxSideRank = 4096;
 constexpr const char* kMergeHint = "merge it into the weights (--lora-apply merge)";
 
 // Maps all spellings of a file's path to one.
@@ -25,8 +25,8 @@ fs::path place_of(const fs::path& file) {
 }  // namespace
 
 void check_lora_weight(const std::string& where, double weight) {
-  TENON_CHECK(Usage, std::abs(weight) <= kMostLoraWeight, where)
-      << "a LoRA's weight must be a number from " << -kMostLoraWeight << " to " << kMostLoraWeight << ", got "
+  TENON_CHECK(Usage, std::abs(weight) <= kMaxLoraWeight, where)
+      << "a LoRA's weight must be a number from " << -kMaxLoraWeight << " to " << kMaxLoraWeight << ", got "
       << number_text(weight);
 }
 
@@ -34,8 +34,8 @@ LoraSet::LoraSet(std::function<LoraNames()> names, const PipelineOptions& option
     : make_names_(std::move(names)),
       side_rank_(options.lora_apply == LoraApply::Side ? options.lora_rank : 0),
       terms_(std::make_shared<LoraTerms>()) {
-  TENON_CHECK(Usage, options.lora_rank >= 1 && options.lora_rank <= kMostSideRank, "rank of LoRAs")
-      << options.lora_rank << " is outside 1.." << kMostSideRank;
+  TENON_CHECK(Usage, options.lora_rank >= 1 && options.lora_rank <= kMaxSideRank, "rank of LoRAs")
+      << options.lora_rank << " is outside 1.." << kMaxSideRank;
 }
 
 const LoraNames& LoraSet::names() {

@@ -15,7 +15,7 @@
 namespace tenon {
 
 /// Largest absolute weight of a LoRA: far beyond useful values, yet small enough for every weight type.
-inline constexpr double kMostLoraWeight = 1e4;
+inline constexpr double kMaxLoraWeight = 1e4;
 /// Error(Usage) at `where` for a weight beyond it, or one that is not a number.
 void check_lora_weight(const std::string& where, double weight);
 

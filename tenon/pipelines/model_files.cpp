@@ -18,12 +18,12 @@ namespace {
 // What a path that does not exist could have meant: embedded models, and folders and weights next to it and in
 // TENON_MODEL_DIR. Examines a bounded number of entries.
 std::vector<std::string> names_beside(const fs::path& given, const std::string& base) {
-  constexpr int kMostEntries = 1000;
+  constexpr int kMaxEntries = 1000;
   std::vector<std::string> out = embedded_models();
   std::error_code ignored;
   for (const fs::path& folder : {given.has_parent_path() ? given.parent_path() : fs::path("."), fs::path(base)}) {
     fs::directory_iterator entry(folder, ignored);
-    for (int i = 0; i < kMostEntries && !ignored && entry != fs::directory_iterator(); ++i, entry.increment(ignored))
+    for (int i = 0; i < kMaxEntries && !ignored && entry != fs::directory_iterator(); ++i, entry.increment(ignored))
       if (entry->path().extension() == ".safetensors" || entry->is_directory(ignored))
         out.push_back(entry->path().filename().string());
   }

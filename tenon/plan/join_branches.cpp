@@ -57,7 +57,7 @@ std::vector<Expr> join_branches(Graph& g, std::span<const Expr> roots, const Tar
     if (!wide.layer || !narrow.layer || wide.layer == narrow.layer) return {};
     const auto depth = [](const Term& t) { return t.layer->in[0].shape()[-1]; };
     if (depth(wide) < depth(narrow)) std::swap(wide, narrow);
-    const bool fits = narrow.factors.empty() && wide.factors.size() <= nodes::BranchedLinear::kMostFactors &&
+    const bool fits = narrow.factors.empty() && wide.factors.size() <= nodes::BranchedLinear::kMaxFactors &&
                       wide.layer.shape() == narrow.layer.shape() && wide.layer->rate == narrow.layer->rate &&
                       wide.layer->in[1].shape().rank() == 2 && narrow.layer->in[1].shape().rank() == 2 &&
                       narrow.layer->in[0].dtype() == narrow.layer->in[1].dtype();

@@ -13,7 +13,7 @@ namespace tenon {
 namespace {
 
 // Larger parts have their own allocation; the small ones of a call share a block and are not offloaded.
-constexpr int64_t kOwnMemory = kLeastOffloaded;
+constexpr int64_t kOwnMemory = kMinOffloaded;
 
 }  // namespace
 

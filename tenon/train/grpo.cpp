@@ -25,10 +25,10 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostRows = int64_t{1} << 40;     // of a step; far more than fits into memory
-constexpr int64_t kEvaluationRows = 16;             // evaluated together
-constexpr double kMostReward = 1e12;                // far below where a square overflows f32
-constexpr int64_t kMostCounted = int64_t{1} << 53;  // for totals over a run
+constexpr int64_t kMaxRows = int64_t{1} << 40;     // of a step; far more than fits into memory
+constexpr int64_t kEvaluationRows = 16;            // evaluated together
+constexpr double kMaxReward = 1e12;                // far below where a square overflows f32
+constexpr int64_t kMaxCounted = int64_t{1} << 53;  // for totals over a run
 
 ordered_json options_json(const GrpoOptions& o, const Backend& backend, const LanguageModel& model,
                           const ordered_json& data) {
@@ -39,7 +39,7 @@ ordered_json options_json(const GrpoOptions& o, const Backend& backend, const La
               {"group", o.group},
               {"epochs", o.epochs},
               {"micro_rows", o.micro_rows},
-              {"most_tokens", o.most_tokens},
+              {"most_tokens", o.max_tokens},
               {"loss", static_cast<int>(o.loss)},
               {"terms", {o.terms.clip_low, o.terms.clip_high, o.terms.delta, o.terms.beta}},
               {"scale", static_cast<int>(o.scale)},
@@ -61,11 +61,11 @@ std::vector<int32_t> prompt_ids(const LanguageModel& model, const GrpoOptions& o
 }
 
 bool has_room(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {
-  return !ids.empty() && std::ssize(ids) + o.most_tokens <= model.config().positions;
+  return !ids.empty() && std::ssize(ids) + o.max_tokens <= model.config().positions;
 }
 
 std::string too_long(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {
-  return "has " + std::to_string(ids.size()) + " tokens; with " + std::to_string(o.most_tokens) +
+  return "has " + std::to_string(ids.size()) + " tokens; with " + std::to_string(o.max_tokens) +
          " for the answer that exceeds the model's " + std::to_string(model.config().positions) + " positions";
 }
 
@@ -78,9 +78,9 @@ std::vector<int32_t> prompt_with_room(const Problem& problem, const LanguageMode
 
 // What a step needs at least, before any prompt is known: its completions' keys and values.
 void check_rows_fit(const Backend& backend, const LanguageModel& model, const GrpoOptions& o) {
-  const int64_t tokens = Rollout::capacity(1, o.most_tokens), available = backend.memory_available(),
+  const int64_t tokens = Rollout::capacity(1, o.max_tokens), available = backend.memory_available(),
                 row_bytes = tokens * model.config().cache_bytes(o.precision.act),
-                fit = std::min(available / row_bytes, most_decode_rows(model.config(), tokens)) / o.group;
+                fit = std::min(available / row_bytes, max_decode_rows(model.config(), tokens)) / o.group;
   if (o.prompts <= fit) return;
   const double mebibytes = static_cast<double>(o.prompts * o.group) * static_cast<double>(row_bytes) / (1 << 20);
   throw Error(ErrorKind::Memory, "prompts",
@@ -148,11 +148,11 @@ void check_grpo(const GrpoOptions& o) {
   };
   positive("prompts", o.prompts);
   positive("group", o.group);
-  TENON_CHECK(Usage, o.prompts <= kMostRows && o.group <= kMostRows / o.prompts, "group")
-      << o.prompts << " prompts of " << o.group << " completions: expected at most " << kMostRows
+  TENON_CHECK(Usage, o.prompts <= kMaxRows && o.group <= kMaxRows / o.prompts, "group")
+      << o.prompts << " prompts of " << o.group << " completions: expected at most " << kMaxRows
       << " completions a step";
   positive("epochs", o.epochs);
-  positive("max tokens", o.most_tokens);
+  positive("max tokens", o.max_tokens);
   positive("steps", o.schedule.steps);
   TENON_CHECK(Usage, o.micro_rows >= 0 && (o.micro_rows == 0 || (o.prompts * o.group) % o.micro_rows == 0),
               "micro rows")
@@ -209,10 +209,10 @@ void Grpo::State::resume() {
     ConfigReader run(r->run, folder.checkpoint(step).string() + " run");
     for (const char* key : {"problems", "best", "best_step", "updates"})
       if (!run.has(key)) run.refuse(key, "a value");
-    problems = run.integer("problems", 0, 0, kMostCounted);
+    problems = run.integer("problems", 0, 0, kMaxCounted);
     best = run.number("best", 0, -1, 1);
     best_step = run.integer("best_step", 0, -1, step);
-    learner.updater().set_steps(run.integer("updates", 0, 0, kMostCounted));
+    learner.updater().set_steps(run.integer("updates", 0, 0, kMaxCounted));
   }
   log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard);
 }
@@ -239,7 +239,7 @@ std::vector<Judgement> Grpo::State::judge(const std::vector<Problem>& of_rows, c
   std::vector<Judged> rows;
   for (size_t r = 0; r < made.size(); ++r) {
     const Problem& p = of_rows[r];
-    rows.push_back({out[r].text, p.answer, std::ssize(made[r].tokens), o.most_tokens, p.prompt, p.columns});
+    rows.push_back({out[r].text, p.answer, std::ssize(made[r].tokens), o.max_tokens, p.prompt, p.columns});
     out[r].right = reward_of(Reward{}, rows.back()) == 1;
   }
   if (!metrics) return out;
@@ -270,7 +270,7 @@ ordered_json Grpo::State::train_step() {
     }
   }
   time.begin("rollout");
-  const std::vector<Completion> made = learner.complete(prompts, seeds, {o.most_tokens, false, model->stop_ids()});
+  const std::vector<Completion> made = learner.complete(prompts, seeds, {o.max_tokens, false, model->stop_ids()});
   const double rollout_seconds = seconds_since(begin);
   const auto judging = Clock::now();
   time.begin("rewards");
@@ -279,9 +279,9 @@ ordered_json Grpo::State::train_step() {
   const double reward_seconds = seconds_since(judging);
   std::vector<double> rewards;
   for (const Judgement& j : judged) {
-    TENON_CHECK(Numeric, std::abs(j.reward) <= kMostReward, "reward")
-        << "the weighted reward of completion " << rewards.size() << " is " << j.reward << ", expected " << -kMostReward
-        << " to " << kMostReward;
+    TENON_CHECK(Numeric, std::abs(j.reward) <= kMaxReward, "reward")
+        << "the weighted reward of completion " << rewards.size() << " is " << j.reward << ", expected " << -kMaxReward
+        << " to " << kMaxReward;
     rewards.push_back(j.reward);
   }
   PolicyBatch batch = learner.batch(prompts, made, advantages(rewards, o.group, o.scale));
@@ -310,7 +310,7 @@ ordered_json Grpo::State::evaluate() {
       prompts.push_back(prompt_of(problems_of_rows.back()));
     }
     const std::vector<uint64_t> seeds(prompts.size(), 0);
-    const auto made = learner.complete(prompts, seeds, {o.most_tokens, true, model->stop_ids()});
+    const auto made = learner.complete(prompts, seeds, {o.max_tokens, true, model->stop_ids()});
     const std::vector<Judgement> judged = judge(problems_of_rows, made, nullptr);
     for (int64_t i = 0; i < std::min(kEvaluationRows, o.evaluate_count - at); ++i) {
       right += judged[static_cast<size_t>(i)].right;

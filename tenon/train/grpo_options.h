@@ -14,9 +14,9 @@ namespace tenon::train {
 
 struct GrpoOptions {
   int64_t prompts = 2, group = 8, epochs = 2;
-  int64_t micro_rows = 0;     ///< rows per gradient computation; 0: the device's preference
-  int64_t arena_bytes = 0;    ///< most bytes of an update's arena (GradientOptions); 0: no limit
-  int64_t most_tokens = 256;  ///< longest completion
+  int64_t micro_rows = 0;    ///< rows per gradient computation; 0: the device's preference
+  int64_t arena_bytes = 0;   ///< most bytes of an update's arena (GradientOptions); 0: no limit
+  int64_t max_tokens = 256;  ///< longest completion
   nn::PolicyLoss loss = nn::PolicyLoss::DrGrpo;
   nn::PolicyOptions terms{0.2, 0.2, 0, 0.04};
   ScaleRewards scale = ScaleRewards::None;

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostExamples = int64_t{1} << 20;       // of a step
+constexpr int64_t kMaxExamples = int64_t{1} << 20;        // of a step
 constexpr uint64_t kValidationSeed = 0x76616c6964617465;  // noise that no training step uses
 
 ordered_json options_json(const LoraOptions& o, const Backend& backend, const std::string& model,
@@ -64,13 +64,13 @@ void check_lora(const LoraOptions& o) {
   const auto positive = [](const char* name, int64_t n) {
     TENON_CHECK(Usage, n >= 1, name) << n << ": expected 1 or more";
   };
-  TENON_CHECK(Usage, o.rank >= 1 && o.rank <= kMostAdapterRank, "rank")
-      << o.rank << ": expected 1 to " << kMostAdapterRank;
+  TENON_CHECK(Usage, o.rank >= 1 && o.rank <= kMaxAdapterRank, "rank")
+      << o.rank << ": expected 1 to " << kMaxAdapterRank;
   TENON_CHECK(Usage, std::isfinite(o.alpha) && o.alpha >= 0, "lora alpha") << o.alpha << ": expected a number above 0";
   positive("batch", o.batch);
   positive("accumulation", o.accumulation);
-  TENON_CHECK(Usage, o.batch <= kMostExamples && o.accumulation <= kMostExamples / o.batch, "accumulation")
-      << o.accumulation << " batches of " << o.batch << ": expected at most " << kMostExamples << " pictures a step";
+  TENON_CHECK(Usage, o.batch <= kMaxExamples && o.accumulation <= kMaxExamples / o.batch, "accumulation")
+      << o.accumulation << " batches of " << o.batch << ": expected at most " << kMaxExamples << " pictures a step";
   positive("steps", o.schedule.steps);
   check_update(o.clip, o.ema);
   check_optimizer(o.optimizer_options);

@@ -10,7 +10,7 @@ namespace tenon::train {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMostMetrics = size_t{1} << 30;
+constexpr size_t kMaxMetrics = size_t{1} << 30;
 
 // The object of a complete line; null if no run could have written it.
 nlohmann::json metrics_line(std::string_view line) {
@@ -38,7 +38,7 @@ void each_line(std::string_view all, const F& f) {
 
 void drop_behind(const fs::path& path, int64_t last) {
   if (!file_exists(path)) return;
-  const std::string all = read_file(path, kMostMetrics);
+  const std::string all = read_file(path, kMaxMetrics);
   std::string kept;
   each_line(all, [&](std::string_view text, const nlohmann::json& line) {
     if (line.is_object() && line.at("step").get<int64_t>() <= last) kept += text;
@@ -54,7 +54,7 @@ std::vector<nlohmann::json> read_metrics(const fs::path& folder, int64_t* passed
   const fs::path path = folder / kMetricsFile;
   std::vector<nlohmann::json> out;
   int64_t not_read = 0;
-  each_line(read_argument_file(path, kMostMetrics), [&](std::string_view, nlohmann::json line) {
+  each_line(read_argument_file(path, kMaxMetrics), [&](std::string_view, nlohmann::json line) {
     if (line.is_object())
       out.push_back(std::move(line));
     else

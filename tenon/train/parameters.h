@@ -17,7 +17,7 @@ struct Parameter {
   std::string name;
   Shape shape;
   std::shared_ptr<void> master, average;  ///< average: null if none is kept
-  std::array<std::shared_ptr<void>, kMostMoments> moments;
+  std::array<std::shared_ptr<void>, kMaxMoments> moments;
   std::shared_ptr<void> grad;  ///< null before there are any; see Parameters::set_gradients
 
   int64_t count() const { return shape.numel(); }

@@ -18,7 +18,7 @@ namespace tenon::train {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMostCaption = 1 << 16;
+constexpr size_t kMaxCaption = 1 << 16;
 constexpr std::string_view kByteOrder = "\xef\xbb\xbf", kBlanks = " \t\r\n";
 constexpr const char* kTensor = "values";
 
@@ -35,7 +35,7 @@ std::string caption_of(const fs::path& picture, const std::optional<std::string>
         << "has no caption: expected " << file.filename().string() << " beside it, or --caption TEXT for all";
     return *fallback;
   }
-  std::string text = read_argument_file(file, kMostCaption);
+  std::string text = read_argument_file(file, kMaxCaption);
   TENON_CHECK(Usage, !first_invalid_utf8(text), file.string()) << "is not UTF-8 text";
   if (text.starts_with(kByteOrder)) text.erase(0, kByteOrder.size());
   const size_t first = text.find_first_not_of(kBlanks);

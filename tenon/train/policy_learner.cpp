@@ -6,7 +6,7 @@
 namespace tenon::train {
 namespace {
 
-constexpr size_t kMostPlans = 8;  // for different lengths
+constexpr size_t kMaxPlans = 8;  // for different lengths
 // On a processor the time is proportional to the number of tokens: common beginnings are computed once, large batches
 // are split into parts of few rows, and plans are made for every multiple of 8 tokens. A device that records launches
 // prefers few large ones: all rows at once, and fewer lengths.
@@ -17,7 +17,7 @@ int64_t rows_at_a_time(const GrpoOptions& o, const Backend& backend) {
   if (o.micro_rows > 0) return o.micro_rows;
   // Bnpo averages over the tokens of a part, so a split would change the mean.
   const bool divides = rows % kRowsOfProcessor == 0 && o.loss != nn::PolicyLoss::Bnpo;
-  const bool many = rows * o.most_tokens > kTokensOfProcessor;
+  const bool many = rows * o.max_tokens > kTokensOfProcessor;
   return divides && many && !backend.records() ? kRowsOfProcessor : rows;
 }
 
@@ -25,7 +25,7 @@ bool shares(const Backend& backend) { return !backend.records(); }
 
 PolicyBatch batch_of(const Backend& backend, const GrpoOptions& o, const std::vector<std::vector<int32_t>>& prompts,
                      const std::vector<Completion>& made, const std::vector<double>& advantages) {
-  return shares(backend) ? PolicyBatch{prompts, made, advantages, o.mask_truncated, kStepOfProcessor, kMostSharers}
+  return shares(backend) ? PolicyBatch{prompts, made, advantages, o.mask_truncated, kStepOfProcessor, kMaxSharers}
                          : PolicyBatch{prompts, made, advantages, o.mask_truncated, kStepOfDevice};
 }
 
@@ -35,7 +35,7 @@ BatchShape shape_of(const Backend& backend, const GrpoOptions& o, int64_t tokens
 
 Differentiated loss_of(Graph& g, const Backend& backend, const DecoderConfig& config, const GrpoOptions& o,
                        int64_t tokens, const SharedShape& shared) {
-  const PolicyObjective objective{o.loss, o.terms, static_cast<double>(o.most_tokens)};
+  const PolicyObjective objective{o.loss, o.terms, static_cast<double>(o.max_tokens)};
   return decoder_policy_loss(g, config, shape_of(backend, o, tokens), objective, o.precision, shared);
 }
 
@@ -57,8 +57,8 @@ void check_update_fits(const Backend& backend, const LanguageModel& model, const
   if (options.arena_bytes == 0) return;
   const auto rows = static_cast<size_t>(options.prompts * options.group);
   Completion longest;
-  longest.tokens.assign(static_cast<size_t>(options.most_tokens), 0);
-  longest.log_probabilities.assign(static_cast<size_t>(options.most_tokens), 0);
+  longest.tokens.assign(static_cast<size_t>(options.max_tokens), 0);
+  longest.log_probabilities.assign(static_cast<size_t>(options.max_tokens), 0);
   const PolicyBatch batch =
       batch_of(backend, options, std::vector(rows, prompt), std::vector(rows, longest), std::vector<double>(rows, 0));
   const int64_t at_a_time = rows_at_a_time(options, backend);
@@ -105,7 +105,7 @@ PolicyBatch PolicyLearner::batch(const std::vector<std::vector<int32_t>>& prompt
 
 Gradients& PolicyLearner::gradients_for(int64_t tokens, const SharedShape& shared) {
   const std::array key{tokens, shared.tokens, shared.targets, shared.texts};
-  if (gradients_.size() >= kMostPlans && !gradients_.contains(key)) gradients_.clear();
+  if (gradients_.size() >= kMaxPlans && !gradients_.contains(key)) gradients_.clear();
   std::unique_ptr<Gradients>& made = gradients_[key];
   if (!made) {
     time_.begin("plans");
@@ -119,7 +119,7 @@ Gradients& PolicyLearner::gradients_for(int64_t tokens, const SharedShape& share
 }
 
 Executable& PolicyLearner::reference_for(int64_t tokens) {
-  if (reference_runs_.size() >= kMostPlans && !reference_runs_.contains(tokens)) reference_runs_.clear();
+  if (reference_runs_.size() >= kMaxPlans && !reference_runs_.contains(tokens)) reference_runs_.clear();
   std::unique_ptr<Executable>& made = reference_runs_[tokens];
   if (!made)
     made = std::make_unique<Executable>(

@@ -21,7 +21,7 @@
 namespace tenon::train {
 
 /// Checks options.arena_bytes before anything is allocated: plans the update of a batch of this prompt whose
-/// completions all have options.most_tokens tokens. Throws Error(Memory) with the bytes it needs.
+/// completions all have options.max_tokens tokens. Throws Error(Memory) with the bytes it needs.
 void check_update_fits(const Backend& backend, const LanguageModel& model, const GrpoOptions& options,
                        const std::vector<int32_t>& prompt);
 

@@ -13,7 +13,7 @@
 namespace tenon::train {
 namespace {
 
-constexpr size_t kMostData = size_t{1} << 30;
+constexpr size_t kMaxData = size_t{1} << 30;
 
 std::string text_of(const nlohmann::json& row, const std::string& where, std::initializer_list<const char*> keys) {
   for (const char* key : keys) {
@@ -68,7 +68,7 @@ std::vector<Problem> parse_problems(std::string_view text, const std::string& wh
 }
 
 std::vector<Problem> read_problems(const std::filesystem::path& file) {
-  return parse_problems(read_argument_file(file, kMostData), file.string());
+  return parse_problems(read_argument_file(file, kMaxData), file.string());
 }
 
 int64_t shuffled_index(int64_t k, int64_t n, uint64_t seed) {

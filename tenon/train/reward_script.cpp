@@ -24,7 +24,7 @@ namespace tenon::train {
 namespace {
 using nlohmann::json;
 
-constexpr size_t kMostReply = size_t{64} << 20;
+constexpr size_t kMaxReply = size_t{64} << 20;
 constexpr double kFarewell = 1;  // seconds that the process gets to end by itself
 constexpr int kPatience = 100;   // milliseconds between checks whether to stop
 
@@ -212,7 +212,7 @@ std::string RewardScript::receive(double deadline, const std::string& doing) {
     const ssize_t n = recv(channel_, buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) fail("its process ended while " + doing);
     if (n > 0) out.append(buffer.data(), static_cast<size_t>(n));
-    if (out.size() > kMostReply) fail("its answer is longer than 64 MiB");
+    if (out.size() > kMaxReply) fail("its answer is longer than 64 MiB");
   }
   return out;
 }

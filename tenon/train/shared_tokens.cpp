@@ -20,20 +20,20 @@ Expr with_none(const Expr& rows) {
   return pad(rows, std::move(counts));
 }
 
-// Sums the rows that each column of `sharers` [kMostSharers, n] names; the index after the last row means zeros.
+// Sums the rows that each column of `sharers` [kMaxSharers, n] names; the index after the last row means zeros.
 Expr added_up(const Expr& rows, const Expr& sharers) {
   const Expr from = with_none(rows);
   Expr sum;
-  for (int64_t i = 0; i < kMostSharers; ++i) {
+  for (int64_t i = 0; i < kMaxSharers; ++i) {
     const Expr one = gather(from, reshape(slice(sharers, 0, i, i + 1), {sharers.shape()[1]}));
     sum = sum ? sum + one : one;
   }
   return materialize(sum);
 }
 
-// For each of `tokens` numbers the indices i at which it is in `numbers`, [kMostSharers, tokens], padded with `none`.
+// For each of `tokens` numbers the indices i at which it is in `numbers`, [kMaxSharers, tokens], padded with `none`.
 std::vector<int32_t> places_of(const std::vector<int32_t>& numbers, int64_t tokens, int64_t none) {
-  std::vector<int32_t> out(static_cast<size_t>(kMostSharers * tokens), static_cast<int32_t>(none));
+  std::vector<int32_t> out(static_cast<size_t>(kMaxSharers * tokens), static_cast<int32_t>(none));
   std::vector<int64_t> counts(static_cast<size_t>(tokens), 0);
   for (size_t i = 0; i < numbers.size(); ++i)
     if (const int64_t token = numbers[i]; token >= 0)
@@ -123,7 +123,7 @@ void SharedTokens::give(Gradients& to, bool with_reference) const {
   const auto set = [&](const char* name, const std::vector<int32_t>& values, const Shape& shape) {
     to.set(name, {DType::I32, shape, values.data()});
   };
-  const Shape of_sharers{kMostSharers, shape_.tokens};
+  const Shape of_sharers{kMaxSharers, shape_.tokens};
   set("tokens", ids_, {shape_.tokens});
   set("position", position_, {shape_.tokens});
   set("token at", token_at_, {shape_.texts * width_});
@@ -145,7 +145,7 @@ void SharedTokens::put(const std::vector<float>& of_targets, std::vector<float>&
 
 SharedInputs::SharedInputs(Graph& g, int64_t width, const SharedShape& shape) {
   const auto numbers = [&](const char* name, const Shape& of) { return input(g, name, DType::I32, of); };
-  const Shape of_tokens{shape.tokens}, of_sharers{kMostSharers, shape.tokens};
+  const Shape of_tokens{shape.tokens}, of_sharers{kMaxSharers, shape.tokens};
   const int64_t places = shape.texts * width;
   tokens_ = numbers("tokens", of_tokens);
   texts_ = {shape.texts, width, numbers("token at", {places}), numbers("place of", of_tokens),

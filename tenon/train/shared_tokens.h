@@ -11,7 +11,7 @@
 namespace tenon::train {
 
 /// Most rows that a token may be in: its gradient is their sum.
-inline constexpr int64_t kMostSharers = 8;
+inline constexpr int64_t kMaxSharers = 8;
 
 /// Sizes of a plan, rounded up from the batch's so that few plans serve many batches. All 0: nothing is shared.
 struct SharedShape {

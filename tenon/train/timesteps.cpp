@@ -11,7 +11,7 @@
 namespace tenon::train {
 namespace {
 constexpr std::array<const char*, 5> kNames = {"none", "logit_normal", "mode", "sigma_sqrt", "cosmap"};
-constexpr double kLeastSigma = 1e-3;  // keeps sigma_sqrt's weight finite where there is no noise
+constexpr double kMinSigma = 1e-3;  // keeps sigma_sqrt's weight finite where there is no noise
 }  // namespace
 
 std::vector<std::string> density_names() { return {kNames.begin(), kNames.end()}; }
@@ -52,7 +52,7 @@ const TrainingLevel& level_at(const std::vector<TrainingLevel>& levels, double u
 
 double loss_weight(const TimestepOptions& o, nn::DenoisingTarget target, const TrainingLevel& level) {
   const double s = level.noise;
-  if (o.density == Density::SigmaSqrt) return 1 / std::pow(std::max(s, kLeastSigma), 2);
+  if (o.density == Density::SigmaSqrt) return 1 / std::pow(std::max(s, kMinSigma), 2);
   if (o.density == Density::Cosmap) return 2 / (std::numbers::pi * (1 - 2 * s + 2 * s * s));
   if (o.snr_gamma == 0) return 1;
   const double snr = std::pow(level.picture / s, 2), least = std::min(snr, o.snr_gamma);

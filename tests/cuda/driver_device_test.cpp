@@ -232,7 +232,7 @@ TEST_F(DriverDeviceTest, ALaunch) {
 TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);
-  EXPECT_EQ(device.facts().argument_bytes, kMostArgumentBytes);
+  EXPECT_EQ(device.facts().argument_bytes, kMaxArgumentBytes);
   const auto function = device.load(store_kernel("store"));
   const Arguments arguments{&device, 42};
   const auto ours = device.make_stream(), theirs = device.borrow_stream(reinterpret_cast<void*>(uintptr_t{0x55}));

@@ -36,13 +36,13 @@ constexpr size_t kSharedAlign = 1024;
 }  // namespace
 
 Block::Block() {
-  void* memory = mmap(nullptr, kStackBytes * kMostThreads, PROT_READ | PROT_WRITE,
+  void* memory = mmap(nullptr, kStackBytes * kMaxBlockThreads, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   stacks_ = static_cast<unsigned char*>(memory);
 }
 
-Block::~Block() { munmap(stacks_, kStackBytes * kMostThreads); }
+Block::~Block() { munmap(stacks_, kStackBytes * kMaxBlockThreads); }
 
 void Block::prepare(const LaunchShape& shape) {
   threads = static_cast<int>(shape.threads);

@@ -121,7 +121,7 @@ class Block final : public Machine {
   Meeting& meeting(int warps) { return meetings_[warps == 1 ? 0 : 1][static_cast<size_t>(thread / 32 / warps)]; }
 
   static constexpr size_t kStackBytes = 128 << 10;
-  static constexpr int kMostThreads = 1024;
+  static constexpr int kMaxBlockThreads = 1024;
   unsigned char* stacks_ = nullptr;
   boost::context::detail::fcontext_t scheduler_ = nullptr;
   [[maybe_unused]] const void* scheduler_stack_ = nullptr;  // for the address sanitizer

@@ -8,7 +8,7 @@ namespace tenon::optim {
 const std::vector<Ground>& grounds() {
   static const std::vector<Ground> all = [] {
     std::vector<Ground> out;
-    for (const int bytes : {4096, cuda::kMostArgumentBytes}) {
+    for (const int bytes : {4096, cuda::kMaxArgumentBytes}) {
       cuda::test::EmulatorOptions options;
       options.argument_bytes = bytes;
       out.push_back({"emulator, arguments of " + std::to_string(bytes) + " bytes",

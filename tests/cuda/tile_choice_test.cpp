@@ -35,7 +35,7 @@ const DeviceFacts kH200 = {.name = "NVIDIA H200",
                            .multiprocessors = 132,
                            .shared_bytes = 227 * 1024,
                            .memory_bytes = int64_t{139} << 30,
-                           .argument_bytes = kMostArgumentBytes};
+                           .argument_bytes = kMaxArgumentBytes};
 const DeviceFacts kL4 = {.name = "NVIDIA L4", .arch = "sm_89", .multiprocessors = 58, .shared_bytes = 99 * 1024};
 
 ProductShape gemm(int64_t m, int64_t n, int64_t k, int lanes = 1) {

@@ -7,7 +7,7 @@
 namespace tenon::grader {
 namespace {
 
-constexpr int kLeastPassing = 90;
+constexpr int kMinPassing = 90;
 
 TEST(DefaultModel, DrawsWhatPromptsAskFor) {
   const std::vector<Prompt> prompts = read_prompts(TENON_SOURCE_DIR "/tests/grader/prompts.txt");
@@ -29,7 +29,7 @@ TEST(DefaultModel, DrawsWhatPromptsAskFor) {
   }
   RecordProperty("passed", passed);
   std::cout << passed << " of " << prompts.size() << " pictures show what was asked\n" << failures;
-  EXPECT_GE(passed, kLeastPassing) << failures;
+  EXPECT_GE(passed, kMinPassing) << failures;
 }
 
 TEST(DefaultModel, IsSmall) {

@@ -14,7 +14,7 @@ constexpr float kNearPalette = 60.f;      // largest distance of a surface from 
 constexpr float kPlainBorder = 0.92f;     // fraction of the border that must look like its median
 constexpr float kPlainInside = 0.80f;     // fraction of an object's inside that must look like its median
 constexpr float kSmallestObject = .008f;  // fraction of the picture; anything smaller is a speck
-constexpr float kMostSpecks = 0.15f;      // area of all specks over area of all objects
+constexpr float kMaxSpecks = 0.15f;       // area of all specks over area of all objects
 constexpr float kOutlineFit = 0.08f;      // rms distance of the outline from the ideal one, over its mean radius
 constexpr float kHoleFit = 0.16f;         // the same for the edge of a ring's hole
 constexpr float kNoHole = 0.03f;          // largest hole area over filled area for solid shapes
@@ -400,7 +400,7 @@ GradeResult grade(const uint8_t* rgb, int w, int h, const Expectation& expected)
   int specks = 0, area = 0;
   const std::vector<Region> regions = regions_of(pic, border.color, &specks);
   for (const Region& r : regions) area += r.area;
-  if (regions.size() != expected.objects.size() || float(specks) > kMostSpecks * float(area)) {
+  if (regions.size() != expected.objects.size() || float(specks) > kMaxSpecks * float(area)) {
     result.reason = std::to_string(regions.size()) + " objects, " + std::to_string(specks) + " pixels of specks";
     return result;
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kProblemSeed = 5;  // not the one of training
 constexpr int64_t kProblems = 200;
-constexpr int64_t kMostTokens = 48;
+constexpr int64_t kMaxTokens = 48;
 
 std::unique_ptr<TextGenerator> sums_model(DType type) {
   TextOptions options;
@@ -23,7 +23,7 @@ std::unique_ptr<TextGenerator> sums_model(DType type) {
 TextResult answer(TextGenerator& generator, const std::string& prompt, double temperature = 0, uint64_t seed = 0) {
   TextRequest r;
   r.prompt = generator.model().tokenizer().encode(prompt);
-  r.max_tokens = kMostTokens;
+  r.max_tokens = kMaxTokens;
   SamplingChoice choice;
   choice.temperature = temperature;
   r.sampling = chosen(generator.model().sampling(), choice);

@@ -10,8 +10,8 @@
 namespace tenon::grader {
 namespace {
 
-constexpr int kLeastOfBf16 = 90, kMostFewerInE4m3 = 2;
-constexpr double kMostDifference = 3.0;  // of 255, on average
+constexpr int kMinOfBf16 = 90, kMaxFewerInE4m3 = 2;
+constexpr double kMaxDifference = 3.0;  // of 255, on average
 
 Drawn drawn(const std::vector<Prompt>& prompts, DType type) {
   PipelineOptions options;
@@ -38,10 +38,10 @@ TEST(ZImageShapes, DrawsWhatPromptsAskForInBothTypes) {
   std::cout << "bf16: " << bf16.passed << " of " << prompts.size() << "\n"
             << bf16.failures << "e4m3: " << e4m3.passed << "\n"
             << e4m3.failures << "pixels differ by " << apart << " of 255 on average\n";
-  EXPECT_GE(bf16.passed, kLeastOfBf16) << bf16.failures;
-  EXPECT_GE(e4m3.passed, bf16.passed - kMostFewerInE4m3) << e4m3.failures;
+  EXPECT_GE(bf16.passed, kMinOfBf16) << bf16.failures;
+  EXPECT_GE(e4m3.passed, bf16.passed - kMaxFewerInE4m3) << e4m3.failures;
   EXPECT_GT(apart, 0) << "both types give the same bytes: e4m3 is not used";
-  EXPECT_LE(apart, kMostDifference);
+  EXPECT_LE(apart, kMaxDifference);
 }
 
 TEST(ZImageShapes, IsSmall) {

@@ -331,7 +331,7 @@ const RegisterBackend kScarce("scarce", [](const BackendOptions&) -> std::unique
 });
 
 // A CPU with a limited amount of memory.
-int64_t room = 0, held = 0, most_held = 0;
+int64_t room = 0, held = 0, max_held = 0;
 class Small : public IsaBackend {
  public:
   using IsaBackend::IsaBackend;
@@ -339,7 +339,7 @@ class Small : public IsaBackend {
   std::shared_ptr<void> allocate(int64_t bytes) override {
     TENON_CHECK(Memory, held + bytes <= room, "allocate") << bytes << " bytes where " << room - held << " are free";
     held += bytes;
-    most_held = std::max(most_held, held);
+    max_held = std::max(max_held, held);
     const std::shared_ptr<void> memory = IsaBackend::allocate(bytes);
     return {memory.get(), [memory, bytes](void*) { held -= bytes; }};
   }
@@ -393,10 +393,10 @@ TEST(TextBatches, ShortTextsTakeFewPages) {
     const std::unique_ptr<TextBatch> batch = generator->batch(rows);
     batch->submit(request(std::vector<int32_t>(1500, 7), 100));
     for (int64_t i = 1; i < rows; ++i) batch->submit(request({1, 2, 3}, 100));
-    most_held = held;
+    max_held = held;
     const int64_t before = held;
     while (batch->busy()) EXPECT_FALSE(batch->step().size() > static_cast<size_t>(rows));
-    return most_held - before;
+    return max_held - before;
   };
   const int64_t token = generator->model().config().cache_bytes(DType::F32);
   most_of(1);  // weights

@@ -122,11 +122,11 @@ TEST(Staging, WhatRunsOnceLeavesFirstAndTheLargestStays) {
   Network n;
   n.reads = {{0, 0, 0, true, "table", 100 * kMiB, {}}, {1, 1, 0, true, "once", kMiB, {}},
              {2, 2, 2, false, "a", kMiB, {}},          {3, 3, 2, false, "b", kMiB, {}},
-             {4, 4, 2, false, "c", kMiB, {}},          {5, 5, 2, false, "small", kLeastOffloaded - 1, {}}};
-  n.all = 104 * kMiB + kLeastOffloaded - 1;
+             {4, 4, 2, false, "c", kMiB, {}},          {5, 5, 2, false, "small", kMinOffloaded - 1, {}}};
+  n.all = 104 * kMiB + kMinOffloaded - 1;
   EXPECT_EQ(plan_staging(n.reads, {.bytes = n.all - 1}, n.all).offloaded.count("once"), 1U);
   const StagingPlan least = plan_staging(n.reads, {.bytes = 0}, n.all);
-  EXPECT_EQ(least.least, 102 * kMiB + kLeastOffloaded - 1) << "the places of the table would take more than it saves";
+  EXPECT_EQ(least.least, 102 * kMiB + kMinOffloaded - 1) << "the places of the table would take more than it saves";
   EXPECT_EQ(plan_staging(n.reads, {.bytes = least.least}, n.all).offloaded,
             (std::set<std::string>{"once", "a", "b", "c"}));
 }

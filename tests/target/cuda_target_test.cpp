@@ -71,7 +71,7 @@ TEST(CudaTarget, BatchesHaveTheSameLaunches) {
   };
   const std::vector<std::string> one = launches(1, true);
   for (const int64_t batch : {2, 3, 8}) EXPECT_EQ(launches(batch, true), one) << batch;
-  EXPECT_NE(launches(16, true), one) << "kMostInvariantImages may be more";
+  EXPECT_NE(launches(16, true), one) << "kMaxInvariantImages may be more";
 }
 
 TEST(CudaTarget, ExplainCountsBoth) {

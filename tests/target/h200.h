@@ -31,7 +31,7 @@ class H200 : public cuda::Device {
                            .multiprocessors = 132,
                            .shared_bytes = 232448,
                            .memory_bytes = int64_t{1} << 37,
-                           .argument_bytes = cuda::kMostArgumentBytes};
+                           .argument_bytes = cuda::kMaxArgumentBytes};
 };
 
 inline std::shared_ptr<Backend> h200() {

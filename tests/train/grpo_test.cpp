@@ -105,7 +105,7 @@ GrpoOptions quick_options() {
   GrpoOptions o;
   o.prompts = 2;
   o.group = 4;
-  o.most_tokens = 12;
+  o.max_tokens = 12;
   o.rewards = parse_rewards({"length"});
   o.schedule.peak = 5e-3;
   o.schedule.steps = 24;
@@ -244,7 +244,7 @@ TEST(Grpo, PartsOfABatchAddUp) {
         prompts.emplace_back();
         for (int i = 0; i < n; ++i) prompts.back().push_back((17 * i * i + 3 * n) % 894);
       }
-      const auto made = learner.complete(prompts, seeds, {o.most_tokens, false, {}});
+      const auto made = learner.complete(prompts, seeds, {o.max_tokens, false, {}});
       PolicyBatch batch = learner.batch(prompts, made, {1, -1, 0.5, 0.25, -0.5, 2, -2, 1});
       EXPECT_TRUE(std::ranges::is_sorted(batch.lengths));
       EXPECT_LT(batch.width(0, 2), batch.tokens);

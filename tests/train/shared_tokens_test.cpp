@@ -34,7 +34,7 @@ struct Texts {
     advantages.push_back(0.25 * (static_cast<double>(prompts.size() * 7 % 5) - 1.75));
   }
   PolicyBatch batch(bool truncated_out = false) const {
-    return {prompts, made, advantages, truncated_out, 8, kMostSharers};
+    return {prompts, made, advantages, truncated_out, 8, kMaxSharers};
   }
 };
 
@@ -118,10 +118,10 @@ TEST(SharedTokens, ComputesWhatDiffers) {
   EXPECT_LT(shape.tokens, places);
   EXPECT_GE(shape.targets, batch.counted());
   EXPECT_LT(shape.texts, batch.rows);
-  // Rows of a prompt stay together, in groups of kMostSharers.
+  // Rows of a prompt stay together, in groups of kMaxSharers.
   std::set<int64_t> seen;
   for (size_t r = 0; r < batch.alike.size(); ++r) {
-    EXPECT_LE(std::ranges::count(batch.alike, batch.alike[r]), kMostSharers);
+    EXPECT_LE(std::ranges::count(batch.alike, batch.alike[r]), kMaxSharers);
     if (r > 0 && batch.alike[r] == batch.alike[r - 1]) continue;
     EXPECT_TRUE(seen.insert(batch.alike[r]).second) << r;
   }

@@ -1,4 +1,4 @@
-// The step on CUDA tensors: one launch for up to kMostTensors tensors. Their addresses are passed in the kernel's
+// The step on CUDA tensors: one launch for up to kMaxTensors tensors. Their addresses are passed in the kernel's
 // argument, so that a captured graph is self-contained. A block processes one chunk of one tensor, 16 bytes per thread
 // at a time if all three addresses are aligned for it.
 #include <ATen/cuda/CUDAContext.h>
@@ -9,14 +9,14 @@
 
 namespace {
 
-constexpr int kMostTensors = 96, kThreads = 256;
+constexpr int kMaxTensors = 96, kThreads = 256;
 constexpr int64_t kChunk = 4096;
 
 struct Tensors {
-  void *param[kMostTensors], *exp_avg[kMostTensors];
-  const void* grad[kMostTensors];
-  int64_t count[kMostTensors];
-  int first_chunk[kMostTensors];
+  void *param[kMaxTensors], *exp_avg[kMaxTensors];
+  const void* grad[kMaxTensors];
+  int64_t count[kMaxTensors];
+  int first_chunk[kMaxTensors];
   int number;
 };
 static_assert(sizeof(Tensors) + sizeof(lion::Scalars) <= 4096, "what a launch could pass before CUDA 12.1");
@@ -96,7 +96,7 @@ void lion_foreach_cuda(const std::vector<at::Tensor>& params, const std::vector<
     const int64_t more = (params[i].numel() + kChunk - 1) / kChunk;
     TORCH_CHECK_VALUE(more <= INT32_MAX, "param ", i, ": too large, ", params[i].numel(), " elements");
     if (more == 0) continue;
-    if (tensors.number == kMostTensors || chunks + more > INT32_MAX) {
+    if (tensors.number == kMaxTensors || chunks + more > INT32_MAX) {
       launch(tensors, static_cast<int>(chunks), params[0].scalar_type(), s);
       tensors.number = 0;
       chunks = 0;

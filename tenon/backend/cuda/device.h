@@ -16,7 +16,7 @@
 namespace tenon::cuda {
 
 /// Limit on a launch's arguments since CUDA 12.1; 4096 before.
-inline constexpr int kMostArgumentBytes = 32764;
+inline constexpr int kMaxArgumentBytes = 32764;
 
 inline constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

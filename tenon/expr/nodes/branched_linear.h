@@ -12,9 +12,9 @@ namespace tenon::nodes {
 struct BranchedLinear : Anchor {
   static constexpr auto name = "branched_linear";
   static constexpr int kArity = -1, kFactors = 2;
-  static constexpr size_t kOperands = 4, kMostFactors = 2;  ///< kOperands: without factors
+  static constexpr size_t kOperands = 4, kMaxFactors = 2;  ///< kOperands: without factors
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
-    TENON_CHECK(Usage, in.size() >= kOperands && in.size() <= kOperands + kMostFactors, "branched_linear")
+    TENON_CHECK(Usage, in.size() >= kOperands && in.size() <= kOperands + kMaxFactors, "branched_linear")
         << "has " << in.size() << " operands, expected x, w, u, v and at most two factors";
     Shape beside;
     Linear::infer(in.first(2), attrs, shape);

@@ -14,8 +14,8 @@ struct Sample : Anchor {
   static constexpr int kArity = 4, kFactors = 1;
   static void infer(std::span<const Expr> in, const Attrs&, Shape& shape) {
     const Shape& s = in[0].shape();
-    constexpr int64_t kMostTokens = int64_t{1} << 24;  // integers that f32 represents exactly
-    TENON_CHECK(Usage, s.rank() == 2 && s[1] > 0 && s[1] <= kMostTokens, "sample")
+    constexpr int64_t kMaxTokens = int64_t{1} << 24;  // integers that f32 represents exactly
+    TENON_CHECK(Usage, s.rank() == 2 && s[1] > 0 && s[1] <= kMaxTokens, "sample")
         << "expected scores [R, V], got " << s.str();
     const auto is = [&](int i, DType t, const Shape& x) { return in[i].dtype() == t && in[i].shape() == x; };
     TENON_CHECK(Usage, is(1, DType::F32, {s[0], 4}) && is(2, DType::I32, {s[0], 4}) && is(3, DType::I32, {s[0]}),

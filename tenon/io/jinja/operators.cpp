@@ -47,7 +47,7 @@ Value floats(const std::string& op, double a, double b) {
 
 Value repeated(const std::string& text, int64_t count, Budget& budget) {
   const auto times = static_cast<uint64_t>(std::max<int64_t>(count, 0));
-  if (times > Budget::kMostMade) throw RenderError{"repeats a string too often", true};
+  if (times > Budget::kMaxMade) throw RenderError{"repeats a string too often", true};
   budget.make(text.size() * std::max<uint64_t>(times, 1));
   std::string out;
   for (uint64_t i = 0; i < times && !text.empty(); ++i) out += text;

@@ -60,7 +60,7 @@ class Parser {
   class Level {
    public:
     explicit Level(Parser& parser) : parser_(parser) {
-      if (++parser_.level_ > kMostNested) parser_.fail("nested deeper than " + std::to_string(kMostNested) + " levels");
+      if (++parser_.level_ > kMaxNested) parser_.fail("nested deeper than " + std::to_string(kMaxNested) + " levels");
     }
     ~Level() { --parser_.level_; }
     Level(const Level&) = delete;
@@ -80,7 +80,7 @@ class Parser {
   }
   void add(Expression& to, ExpressionPtr operand) const {
     if (operand) to.depth = std::max(to.depth, operand->depth + 1);
-    if (to.depth > kMostNested) fail("an expression nested deeper than " + std::to_string(kMostNested) + " levels");
+    if (to.depth > kMaxNested) fail("an expression nested deeper than " + std::to_string(kMaxNested) + " levels");
     to.operands.push_back(std::move(operand));
   }
   ExpressionPtr make(ExpressionKind kind, std::string text, ExpressionPtr a, ExpressionPtr b = nullptr) const {
@@ -306,7 +306,7 @@ class Parser {
       }
       if (!is_operator(")")) expect_operator(",");
     }
-    if (to.depth > kMostNested) fail("an expression nested deeper than " + std::to_string(kMostNested) + " levels");
+    if (to.depth > kMaxNested) fail("an expression nested deeper than " + std::to_string(kMaxNested) + " levels");
   }
 
   ExpressionPtr filters(ExpressionPtr out) {

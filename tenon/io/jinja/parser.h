@@ -8,9 +8,9 @@
 namespace tenon::jinja {
 
 /// Parses a template. Linear. Error(Model) with `where` and the line for anything outside the subset described in
-/// chat_template.h, and for expressions or statements nested deeper than kMostNested.
+/// chat_template.h, and for expressions or statements nested deeper than kMaxNested.
 Body parse(std::string_view source, const std::string& where);
 
-inline constexpr int kMostNested = 100;
+inline constexpr int kMaxNested = 100;
 
 }  // namespace tenon::jinja

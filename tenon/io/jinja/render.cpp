@@ -11,7 +11,7 @@ namespace tenon::jinja {
 namespace {
 
 constexpr std::array<std::string_view, 3> kFunctions = {"namespace", "raise_exception", "range"};
-constexpr int64_t kMostRange = 100'000;
+constexpr int64_t kMaxRange = 100'000;
 constexpr uint64_t kScope = Budget::kStep / 2;  // cost of looking up a name in one scope
 
 // What {{ loop }} knows of the current loop.
@@ -61,8 +61,8 @@ class Renderer {
 
   void print(const std::string& text, std::string& out) {
     budget_.make(text.size());
-    if (out.size() + text.size() > kMostOutput)
-      throw RenderError{"prints more than " + std::to_string(kMostOutput) + " bytes", true};
+    if (out.size() + text.size() > kMaxOutput)
+      throw RenderError{"prints more than " + std::to_string(kMaxOutput) + " bytes", true};
     out += text;
   }
 
@@ -332,8 +332,8 @@ class Renderer {
     if (step == 0) throw RenderError{"range() with step 0"};
     List out;
     for (int64_t i = begin; step > 0 ? i < end : i > end;) {
-      if (static_cast<int64_t>(out.size()) >= kMostRange)
-        throw RenderError{"range() of more than " + std::to_string(kMostRange) + " numbers", true};
+      if (static_cast<int64_t>(out.size()) >= kMaxRange)
+        throw RenderError{"range() of more than " + std::to_string(kMaxRange) + " numbers", true};
       budget_.make(sizeof(Value));
       out.emplace_back(i);
       if (__builtin_add_overflow(i, step, &i)) break;

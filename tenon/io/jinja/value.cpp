@@ -204,14 +204,14 @@ bool equal(const Value& a, const Value& b, Budget& budget) {
 Value::Value(List list) {
   int deepest = 0;
   for (const Value& item : list) deepest = std::max(deepest, item.depth());
-  if (deepest >= kMostValueDepth) throw RenderError{"values nested too deep", true};
+  if (deepest >= kMaxValueDepth) throw RenderError{"values nested too deep", true};
   data_ = std::make_shared<const Nested<List>>(Nested<List>{std::move(list), deepest + 1});
 }
 
 Value::Value(Dict dict) {
   int deepest = 0;
   for (const auto& [key, item] : dict.items()) deepest = std::max(deepest, item.depth());
-  if (deepest >= kMostValueDepth) throw RenderError{"values nested too deep", true};
+  if (deepest >= kMaxValueDepth) throw RenderError{"values nested too deep", true};
   data_ = std::make_shared<const Nested<Dict>>(Nested<Dict>{std::move(dict), deepest + 1});
 }
 
@@ -258,8 +258,8 @@ std::string described(const Value& v) {
 }
 
 Value from_json(const nlohmann::ordered_json& json, int depth) {
-  if (depth >= kMostValueDepth)
-    throw RenderError{"data nested deeper than " + std::to_string(kMostValueDepth) + " levels"};
+  if (depth >= kMaxValueDepth)
+    throw RenderError{"data nested deeper than " + std::to_string(kMaxValueDepth) + " levels"};
   if (json.is_null()) return None{};
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))

@@ -42,10 +42,10 @@ struct Function {
 };
 
 /// Deepest nesting of lists and mappings.
-inline constexpr int kMostValueDepth = 100;
+inline constexpr int kMaxValueDepth = 100;
 
 /// Immutable except for namespaces; copies share their contents. Making a list or mapping throws RenderError beyond
-/// kMostValueDepth, so that code that traverses or destroys values may be recursive.
+/// kMaxValueDepth, so that code that traverses or destroys values may be recursive.
 class Value {
  public:
   Value() : data_(Undefined{}) {}
@@ -105,8 +105,8 @@ class Value {
 /// so time and memory are bounded for any template.
 class Budget {
  public:
-  static constexpr uint64_t kMostWork = uint64_t{64} << 20;   // bytes read; a step counts as kStep
-  static constexpr uint64_t kMostMade = uint64_t{128} << 20;  // bytes of strings and lists created
+  static constexpr uint64_t kMaxWork = uint64_t{64} << 20;   // bytes read; a step counts as kStep
+  static constexpr uint64_t kMaxMade = uint64_t{128} << 20;  // bytes of strings and lists created
   static constexpr uint64_t kStep = 64;
 
   /// Looking up a key costs reading that key, however many keys there are.
@@ -115,10 +115,10 @@ class Budget {
     return dict.find(key);
   }
 
-  void work(uint64_t bytes) { spend(work_, bytes, kMostWork, "work"); }
+  void work(uint64_t bytes) { spend(work_, bytes, kMaxWork, "work"); }
   void make(uint64_t bytes) {
     work(bytes);
-    spend(made_, bytes, kMostMade, "memory");
+    spend(made_, bytes, kMaxMade, "memory");
   }
 
  private:

@@ -94,7 +94,7 @@ DriverResult cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   auto* p = static_cast<size_t*>(std::aligned_alloc(256, 256 + (bytes + 255) / 256 * 256));
   *p = bytes;
   state.pinned += bytes;
-  state.most_pinned = std::max(state.most_pinned, state.pinned);
+  state.max_pinned = std::max(state.max_pinned, state.pinned);
   return *memory = p + 32, result();
 }
 DriverResult cuMemFreeHost(void* memory) {

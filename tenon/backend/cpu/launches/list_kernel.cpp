@@ -23,7 +23,7 @@ class TapeListKernel : public ListBody {
     options.elementwise = true;
     tape_ = std::make_unique<Tape>(outputs, list_.form.domain, leaves_, engine_->vec, options);
     chunk_ = std::max<int64_t>(kChunkBytes / list_.bytes_per_element() / kChunkStep, 1) * kChunkStep;
-    TENON_CHECK(Internal, leaves_.size() <= kMostLeaves, launch.name) << "it reads " << leaves_.size() << " leaves";
+    TENON_CHECK(Internal, leaves_.size() <= kMaxLeaves, launch.name) << "it reads " << leaves_.size() << " leaves";
     for (int i = 0; i < leaves_.size(); ++i) sources_.push_back(source_of(leaves_.leaf(i)));
     workspace_bytes_ = round_up(tape_->workspace_bytes(), 64) + (list_.finds ? kFindStep * 4 : 0);
     workspace_ = allocate_host(workspace_bytes_ * engine_->pool.threads());
@@ -60,7 +60,7 @@ class TapeListKernel : public ListBody {
  private:
   // Chunks begin on a cache line for every element type, if their vector does.
   static constexpr int64_t kChunkStep = 1024, kFindStep = 2048;
-  static constexpr int kMostLeaves = 32;
+  static constexpr int kMaxLeaves = 32;
 
   struct Chunk {
     size_t item;
@@ -98,7 +98,7 @@ class TapeListKernel : public ListBody {
 
   void evaluate(const ListItem& item, std::span<const float> scalars, int64_t begin, int64_t count, int thread,
                 float* rows) const {
-    std::array<const void*, kMostLeaves> bases{};
+    std::array<const void*, kMaxLeaves> bases{};
     for (size_t i = 0; i < sources_.size(); ++i) {
       const Source& s = sources_[i];
       if (s.vector >= 0)

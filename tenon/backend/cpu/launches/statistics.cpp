@@ -7,7 +7,7 @@
 
 namespace tenon::cpu {
 namespace {
-constexpr int64_t kBlockElements = 65536, kStepElements = 4096, kLeastStepRows = 8, kMostStepRows = 32;
+constexpr int64_t kBlockElements = 65536, kStepElements = 4096, kMinStepRows = 8, kMaxStepRows = 32;
 }
 
 Statistics::Statistics(const Expr& value, const Shape& domain, const Shape& seen, LeafTable& leaves, const VecOps& ops)
@@ -15,7 +15,7 @@ Statistics::Statistics(const Expr& value, const Shape& domain, const Shape& seen
   TENON_CHECK(Internal, domain.cols() == channels_ && domain.rows() == samples_ * inner_, "statistics")
       << "expected shape " << domain.str() << ", got " << seen.str();
   tape_ = std::make_shared<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, leaves, ops);
-  step_rows_ = std::clamp(kStepElements / ld(), kLeastStepRows, kMostStepRows);
+  step_rows_ = std::clamp(kStepElements / ld(), kMinStepRows, kMaxStepRows);
   block_rows_ = round_up(std::max<int64_t>(kBlockElements / ld(), 1), step_rows_);
   blocks_ = div_up(inner_, block_rows_);
 }

@@ -10,7 +10,7 @@ namespace {
 // of a triad's speed): blocks of 256 elements 1.03, with one block ahead .94, with 3 1.01; blocks of 512 .95;
 // prefetching into the L2 cache .86; no prefetching .5.
 constexpr int64_t kBlocksAhead = 2;
-constexpr size_t kMostStreams = 8;
+constexpr size_t kMaxStreams = 8;
 
 }  // namespace
 
@@ -88,7 +88,7 @@ void Tape::stream_blocks(std::span<StreamCall> calls, Bases bases, int64_t n) co
     const std::byte* next;
     int64_t bytes;  // a call's share of a block
   };
-  std::array<Ahead, kMostStreams> ahead{};
+  std::array<Ahead, kMaxStreams> ahead{};
   size_t streams = 0;
   const auto parts = static_cast<int64_t>(calls.size());
   for (const Instruction& in : code_)

@@ -8,7 +8,7 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kMostTogether = 48 << 20;  // most bytes of packed images in memory at once
+constexpr int64_t kMaxTogether = 48 << 20;  // most bytes of packed images in memory at once
 
 ConvLayout pick_layout(const ConvShape& s, const PackedShape& w) {
   if (w.taps == 1 && s.kh * s.kw > 1) return ConvLayout::Dense;
@@ -74,7 +74,7 @@ ConvPlan::ConvPlan(const ConvShape& shape, DType t, int threads)
   // Traffic beyond the L2 cache: each block reads all weights; together, each column group reads all images.
   const int64_t whole = lines_of(*this, s.out_h(), s.out_w()) * s.n * kLine;
   const int64_t by_blocks = blocks() * w.bytes(), by_columns = column_groups(w) * whole + w.bytes();
-  together = whole <= kMostTogether && (by_columns < by_blocks || blocks() < threads);
+  together = whole <= kMaxTogether && (by_columns < by_blocks || blocks() < threads);
   if (together) {
     rows = s.out_h();
     cols = s.out_w();

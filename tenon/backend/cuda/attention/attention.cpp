@@ -10,10 +10,10 @@ namespace tenon::cuda {
 
 AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
     : AnchorKernel(std::move(device), launch, std::move(form)) {
-  constexpr int64_t kMostDepth = 512;  // of the f32 kernel: four results per thread
+  constexpr int64_t kMaxDepth = 512;  // of the f32 kernel: four results per thread
   const Shape q = form_.holes[0].shape();
-  TENON_CHECK(Usage, tensor_cores() || q[3] <= kMostDepth, name())
-      << "expected heads of at most " << kMostDepth << " columns, got " << q[3];
+  TENON_CHECK(Usage, tensor_cores() || q[3] <= kMaxDepth, name())
+      << "expected heads of at most " << kMaxDepth << " columns, got " << q[3];
   grouped_ = grouped_tile(form_, unit_);
   TENON_CHECK(Usage, form_.updates.empty() || writes_rows(form_, unit_), name())
       << "writes a state that it reads, which takes two launches here: the plan was made for another device";

@@ -20,8 +20,8 @@ inline int attention_order(const device::AttentionSizes& s, const DeviceFacts& f
 struct AttentionTileShape {
   int depth = 64, value_columns = 64, queries = 128, keys = 64, warps = 4, stages = 3, order = 0;
 
-  static constexpr int kMostShallow = 160;  ///< deeper heads stream keys and values in blocks of 64 columns
-  bool deep() const { return depth > kMostShallow; }
+  static constexpr int kMaxShallow = 160;  ///< deeper heads stream keys and values in blocks of 64 columns
+  bool deep() const { return depth > kMaxShallow; }
   int threads() const { return 32 * warps; }
   /// Whether the queries stay in registers.
   bool queries_stay() const {
@@ -54,7 +54,7 @@ inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_lim
     if (order > 0 && tile.shared_bytes() > shared_limit) tile.keys = 32;
     if (tile.shared_bytes() <= shared_limit) tiles.push_back(tile);
   };
-  if (depth > AttentionTileShape::kMostShallow) {
+  if (depth > AttentionTileShape::kMaxShallow) {
     for (int columns : {256, 128}) add({(depth + 63) / 64 * 64, columns, 64, 64, 4, 4});
     return tiles;
   }
@@ -158,11 +158,11 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   const int key_tiles = padded(tile.keys) / tile.keys;
   tile.stages = std::clamp(key_tiles, 1, 3);
   while (tile.stages > 2 && tile.shared_bytes() > facts.shared_bytes) --tile.stages;
-  const int most_blocks = static_cast<int>(std::min<int64_t>(3, halves / facts.multiprocessors + 1));
+  const int max_blocks = static_cast<int>(std::min<int64_t>(3, halves / facts.multiprocessors + 1));
   const auto fits = [&](int blocks) {
     return registers(tile.keys) <= 512 / blocks - 24 && blocks * (tile.shared_bytes() + 1024) <= facts.shared_bytes;
   };
-  while (tile.groups == 1 && tile.blocks < most_blocks && fits(tile.blocks + 1)) ++tile.blocks;
+  while (tile.groups == 1 && tile.blocks < max_blocks && fits(tile.blocks + 1)) ++tile.blocks;
   tile.turns = tile.groups == 3 || (tile.groups == 2 && tile.depth <= 96);
   return tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionWgmmaShape{.depth = 0};
 }
@@ -359,7 +359,7 @@ struct AttentionGroupedShape {
   int depth = 64, rows = 8, blocks = 1;
   bool cluster = false;
 
-  static constexpr int kMostRows = 16, kMostBlocks = 8, kChunk = 128, kThreads = 256;  ///< chunk: keys per block
+  static constexpr int kMaxRows = 16, kMaxBlocks = 8, kChunk = 128, kThreads = 256;  ///< chunk: keys per block
   int run_keys() const { return kChunk * blocks; }
   bool meets_in_memory() const { return blocks > 1 && !cluster; }
   int shared_bytes() const {
@@ -377,12 +377,12 @@ struct AttentionGroupedShape {
 /// The grouped tile for `rows` queries that share a head of keys, over all heads and positions; depth 0 if there is
 /// none.
 inline AttentionGroupedShape pick_attention_grouped(int64_t rows, int64_t depth) {
-  if (!grouped_depth(depth) || rows < 1 || rows > AttentionGroupedShape::kMostRows) return {.depth = 0};
+  if (!grouped_depth(depth) || rows < 1 || rows > AttentionGroupedShape::kMaxRows) return {.depth = 0};
   return {.depth = static_cast<int>(depth), .rows = rows > 8 ? 16 : 8};
 }
 /// The tile for `capacity` keys: as many blocks per run as have a chunk of keys; more would be idle.
 inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, int capacity, bool clusters) {
-  while (tile.blocks < tile.kMostBlocks && tile.blocks * tile.kChunk < capacity) tile.blocks *= 2;
+  while (tile.blocks < tile.kMaxBlocks && tile.blocks * tile.kChunk < capacity) tile.blocks *= 2;
   tile.cluster = clusters && tile.blocks > 1;
   return tile;
 }

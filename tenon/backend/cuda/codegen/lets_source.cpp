@@ -59,16 +59,16 @@ LetTeam let_team(const Batch& batch, int64_t fragments, int pieces) {
 }  // namespace
 
 std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads) {
-  constexpr int64_t kMostElements = 65536;
-  constexpr int kMostOfSum = 8, kMostColumns = 2;  // columns of a fragment; fewer without sums: more threads, less text
+  constexpr int64_t kMaxElements = 65536;
+  constexpr int kMaxOfSum = 8, kMaxColumns = 2;  // columns of a fragment; fewer without sums: more threads, less text
   const std::string t = std::to_string(threads);
   LetsSource text;
   std::string members, first, run;
   int made = 0, level = 0;
   for (const Batch& batch : batches_of(lets)) {
     const MatrixDomain matrix = matrix_domain(batch.domain, false);
-    if (batch.domain.numel() > kMostElements || batch.domain.numel() == 0) return std::nullopt;
-    ProgramSource program(batch.lets, matrix, params, batch.reduces ? kMostOfSum : kMostColumns);
+    if (batch.domain.numel() > kMaxElements || batch.domain.numel() == 0) return std::nullopt;
+    ProgramSource program(batch.lets, matrix, params, batch.reduces ? kMaxOfSum : kMaxColumns);
     const std::string functor = "Let" + std::to_string(made++);
     program.load_early();
     text.functors += program.functor(functor);
@@ -102,13 +102,13 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
 }
 
 std::string constants_source(std::span<const ProgramOutput> values, Params& params, int threads) {
-  constexpr int64_t kMostBytes = 24576;
+  constexpr int64_t kMaxBytes = 24576;
   std::vector<Expr> roots;
   for (const ProgramOutput& o : values) roots.push_back(o.value);
   std::string copies;
   for (const Expr& e : topological(roots)) {
     const int64_t bytes = e.shape().numel() * size_of(e.dtype());
-    if (!e.is<nodes::Param>() || params.shared_bytes() + bytes > kMostBytes) continue;
+    if (!e.is<nodes::Param>() || params.shared_bytes() + bytes > kMaxBytes) continue;
     const std::string from = params.pointer(e, false), at = params.keep_shared(e);
     copies += "    copy_constant<" + std::to_string(threads) + ">(" + at + ", " + from + ", " +
               params.integer("bytes", bytes) + ");\n";

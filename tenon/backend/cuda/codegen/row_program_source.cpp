@@ -40,8 +40,8 @@ void ProgramSource::find_arrays() {
   }
   // f32 operands that the previous row also read are in a nearby cache: if registers are scarce, they are reread from
   // there.
-  constexpr int kMostHeld = 16;
-  if (held() <= kMostHeld) return;
+  constexpr int kMaxHeld = 16;
+  if (held() <= kMaxHeld) return;
   for (Held& h : arrays_) {
     h.late = !h.halves && access(h.view).repeats();
     h.column = h.late && access(h.view).same_in_rows();

@@ -34,8 +34,8 @@ struct AttentionGradientTile {
   static constexpr bool kOfKeys = kOfKeys_;  ///< rows are keys
   static constexpr int kRows = 64 * kGroups, kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
   static constexpr int kEqualRegisters = 512 / (kGroups + 1) / 8 * 8;
-  static constexpr int kMostRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
-  static constexpr int kRegisters = kMostRegisters < 240 ? kMostRegisters : 240;
+  static constexpr int kMaxRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
+  static constexpr int kRegisters = kMaxRegisters < 240 ? kMaxRegisters : 240;
   static constexpr bool kMovesRegisters = kEqualRegisters < kRegisters;
   static constexpr int kCopyRegisters = kEqualRegisters * (kGroups + 1) - kGroups * kRegisters;
   // What MmaSums and mma_store need.

@@ -4,7 +4,7 @@
 //   k, v  global --cp.async, kStages tiles of kKeys rows deep--> shared --ldmatrix, v transposed--> registers
 //   scores --mask, streaming softmax--> weights, rounded to T --mma--> sums --shared--> the epilogue
 //
-// Scores and weights never leave their warp's registers. Heads deeper than kMostShallow hold neither their queries nor
+// Scores and weights never leave their warp's registers. Heads deeper than kMaxShallow hold neither their queries nor
 // a whole tile of keys: a block computes kValueColumns columns of the result, and k and v stream through shared memory
 // in blocks of 64 columns. Other blocks recompute the same scores for the other columns.
 //

@@ -39,13 +39,13 @@ struct AttentionShortTile {
   static constexpr int kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
   /// Registers per thread at first, and for consumers; the producer warpgroup keeps 24.
   static constexpr int kEqualRegisters = 512 / (kGroups + 1) / 8 * 8;
-  static constexpr int kMostRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
-  static constexpr int kRegisters = kMostRegisters < 240 ? kMostRegisters : 240;
+  static constexpr int kMaxRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
+  static constexpr int kRegisters = kMaxRegisters < 240 ? kMaxRegisters : 240;
   static constexpr bool kHeld = false;  ///< the queries stay in shared memory
   // What MmaSums and mma_store need.
   static constexpr int kWarpM = 16, kWarpN = kValueColumns;
   static constexpr bool kRuns = true;
-  static constexpr int kMostRuns = 8;
+  static constexpr int kMaxRuns = 8;
   static constexpr int kSlabColumns = kWarpN, kSlabBytes = kWarpN % 32 ? 16 * (kSlabColumns + 8) * 4 : 0;
 
   static constexpr int kColumnBlocks = (kDepth + 63) / 64;  ///< of 64 columns, of q, k and v

@@ -19,8 +19,8 @@ struct AttentionTile {
   static constexpr int kSlabColumns = kValueColumns % 64 == 0 ? 64 : kValueColumns;
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
 
-  static constexpr int kMostShallow = 160, kBlock = 64;  ///< kBlock: columns in a block of a deep head
-  static constexpr bool kDeep = kDepth > kMostShallow;
+  static constexpr int kMaxShallow = 160, kBlock = 64;  ///< kBlock: columns in a block of a deep head
+  static constexpr bool kDeep = kDepth > kMaxShallow;
   /// Whether the queries' fragments stay in registers, next to scores and sums.
   static constexpr bool kStay =
       !kDeep && kWarpM / 16 * (kDepth / 4 + (kOrder ? 2 : 1) * kValueColumns / 2 + kKeys / 2) <= 170;

@@ -41,8 +41,8 @@ struct AttentionWgmmaTile {
   static constexpr int kQueries = 64 * kGroups, kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
   /// Registers per thread at first, then for consumers; the producer warpgroup gives up all but 24 to 32.
   static constexpr int kEqualRegisters = 512 / kBlocks / (kGroups + 1) / 8 * 8;
-  static constexpr int kMostRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
-  static constexpr int kRegisters = kMostRegisters < 240 ? kMostRegisters : 240;
+  static constexpr int kMaxRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
+  static constexpr int kRegisters = kMaxRegisters < 240 ? kMaxRegisters : 240;
   static constexpr bool kMovesRegisters = kEqualRegisters < kRegisters;
   static constexpr int kCopyRegisters = kEqualRegisters * (kGroups + 1) - kGroups * kRegisters;
   // What MmaSums and mma_store need.

@@ -391,8 +391,8 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   using Left = typename SkinnyLeft<kShared>::Type;
   constexpr int kHalves = Tile::kHalves, kHeld = Tile::kHeld;
   constexpr int kTaken = Weights::kTaken, kOnWay = kTaken == 0 ? 1 : (Tile::kSlots + kTaken - 1) / kTaken;
-  constexpr int kMostTurns = kShared || kTaken == 0 ? 1 : (Tile::kRanges > 1 ? 4 : 8) / kHalves / kTaken;
-  constexpr int kTurns = kMostTurns < kOnWay ? kMostTurns : kOnWay;
+  constexpr int kMaxTurns = kShared || kTaken == 0 ? 1 : (Tile::kRanges > 1 ? 4 : 8) / kHalves / kTaken;
+  constexpr int kTurns = kMaxTurns < kOnWay ? kMaxTurns : kOnWay;
   constexpr int kNext = kTaken * kTurns, kFirst = kHeld + (kShared ? 0 : kNext);
   const GemmSizes& g = p.sizes;
   const int member = lane() / 4, pieces = weights.pieces, second = g.range / Tile::kPiece;

@@ -117,9 +117,9 @@ struct WarpPlace {
 template <class Tile>
 DEV constexpr int counted_together() {
   if constexpr (requires { Tile::kResident; })
-    return Tile::kResident > 1 ? 4 : Tile::kMostRuns;
+    return Tile::kResident > 1 ? 4 : Tile::kMaxRuns;
   else
-    return Tile::kMostRuns;
+    return Tile::kMaxRuns;
 }
 
 /// Runs the epilogue over a warp's results in runs: a lane has 8 columns of row lane / 4 and of that row + 8 in each
@@ -129,7 +129,7 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
                     int columns, WarpCounts<Tile, Epilogue>& counts) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kFragments = Tile::kWarpN / kLanes / 8;
   constexpr int kPieces = 8 / kRun, kItems = kFragments / 4 * 2 * kPieces;  // calls for 16 rows
-  constexpr int kMost = Counting<Epilogue> ? counted_together<Tile>() : Tile::kMostRuns;
+  constexpr int kMost = Counting<Epilogue> ? counted_together<Tile>() : Tile::kMaxRuns;
   constexpr int kTogether = kItems < kMost ? kItems : kMost;
   const int some_row = row_of(0), first_column = column + place.column + lane() % 4 * 8;
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {

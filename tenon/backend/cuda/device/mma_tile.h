@@ -21,7 +21,7 @@ struct MmaTile {
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
   static constexpr bool kRuns = true;
   /// Runs of results whose loads are in flight together in the epilogue: as many as registers allow.
-  static constexpr int kMostRuns = kThreads > 128 && kWarpN <= 256 ? 8 : 4;
+  static constexpr int kMaxRuns = kThreads > 128 && kWarpN <= 256 ? 8 : 4;
   static constexpr int kSlabColumns = kWarpN;  ///< of a slab of results
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
   static constexpr int kPipelineBytes = kStages * kStageBytes, kSlabsBytes = kWarpsM * kWarpsN * kSlabBytes;

@@ -24,7 +24,7 @@ struct WgmmaTile {
   static constexpr int kSumThreads = 128 * kGroups, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
   static constexpr bool kRuns = true;
   /// Runs of results whose loads are in flight together in the epilogue: as many as registers allow.
-  static constexpr int kMostRuns = kResident > 1 && kN > 128 ? 4 : 8;
+  static constexpr int kMaxRuns = kResident > 1 && kN > 128 ? 4 : 8;
   /// With kAddsStages: columns whose per-stage sums are held separately at a time, since both sets must fit in
   /// registers.
   static constexpr int kApartN = kParts * kN > 192 && kN > 128 ? kN / 2 : kN;

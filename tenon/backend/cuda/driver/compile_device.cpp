@@ -20,13 +20,13 @@ const std::vector<DeviceFacts>& known_devices() {
        .multiprocessors = 58,
        .shared_bytes = 99 * 1024,
        .memory_bytes = 22 * kGiB,
-       .argument_bytes = kMostArgumentBytes},
+       .argument_bytes = kMaxArgumentBytes},
       {.name = "NVIDIA H200",
        .arch = "sm_90a",
        .multiprocessors = 132,
        .shared_bytes = 227 * 1024,
        .memory_bytes = 139 * kGiB,
-       .argument_bytes = kMostArgumentBytes},
+       .argument_bytes = kMaxArgumentBytes},
   };
   return devices;
 }

@@ -8,12 +8,12 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int kRegistersOfMultiprocessor = 65536, kMostRegisters = 255, kWarp = 32;
+constexpr int kRegistersOfMultiprocessor = 65536, kMaxRegisters = 255, kWarp = 32;
 
 // Most registers per thread: they are allocated per warp, in units of 8 per thread.
 int register_limit(int threads, int blocks) {
   const int warps = (std::max(threads, 1) + kWarp - 1) / kWarp * std::max(blocks, 1);
-  return std::min(kRegistersOfMultiprocessor / (warps * kWarp) / 8 * 8, kMostRegisters);
+  return std::min(kRegistersOfMultiprocessor / (warps * kWarp) / 8 * 8, kMaxRegisters);
 }
 
 class Violations {

@@ -24,7 +24,7 @@ struct Record {
 };
 static_assert(offsetof(Record, begin) == 16 && offsetof(Record, end) == 24);
 
-using RequestBuffer = void (*)(uint8_t** buffer, size_t* size, size_t* most_records);
+using RequestBuffer = void (*)(uint8_t** buffer, size_t* size, size_t* max_records);
 using CompleteBuffer = void (*)(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid);
 
 struct CuptiApi {
@@ -47,10 +47,10 @@ Collected& collected() {
   return all;
 }
 
-void request(uint8_t** buffer, size_t* size, size_t* most_records) {
+void request(uint8_t** buffer, size_t* size, size_t* max_records) {
   *buffer = static_cast<uint8_t*>(std::aligned_alloc(16, kBufferBytes));
   *size = *buffer ? kBufferBytes : 0;
-  *most_records = 0;
+  *max_records = 0;
 }
 
 void complete(void*, uint32_t, uint8_t* buffer, size_t, size_t valid) {

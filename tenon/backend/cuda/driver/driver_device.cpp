@@ -166,7 +166,7 @@ DriverDevice::DriverDevice(const DriverOptions& options)
   constexpr int kLargeArguments = 12010;  // in CUDA's version numbering
   const auto [major, minor] = compiler_.nvrtc().version();
   if (context_->api().version() >= kLargeArguments && major * 1000 + minor * 10 >= kLargeArguments)
-    facts_.argument_bytes = kMostArgumentBytes;
+    facts_.argument_bytes = kMaxArgumentBytes;
   if (options.batch_invariant) facts_.chosen_samples = kChosenSamples;
   facts_.one_order = options.one_order;
 }

@@ -22,7 +22,7 @@ KernelCompiler::KernelCompiler(std::string arch, std::filesystem::path kernel_fo
     : arch_(std::move(arch)),
       cache_(std::move(kernel_folder)),
       nvrtc_(settings, newest_major),
-      most_threads_(threads > 0 ? static_cast<size_t>(threads) : std::max(1U, std::thread::hardware_concurrency())) {}
+      max_threads_(threads > 0 ? static_cast<size_t>(threads) : std::max(1U, std::thread::hardware_concurrency())) {}
 
 KernelCompiler::~KernelCompiler() {
   {
@@ -45,7 +45,7 @@ PendingKernel KernelCompiler::start(const KernelSource& source) {
   Job job{source, name, {}};
   PendingKernel pending = job.result.get_future().share();
   queue_.push_back(std::move(job));
-  if (threads_.size() < most_threads_) add_thread();
+  if (threads_.size() < max_threads_) add_thread();
   wake_.notify_one();
   started_.emplace(name, pending);
   return pending;
@@ -57,7 +57,7 @@ void KernelCompiler::add_thread() {
     threads_.emplace_back([this] { work(); });
   } catch (const std::system_error& e) {
     TENON_CHECK(Internal, !threads_.empty(), "threads") << "cannot start a thread to compile kernels: " << e.what();
-    most_threads_ = threads_.size();
+    max_threads_ = threads_.size();
   }
 }
 

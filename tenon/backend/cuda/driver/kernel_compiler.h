@@ -54,7 +54,7 @@ class KernelCompiler {
   std::string arch_;
   KernelCache cache_;
   Nvrtc nvrtc_;
-  size_t most_threads_;
+  size_t max_threads_;
   std::atomic<int> compiled_{0}, found_{0};
   std::mutex mutex_;  ///< guards everything below
   std::condition_variable wake_;

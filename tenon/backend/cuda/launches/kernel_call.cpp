@@ -29,27 +29,28 @@ struct RowTeam {
 // Picks the thread count that leaves the fewest fragment slots empty; lanes of one warp if they can hold a row. `held`:
 // registers per fragment that stay live from one reduction to the next.
 RowTeam row_team(int64_t cols, int run, int held) {
-  constexpr int64_t kMostFragments = 6, kLanesRegisters = 60, kRegisters = 48;
-  constexpr int kMostThreads = 1024,
-                kMostLongFragments = 16;  // for long rows, even if a thread then spills some
+  constexpr int64_t kMaxFragments = 6, kLanesRegisters = 60, kRegisters = 48;
+  constexpr int kMaxBlockThreads = 1024,
+                kMaxLongFragments = 16;  // for long rows, even if a thread then spills some
   const int64_t fragments = div_up(cols, run);
   RowTeam best{32, 0};
   for (int lanes : {8, 16, 32}) {
     const int64_t each = div_up(fragments, lanes);
-    if (each > kMostFragments || (each > 1 && each * held > kLanesRegisters)) continue;
+    if (each > kMaxFragments || (each > 1 && each * held > kLanesRegisters)) continue;
     if (best.fragments == 0 || lanes * each <= int64_t{best.threads} * best.fragments)
       best = {lanes, static_cast<int>(each)};
   }
   if (best.fragments) return best;
   for (int each : {5, 4, 3, 6, 2, 7, 1, 8}) {
     const int64_t threads = div_up(fragments, int64_t{32} * each) * 32;
-    if (threads > kMostThreads || (each > 1 && each * held > kRegisters && threads * 2 <= kMostThreads)) continue;
+    if (threads > kMaxBlockThreads || (each > 1 && each * held > kRegisters && threads * 2 <= kMaxBlockThreads))
+      continue;
     if (best.fragments == 0 || threads * each < int64_t{best.threads} * best.fragments)
       best = {static_cast<int>(threads), each};
   }
   if (best.fragments) return best;
-  for (int each = 9; each <= kMostLongFragments; ++each)
-    if (int64_t{kMostThreads} * each >= fragments) return {kMostThreads, each};
+  for (int each = 9; each <= kMaxLongFragments; ++each)
+    if (int64_t{kMaxBlockThreads} * each >= fragments) return {kMaxBlockThreads, each};
   throw Error(ErrorKind::Usage, "rows",
               "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
 }
@@ -155,7 +156,7 @@ struct RowsWalk {
     const ProgramSource going(outputs, matrix, unused, 8);
     const auto team_of = [&](const ProgramSource& program) {
       // With one_order, a warp per row, the order in which the skinny core computes rows before a product.
-      if (facts.one_order && matrix.cols() > 256 && matrix.cols() <= kMostColumnsInFront)
+      if (facts.one_order && matrix.cols() > 256 && matrix.cols() <= kMaxColumnsInFront)
         return RowTeam{32, static_cast<int>(div_up(matrix.cols(), int64_t{32} * program.run()))};
       return row_team(matrix.cols(), program.run(), program.held());
     };
@@ -299,13 +300,13 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
 }
 
 bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map) {
-  constexpr int64_t kMostElements = 32768;  // over all lets: every block computes them
-  int64_t bytes = 32768, elements = 0;      // weights are in shared memory too
+  constexpr int64_t kMaxElements = 32768;  // over all lets: every block computes them
+  int64_t bytes = 32768, elements = 0;     // weights are in shared memory too
   for (const ProgramOutput& let : lets) {
     bytes += leaf_bytes(let.place) + kLeafAlignment;
     elements += domain_of(let.value).numel();
   }
-  if (elements > std::min(kMostElements, elements_of_map / 8) || bytes > device.facts().shared_bytes / 2) return false;
+  if (elements > std::min(kMaxElements, elements_of_map / 8) || bytes > device.facts().shared_bytes / 2) return false;
   Params unused;
   return lets_source(lets, unused, kMapLetsThreads).has_value();
 }

@@ -177,11 +177,11 @@ void LaunchKernel::reserve_chunks(Counted& c) {
   // Blocks along the inner axis: as many as run at once, unless that leaves a thread too few rows. If there are few
   // rows of few columns, a cluster combines them without global memory; many clusters cost more than they save.
   constexpr int64_t kLines = 32, kBlocksOfMultiprocessor = 4, kBytesOfBlock = 128,  // per row
-      kLeastRows = 8;                                                               // per thread
+      kMinRows = 8;                                                                 // per thread
   const int64_t samples = device_->facts().samples_to_choose_for(c.shape[0]),
                 ranges = std::max<int64_t>(samples * div_up(c.shape[2] * size_of(c.source.dtype()), kBytesOfBlock), 1),
                 most = device_->facts().multiprocessors * kBlocksOfMultiprocessor / ranges,
-                wanted = c.shape[1] / (kLines * kLeastRows);
+                wanted = c.shape[1] / (kLines * kMinRows);
   c.in_cluster = has_clusters(*device_) && most >= 2 * kCluster && wanted > 1 && wanted <= 2 * kCluster;
   c.blocks = c.in_cluster ? kCluster : std::max<int64_t>(std::min(most, wanted), 1);
   if (c.in_cluster || c.blocks == 1) return;

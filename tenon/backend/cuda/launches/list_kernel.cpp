@@ -16,7 +16,7 @@ namespace {
 // Elements per block: enough for several loads in flight per thread, and enough blocks that the last ones end together.
 constexpr int32_t kChunk = 4096;
 constexpr unsigned kThreads = 256;
-constexpr int64_t kMostBlocks = int64_t{1} << 30;
+constexpr int64_t kMaxBlocks = int64_t{1} << 30;
 
 void append(std::vector<std::byte>& bytes, const void* from, size_t count) {
   const size_t at = bytes.size();
@@ -167,9 +167,9 @@ void DeviceListKernel::launch(Stream& stream, std::span<const ListItem> items, s
   for (int64_t i = 0; i < total; ++i) {
     const ListItem& item = items[static_cast<size_t>(i)];
     const int64_t more = div_up(item.count, kChunk);
-    TENON_CHECK(Memory, more <= kMostBlocks, name_)
+    TENON_CHECK(Memory, more <= kMaxBlocks, name_)
         << "a tensor of " << item.count << " elements is too large for one launch";
-    if (static_cast<size_t>(count) == variants_.back().most || blocks + more > kMostBlocks) {
+    if (static_cast<size_t>(count) == variants_.back().most || blocks + more > kMaxBlocks) {
       start(stream, argument, head_bytes, count, blocks, first, total);
       argument.resize(head_bytes);
       count = 0, blocks = 0;

@@ -59,10 +59,10 @@ bool would_be_read(const Form& form, size_t hole, DType unit) {
 // Rows that TMA cannot load as boxes go to a core with less than half the speed, so large products are worth a copy of
 // them.
 bool wants_boxes(const Form& form, size_t hole, DType unit, const DeviceFacts& facts) {
-  constexpr int64_t kMostSmall = 512;  // rows or columns of the result up to which the copy takes longer
+  constexpr int64_t kMaxSmall = 512;  // rows or columns of the result up to which the copy takes longer
   if (!form.anchor.is<nodes::Linear>() || hole > 0 || size_of(unit) != 2) return false;
   const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
-  const bool large = x.rank() > 1 && std::min(x.rows(), w[-2]) > kMostSmall && x[-1] > kMostSmall;
+  const bool large = x.rank() > 1 && std::min(x.rows(), w[-2]) > kMaxSmall && x[-1] > kMaxSmall;
   return large && facts.arch == "sm_90a" && core_allowed("wgmma") && !nodes::Linear::batched(x, w);
 }
 
@@ -92,7 +92,7 @@ bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
   return typed && facts.arch == "sm_90a" && core_allowed("wgmma") && of_weights_only(v) &&
          x.shape()[-1] % run_of(*t) == 0 && u.shape()[-1] % run_of(u.dtype()) == 0 && u.shape()[-1] > 0 &&
          kNarrow * u.shape()[-1] <= x.shape()[-1] && w.shape()[0] % kLaneColumns == 0 &&
-         x.shape().rows() > SkinnyTileShape::kMostRows && 2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
+         x.shape().rows() > SkinnyTileShape::kMaxRows && 2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
 }
 
 bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
@@ -162,14 +162,14 @@ const FormOutput& update_of(const Form& form, size_t hole) {
 }
 
 bool writes_rows(const Form& form, DType unit) {
-  constexpr int64_t kMostRows = int64_t{1} << 24;  // row numbers up to this are exact in f32
+  constexpr int64_t kMaxRows = int64_t{1} << 24;  // row numbers up to this are exact in f32
   if (!grouped_tile(form, unit).depth || !form.lets.empty() || form.updates.size() != 2) return false;
   const bool pages = reads_pages(form, unit);
   const auto has_update = [&](const Expr& hole) {
     const auto paged = pages ? paged_heads(hole, 1) : std::nullopt;
     const auto rows = paged ? paged->rows : head_rows(hole);
     const Shape s = hole.shape(), all{paged ? paged->pages * paged->page : s[0] * s[2], s[1], s[3]};
-    if (!rows || !rows->leaf.is<nodes::State>() || rows->leaf.shape() != all || all[0] > kMostRows) return false;
+    if (!rows || !rows->leaf.is<nodes::State>() || rows->leaf.shape() != all || all[0] > kMaxRows) return false;
     const bool plain = rows->offset == 0 && (s[2] == 1 || rows->strides.token == s[1] * s[3]) &&
                        (s[1] == 1 || rows->strides.head == s[3]) &&
                        (paged || s[0] == 1 || rows->strides.batch == s[1] * s[2] * s[3]);
@@ -192,16 +192,16 @@ bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !core_allowed("skinny")) return false;
   if (facts.batch_invariant()) return false;  // a larger batch has too many rows for this core
   const Shape x = form.holes[0].shape();
-  return !nodes::Linear::batched(x, form.holes[1].shape()) && x.rows() <= SkinnyTileShape::kMostRows &&
+  return !nodes::Linear::batched(x, form.holes[1].shape()) && x.rows() <= SkinnyTileShape::kMaxRows &&
          !few_in_columns(form, unit, facts);
 }
 
 bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
-  constexpr int64_t kMostBytes = 64 << 10;  // of shared memory
+  constexpr int64_t kMaxBytes = 64 << 10;  // of shared memory
   const Expr& hole = form.holes[0];
   const int64_t columns = hole.shape()[-1];
   return takes_few_rows(form, unit, facts) && reduces_rows(hole) && columns % run_of(unit) == 0 &&
-         columns <= kMostColumnsInFront && hole.shape().numel() * size_of(unit) <= kMostBytes;
+         columns <= kMaxColumnsInFront && hole.shape().numel() * size_of(unit) <= kMaxBytes;
 }
 
 namespace {
@@ -240,7 +240,7 @@ bool may_take_columns(const Form& form, DType unit, const DeviceFacts& facts) {
     return false;
   const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
   return x.rank() > 1 && !nodes::Linear::batched(x, w) && x[-1] > 0 && (form.lanes == 1 || lanes_apart(form)) &&
-         (x.rows() > SkinnyTileShape::kMostRows || few_in_columns(form, unit, facts));
+         (x.rows() > SkinnyTileShape::kMaxRows || few_in_columns(form, unit, facts));
 }
 
 // True if hole i is, or will be stored as, rows that TMA loads.

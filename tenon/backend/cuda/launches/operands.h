@@ -46,7 +46,7 @@ const FormOutput& update_of(const Form& form, size_t hole);
 /// True if the skinny core (products of few rows) takes the launch's product.
 bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts);
 /// Most columns of a row that a warp computes in its registers before a product.
-inline constexpr int64_t kMostColumnsInFront = 4096;
+inline constexpr int64_t kMaxColumnsInFront = 4096;
 /// True if the skinny core computes operand A before the product, in every block: rows that are reduced (a norm).
 bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts);
 

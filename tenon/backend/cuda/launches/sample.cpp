@@ -6,7 +6,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int kMostKept = 512;  // scores kept in shared memory, per warp
+constexpr int kMaxKept = 512;  // scores kept in shared memory, per warp
 // Long rows always take a cluster, in the time of a short row on one block, regardless of the number of rows.
 constexpr int kBlocksOfLongRow = 8, kLongRow = 16384;
 
@@ -29,7 +29,7 @@ class SampleKernel : public AnchorKernel {
     const int blocks = device().facts().arch == "sm_90a" && sizes.tokens >= kLongRow ? kBlocksOfLongRow : 1;
     const int warps = device::sample_warps(blocks);
     const int room = device().facts().shared_bytes - device::sample_shared_bytes(blocks, 0);
-    sizes.capacity = std::min(kMostKept, room / (4 * warps));
+    sizes.capacity = std::min(kMaxKept, room / (4 * warps));
     Params params;
     params.set_sizes("SampleSizes", sizes);
     KernelParts text;

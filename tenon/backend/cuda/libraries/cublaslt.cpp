@@ -68,7 +68,7 @@ class Description {
     const auto prefer = [&](PreferenceAttribute what, auto value) {
       api_.check(api_.MatmulPreferenceSetAttribute(made, what, &value, sizeof(value)), "cannot set its preferences");
     };
-    prefer(PreferenceAttribute::WorkspaceBytes, static_cast<uint64_t>(CublasLt::kMostWorkspace));
+    prefer(PreferenceAttribute::WorkspaceBytes, static_cast<uint64_t>(CublasLt::kMaxWorkspace));
     // Split-K sums must be combined in a fixed order, in f32: no in-place counters, no sums in the result's type.
     prefer(PreferenceAttribute::Reductions, static_cast<uint32_t>(kInComputeType));
     for (const PreferenceAttribute what : {PreferenceAttribute::AlignmentA, PreferenceAttribute::AlignmentB,
@@ -88,7 +88,7 @@ class Description {
     Result result;
     const Status status =
         api_.MatmulAlgoCheck(handle, descriptor_.get(), b_.get(), a_.get(), c_.get(), d_.get(), &algorithm, &result);
-    if (status != lt::kSuccess || result.workspace_bytes > static_cast<size_t>(CublasLt::kMostWorkspace)) return {};
+    if (status != lt::kSuccess || result.workspace_bytes > static_cast<size_t>(CublasLt::kMaxWorkspace)) return {};
     return result;
   }
   Status multiply(Handle handle, float alpha, const void* a, const void* b, float beta, const void* c, void* d,

@@ -12,7 +12,7 @@ namespace tenon::cuda {
 class CublasLt : public MatmulLibrary {
  public:
   /// Most workspace that an algorithm may use, in bytes.
-  static constexpr int64_t kMostWorkspace = int64_t{32} << 20;
+  static constexpr int64_t kMaxWorkspace = int64_t{32} << 20;
 
   /// Throws Error(Device) if the library is damaged or fails to start.
   CublasLt(LoadedLibrary library, MakeCurrent current);

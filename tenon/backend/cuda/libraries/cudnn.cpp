@@ -50,7 +50,7 @@ class CudnnCall : public LibraryCall {
 };
 
 // Limit on a plan's workspace: plans that need more copy tensors into their own layouts.
-constexpr int64_t kMostWorkspace = int64_t{64} << 20;
+constexpr int64_t kMaxWorkspace = int64_t{64} << 20;
 
 std::string key_of(const DnnProblem& problem, const std::string& engine) { return describe(problem) + " " + engine; }
 
@@ -90,7 +90,7 @@ std::shared_ptr<LibraryCall> Cudnn::prepared(const DnnProblem& problem, const Cu
   std::shared_ptr<LibraryCall> call;
   try {
     CudnnPlan made(config);
-    if (made.loaded() && made.workspace_bytes() <= kMostWorkspace)
+    if (made.loaded() && made.workspace_bytes() <= kMaxWorkspace)
       call = std::make_shared<CudnnCall>(session_, std::move(made));
   } catch (const Error& e) {  // a plan that the heuristics suggest but the engine rejects
     spdlog::debug("{}: {}", describe(problem), e.what());

@@ -49,7 +49,7 @@ std::vector<int> notes(const CudnnApi& api, const CudnnDescriptor& engine, Attri
 // Reads a configuration's engine name and whether it compiles; false if its results do not qualify.
 bool read_engine(const std::shared_ptr<const CudnnApi>& api, CudnnConfig& config) {
   constexpr int kDownConverts = 1, kReducedSums = 2, kFourier = 3, kNondeterministic = 4, kLastWinograd = 8;
-  constexpr int kCompilesAtRunTime = 0, kMostKnobs = 64;
+  constexpr int kCompilesAtRunTime = 0, kMaxKnobs = 64;
   const CudnnDescriptor& made = *config.made_of.back();
   const Descriptors engines = objects(api, made, Attribute::EngineConfigEngine, CudnnKind::Engine, 1);
   TENON_CHECK(Device, engines.size() == 1, "cudnn") << "a configuration has no engine";
@@ -57,7 +57,7 @@ bool read_engine(const std::shared_ptr<const CudnnApi>& api, CudnnConfig& config
   std::ostringstream name;
   name << "engine " << number<int64_t>(*api, engine, Attribute::EngineIndex, CudnnType::Int64);
   const char* separator = " knobs ";
-  for (const auto& knob : objects(api, made, Attribute::EngineConfigKnobChoices, CudnnKind::KnobChoice, kMostKnobs)) {
+  for (const auto& knob : objects(api, made, Attribute::EngineConfigKnobChoices, CudnnKind::KnobChoice, kMaxKnobs)) {
     name << separator << number<int>(*api, *knob, Attribute::KnobChoiceType, CudnnType::KnobType) << ':'
          << number<int64_t>(*api, *knob, Attribute::KnobChoiceValue, CudnnType::Int64);
     separator = " ";

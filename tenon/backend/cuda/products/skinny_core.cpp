@@ -112,7 +112,7 @@ class SkinnyCore : public ProductCore {
     const int rows = p.m > 8 ? 16 : 8;
     const auto fits = [&](SkinnyTileShape tile) {
       tile.slot_bytes = SkinnyTileShape::slot_bytes_beside(p.front, facts.shared_bytes);
-      const int64_t bytes = tile.shared_bytes(SkinnyTileShape::kMostRows, p.lanes, static_cast<int>(p.k)) + p.front;
+      const int64_t bytes = tile.shared_bytes(SkinnyTileShape::kMaxRows, p.lanes, static_cast<int>(p.k)) + p.front;
       return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) && bytes <= facts.shared_bytes;
     };
     for (const int warps : {8, 16})

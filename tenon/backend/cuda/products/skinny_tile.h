@@ -15,7 +15,7 @@ struct SkinnyTileShape {
   int slot_bytes = kSlotBytes;  ///< limit on shared memory for pieces in flight
 
   bool operator==(const SkinnyTileShape&) const = default;
-  static constexpr int kMostRows = 16, kSlotBytes = 80 << 10;
+  static constexpr int kMaxRows = 16, kSlotBytes = 80 << 10;
   /// The limit if rows computed before the product take `front` bytes of a block's `shared`.
   static int slot_bytes_beside(int64_t front, int shared) {
     return static_cast<int>(std::min<int64_t>(kSlotBytes, shared - front));
@@ -49,7 +49,7 @@ struct SkinnyTileShape {
  private:
   static constexpr int kHeldFragments = 2;
 };
-/// A product of at most kMostRows rows and one batch, operand B in memory.
+/// A product of at most kMaxRows rows and one batch, operand B in memory.
 inline CoreLaunch gemm_launch(const SkinnyTileShape& tile, const device::GemmSizes& g, int lanes) {
   CoreLaunch launch;
   const int tiles = ((g.n / lanes + 31) / 32 * 4 + tile.groups - 1) / tile.groups;

@@ -26,8 +26,8 @@ inline double time_of(int64_t blocks, int64_t area, int64_t steps, int row_bytes
 /// Calls `consider` with every split-K worth trying: those that still find idle multiprocessors.
 template <class F>
 void for_splits(int64_t steps, int64_t tiles, int places, const F& consider) {
-  constexpr int kMostSplits = 16;
-  for (int splits = 1; splits <= kMostSplits; ++splits)
+  constexpr int kMaxSplits = 16;
+  for (int splits = 1; splits <= kMaxSplits; ++splits)
     if (splits == 1 || (splits * 4 <= steps && tiles * splits <= 2 * places)) consider(splits);
 }
 

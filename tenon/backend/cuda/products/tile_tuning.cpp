@@ -15,7 +15,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr size_t kMostChoices = 40;
+constexpr size_t kMaxChoices = 40;
 constexpr int kLaunches = 24, kReplays = 5;
 constexpr double kNever = 1e30, kLongMicroseconds = 200, kNearlyAsFast = 1.15;
 constexpr double kWarmMicroseconds = 1e5, kOnEndMicroseconds = 1e5;
@@ -175,7 +175,7 @@ std::vector<TileChoice> own_choices(const ProductShape& product, const DeviceFac
     const auto same = std::find_if(out.begin(), out.end(), [&](const TileChoice& c) { return c.text() == known; });
     if (same != out.end()) return {*same};
   }
-  out.resize(std::min(out.size(), kMostChoices));
+  out.resize(std::min(out.size(), kMaxChoices));
   return out;
 }
 

@@ -87,18 +87,18 @@ int64_t side_of(ConfigReader& r, const json& settings, const char* key, int64_t 
   return side->get<int64_t>();
 }
 
-constexpr double kLeastShare = 0.01, kLeastDeviation = 1e-6, kMostColour = 1e6;
+constexpr double kMinShare = 0.01, kMinDeviation = 1e-6, kMaxColour = 1e6;
 
 void read_normalisation(ImagePreprocessing& p, ConfigReader& r, const json& settings, const char* mean,
                         const char* deviation) {
-  p.mean = three_numbers(r, settings, mean, p.mean, -kMostColour, kMostColour);
-  p.deviation = three_numbers(r, settings, deviation, p.deviation, kLeastDeviation, kMostColour);
+  p.mean = three_numbers(r, settings, mean, p.mean, -kMaxColour, kMaxColour);
+  p.deviation = three_numbers(r, settings, deviation, p.deviation, kMinDeviation, kMaxColour);
 }
 
 void read_timm(ImagePreprocessing& p, const json& cfg, const std::string& where) {
   ConfigReader r(cfg, where + " pretrained_cfg");
   p.crop = side_of(r, cfg, "input_size", p.crop);
-  const double share = r.has("crop_pct") ? r.number("crop_pct", 1, kLeastShare, 1) : 1;
+  const double share = r.has("crop_pct") ? r.number("crop_pct", 1, kMinShare, 1) : 1;
   p.short_side = static_cast<int64_t>(std::floor(static_cast<double>(p.crop) / share));
   read_normalisation(p, r, cfg, "mean", "std");
 }

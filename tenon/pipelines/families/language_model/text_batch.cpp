@@ -9,7 +9,7 @@
 
 namespace tenon {
 namespace {
-constexpr int64_t kMostRows = 1024;
+constexpr int64_t kMaxRows = 1024;
 }
 
 PrecisionPolicy decoder_precision(const NetworkOptions& o) {
@@ -43,13 +43,13 @@ DecoderBatch::Text::Text(int64_t number, TextRequest r, OnText f, const ByteLeve
     : id(number), request(std::move(r)), each(std::move(f)), stream(tokenizer, request.stop), seen(request.prompt) {}
 
 DecoderBatch::DecoderBatch(std::shared_ptr<const TextSetup> setup, int64_t rows, bool reuse, int64_t tokens)
-    : setup_(std::move(setup)), reuse_(reuse), most_pages_(setup_->cache_pages) {
-  TENON_CHECK(Usage, rows >= 1 && rows <= kMostRows, "batch")
-      << "expected 1 to " << kMostRows << " texts at a time, got " << rows;
+    : setup_(std::move(setup)), reuse_(reuse), max_pages_(setup_->cache_pages) {
+  TENON_CHECK(Usage, rows >= 1 && rows <= kMaxRows, "batch")
+      << "expected 1 to " << kMaxRows << " texts at a time, got " << rows;
   TENON_CHECK(Usage, tokens >= 0, "batch") << "a cache of " << tokens << " tokens: expected 0 (as many as fit) or more";
   if (tokens) {
     const int64_t pages = kOwnPages + table_pages(pages_for(tokens) * kCachePage);
-    most_pages_ = most_pages_ ? std::min(most_pages_, pages) : pages;
+    max_pages_ = max_pages_ ? std::min(max_pages_, pages) : pages;
   }
   stream_ = setup_->backend->make_stream();
   slots_.resize(static_cast<size_t>(rows));

@@ -125,7 +125,7 @@ class DecoderBatch : public TextBatch {
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<Buffers> states_;
   Size size_;
-  int64_t most_pages_;                 // most pages that the pool may have; 0: as many as fit into memory
+  int64_t max_pages_;                  // most pages that the pool may have; 0: as many as fit into memory
   bool full_ = false;                  // it cannot grow, as far as is known
   std::vector<int32_t> free_;          // pages that belong to no text
   std::map<int64_t, Prompt> prompts_;  // by number of tokens in a run

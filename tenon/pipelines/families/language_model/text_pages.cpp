@@ -22,7 +22,7 @@ std::vector<size_t> DecoderBatch::by_age() const {
 
 // Tokens to make room for, if a text may write `most` tokens after its prompt.
 int64_t DecoderBatch::wanted_tokens(int64_t prompt, int64_t most) const {
-  return std::min({prompt + most, prompt + kLeastCapacity, setup_->context});
+  return std::min({prompt + most, prompt + kMinCapacity, setup_->context});
 }
 
 // Pages for the texts about to be written, while one prompt is being read.
@@ -48,7 +48,7 @@ bool DecoderBatch::take_pages(size_t row, int64_t tokens) {
   Slot& slot = slots_[row];
   const auto need = static_cast<size_t>(pages_for(tokens));
   if (slot.pages.size() >= need) return true;
-  if (most_pages_ && static_cast<int64_t>(need) > most_pages_ - kOwnPages) return false;
+  if (max_pages_ && static_cast<int64_t>(need) > max_pages_ - kOwnPages) return false;
   bool settled = false;
   while (slot.text && slot.pages.size() + free_.size() < need) {
     if (more_pages(static_cast<int64_t>(need - slot.pages.size() - free_.size()))) continue;
@@ -73,7 +73,7 @@ bool DecoderBatch::take_pages(size_t row, int64_t tokens) {
 }
 
 bool DecoderBatch::more_pages(int64_t count) {
-  if (full_ || (most_pages_ && size_.pages + count > most_pages_)) return false;
+  if (full_ || (max_pages_ && size_.pages + count > max_pages_)) return false;
   try {
     reserve(size_.capacity, size_.pages + count, 0);
     return true;
@@ -150,7 +150,7 @@ void DecoderBatch::take_up() {
 // A text without pages waits for older ones; the oldest of all would wait forever and ends with an error.
 void DecoderBatch::cannot_go_on(size_t row, int64_t tokens) {
   Slot& slot = slots_[row];
-  const int64_t pages = full_ || !most_pages_ ? size_.pages : most_pages_;
+  const int64_t pages = full_ || !max_pages_ ? size_.pages : max_pages_;
   const bool never = pages_for(tokens) > pages - kOwnPages;
   if (!never && by_age().front() != row) {
     loop_->settle([this](size_t r, const SampledToken& t) { return take(r, t); });
@@ -218,14 +218,14 @@ void DecoderBatch::reserve(int64_t tokens, int64_t least, int64_t wish) {
   const Size before = size_;
   int64_t capacity = before.capacity;
   if (tokens > capacity)
-    capacity = std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(tokens, kLeastCapacity)))),
+    capacity = std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(tokens, kMinCapacity)))),
                         setup_->context);
   const int64_t all = kOwnPages + std::ssize(slots_) * table_pages(capacity);
   least = std::max(least, before.pages);
   wish = std::min(wish, all);
   if (std::max(wish, least) > before.pages) wish = std::min(std::max(wish, 2 * before.pages), all);
   wish = std::max(wish, least);
-  if (most_pages_) least = std::min(least, most_pages_), wish = std::min(wish, most_pages_);
+  if (max_pages_) least = std::min(least, max_pages_), wish = std::min(wish, max_pages_);
   if (capacity == before.capacity && wish == before.pages) return;
   const Size next = that_fits(capacity, least, wish);
   if (next == before) return;

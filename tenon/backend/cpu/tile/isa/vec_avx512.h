@@ -13,7 +13,7 @@ using V = __m512;
 using I = __m512i;  // sixteen 32-bit integers
 constexpr int kRegisters = 32;
 /// 0 to 7 times 2^-9, the subnormals of e4m3, in bf16.
-alignas(16) constexpr uint16_t kLeastE4m3[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
+alignas(16) constexpr uint16_t kMinE4m3[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
 
 inline V v_zero() { return _mm512_setzero_ps(); }
 inline V v_set1(float x) { return _mm512_set1_ps(x); }
@@ -58,7 +58,7 @@ inline void v_e4m3_to_bf16(const void* p, void* q) {
   const I b = _mm512_cvtepu8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
   const I magnitude = _mm512_and_si512(b, _mm512_set1_epi16(0x7f)),
           sign = _mm512_slli_epi16(_mm512_srli_epi16(b, 7), 15);
-  const I least = _mm512_maskz_loadu_epi16(0xff, kLeastE4m3);  // subnormals
+  const I least = _mm512_maskz_loadu_epi16(0xff, kMinE4m3);  // subnormals
   I x = _mm512_add_epi16(_mm512_slli_epi16(magnitude, 4), _mm512_set1_epi16(0x3c00));
   x = _mm512_mask_permutexvar_epi16(x, _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8)), magnitude, least);
   const __mmask32 nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7f));
