@@ -9,7 +9,8 @@ namespace {
 constexpr uint64_t kSeed = 7;
 constexpr int64_t kTokenRange = 256;  // smaller than every vocabulary
 
-// Number of tokens already in a language model's cache: half of it, or fewer to leave room for the new ones.
+// Number of tokens already in a language model's cache: half of it in front of a single token, none in front of a
+// prompt.
 float position_in(const Plan& plan) {
   int64_t rows = 0, batch = 1, tokens = 1;
   for (const Buffer& b : plan.buffers) {
@@ -18,7 +19,7 @@ float position_in(const Plan& plan) {
     if (b.name == "tokens") tokens = b.shape[-1];
   }
   const int64_t capacity = rows / batch;
-  return static_cast<float>(std::clamp<int64_t>(capacity - tokens, 0, std::max<int64_t>(capacity / 2 - 1, 0)));
+  return tokens > 1 ? 0.0F : static_cast<float>(std::max<int64_t>(capacity / 2 - 1, 0));
 }
 
 HostTensor sample_input(const Plan& plan, const Buffer& buffer) {

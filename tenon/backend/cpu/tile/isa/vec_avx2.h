@@ -118,6 +118,11 @@ inline I i_load(const void* p) {
   return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
 }
 /// Broadcasts the 32 bits at p.
+inline void i_store(void* p, I x) {
+  __m256i* q = static_cast<__m256i*>(p);
+  _mm256_storeu_si256(q, x.l);
+  _mm256_storeu_si256(q + 1, x.h);
+}
 inline I i_repeat(const void* p) {
   const __m256i x = _mm256_castps_si256(_mm256_broadcast_ss(static_cast<const float*>(p)));
   return {x, x};

@@ -81,6 +81,7 @@ inline int v_to_i8(void* p, V x) {
 }
 
 inline I i_load(const void* p) { return _mm512_loadu_si512(p); }
+inline void i_store(void* p, I x) { _mm512_storeu_si512(p, x); }
 /// Broadcasts the 32 bits at p.
 inline I i_repeat(const void* p) { return _mm512_castps_si512(v_repeat(p)); }
 inline I i_add(I a, I b) { return _mm512_add_epi32(a, b); }
