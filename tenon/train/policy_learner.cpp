@@ -56,11 +56,11 @@ void check_update_fits(const Backend& backend, const LanguageModel& model, const
                        const std::vector<int32_t>& prompt) {
   if (options.arena_bytes == 0) return;
   const auto rows = static_cast<size_t>(options.prompts * options.group);
-  Completion longest;
-  longest.tokens.assign(static_cast<size_t>(options.max_tokens), 0);
-  longest.log_probabilities.assign(static_cast<size_t>(options.max_tokens), 0);
+  Completion shortest;
+  shortest.tokens.assign(1, 0);
+  shortest.log_probabilities.assign(1, 0);
   const PolicyBatch batch =
-      batch_of(backend, options, std::vector(rows, prompt), std::vector(rows, longest), std::vector<double>(rows, 0));
+      batch_of(backend, options, std::vector(rows, prompt), std::vector(rows, shortest), std::vector<double>(rows, 0));
   const int64_t at_a_time = rows_at_a_time(options, backend);
   const SharedShape shared = shares(backend) ? SharedTokens(batch, 0, at_a_time).shape() : SharedShape();
   DecoderConfig config = model.config();

@@ -20,8 +20,8 @@
 
 namespace tenon::train {
 
-/// Checks options.arena_bytes before anything is allocated: plans the update of a batch of this prompt whose
-/// completions all have options.max_tokens tokens. Throws Error(Memory) with the bytes it needs.
+/// Refuses options.arena_bytes that no update can keep to, before anything is allocated: plans the smallest one, of
+/// this prompt with completions of one token. Throws Error(Memory) with the bytes it needs.
 void check_update_fits(const Backend& backend, const LanguageModel& model, const GrpoOptions& options,
                        const std::vector<int32_t>& prompt);
 

@@ -163,7 +163,7 @@ std::optional<std::string> gold_answer(std::string_view text, Extractor extracto
 std::vector<Reward> parse_rewards(const std::vector<std::string>& names, const std::vector<double>& weights,
                                   double seconds) {
   TENON_CHECK(Usage, weights.empty() || weights.size() == names.size(), "reward weights")
-      << "expected one for each of " << names.size() << " rewards, got " << weights.size();
+      << "expected " << names.size() << ", one per reward, got " << weights.size();
   std::vector<Reward> out;
   for (size_t i = 0; i < names.size(); ++i) {
     out.push_back(parse_reward(names[i], weights.empty() ? 1 : weights[i], seconds));

@@ -65,7 +65,7 @@ TEST_F(CliTrain, KilledAnywhereGoesOnToTheBit) {
   EXPECT_GE(killed(arguments("killed", recipe), folder() / "killed/metrics.jsonl", lines, alone.seconds / 20), 10);
   const Finished last = tenon(arguments("killed", recipe));
   ASSERT_EQ(last.code, 0) << last.err;
-  EXPECT_EQ(bytes(folder() / "killed/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
+  EXPECT_TRUE(bytes(folder() / "killed/model.safetensors") == bytes(folder() / "alone/model.safetensors"));
   EXPECT_FALSE(bytes(folder() / "alone/model.safetensors").empty());
   EXPECT_EQ(metrics(folder() / "killed"), metrics(folder() / "alone"));
   for (const auto& entry : fs::directory_iterator(folder() / "killed"))
@@ -100,10 +100,10 @@ TEST_F(CliTrain, LessMemoryIsTheSameRun) {
   run("alone", "2", "0");
   run("run", "1", "0");
   run("run", "2", "14");
-  EXPECT_EQ(bytes(folder() / "run/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
+  EXPECT_TRUE(bytes(folder() / "run/model.safetensors") == bytes(folder() / "alone/model.safetensors"));
 }
 
-// The longest completions have to fit: a run that could fail later does not begin.
+// A limit that not even the shortest completions keep to.
 TEST_F(CliTrain, TooLittleMemoryIsRefusedBeforeAFolderIsMade) {
   const Finished f =
       tenon({"train", "grpo", "--device", "cpu", "-q", "-o", "run", "--steps", "1", "--max-memory", "1"});
@@ -144,7 +144,7 @@ TEST_F(CliTrain, AFullDiskLosesNothing) {
   EXPECT_FALSE(fs::exists(folder() / "run/.unfinished-4"));  // it would keep the disk full
   EXPECT_EQ(tenon(steps("run", "6")).code, 0);
   EXPECT_EQ(tenon(steps("alone", "6")).code, 0);
-  EXPECT_EQ(bytes(folder() / "run/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
+  EXPECT_TRUE(bytes(folder() / "run/model.safetensors") == bytes(folder() / "alone/model.safetensors"));
 }
 
 // No loss follows the last update, which would reveal it.
@@ -178,7 +178,7 @@ TEST_F(CliTrain, AFinishedRunIsWhole) {
   const Finished f = tenon(arguments("run", two));
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_EQ(f.out + f.err, "run\n");
-  EXPECT_EQ(bytes(folder() / "run/model.safetensors"), before);
+  EXPECT_TRUE(bytes(folder() / "run/model.safetensors") == before);
 }
 
 // An adapter for one model's weights is useless for another's, whatever the folders are called.
@@ -302,7 +302,7 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   expect_error(2, arguments("run", {"--reward", "none.py"}), {"none.py", "no function reward"});
   expect_error(2, arguments("run", {"--reward", "nowhere.py"}), {"nowhere.py"});
   expect_error(2, arguments("run", {"--reward", "none.py", "--reward-timeout", "0"}), {"reward timeout"});
-  expect_error(2, arguments("run", {"--reward", "exact", "--reward-weights", "1,2"}), {"reward weights", "2 for 1"});
+  expect_error(2, arguments("run", {"--reward", "exact", "--reward-weights", "1,2"}), {"reward weights", "got 2"});
 }
 
 // The script computes the same rewards as the built-in one, so the run's weights are bit-identical.

@@ -313,7 +313,7 @@ TEST_F(CliVerifyRecordings, NoCaseIsSaid) {
   recorded_["cases"] = json::array();
   const json entry = verdict(0);
   EXPECT_EQ(entry["result"], "skipped");
-  EXPECT_EQ(entry["note"], "./parity.json has no case of one network");
+  EXPECT_EQ(entry["note"], "./parity.json has no case for a single network");
 }
 
 TEST_F(CliVerifyRecordings, WhatIsMissingIsNamed) {

@@ -19,7 +19,7 @@ constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) 
   t.chunk_bytes = kVectorChunk;
   t.reads_rows = false;
   t.enter = t.leave = no_tiles;
-  t.gemm_bf16 = gemm_tiles<Bf16Dot>;
+  t.gemm_bf16 = bf16_tiles<Bf16Dot>;
   t.gemm_bf16_i8 = gemm_tiles<I8Dot>;
   t.gemm_i8 = i8_tiles<BlockDot>;
   t.gemm_f32 = gemm_tiles<DotF32>;
