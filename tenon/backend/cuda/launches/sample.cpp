@@ -7,7 +7,7 @@ namespace tenon::cuda {
 namespace {
 
 constexpr int kMaxKept = 512;  // scores kept in shared memory, per warp
-// Long rows always take a cluster, in the time of a short row on one block, regardless of the number of rows.
+// A long row takes a cluster and a short one a block, whatever the number of rows: a draw does not depend on the batch.
 constexpr int kBlocksOfLongRow = 8, kLongRow = 16384;
 
 class SampleKernel : public AnchorKernel {
