@@ -92,10 +92,10 @@ void LoraFlags::load(ImageGenerator& model, ImageRequest& request) const {
     const LoraReport report = model.load_lora(use);
     spdlog::info("{}: {}, weight {}", escaped(use.file.native()), report.str(), use.weight);
     if (!report.redundant.empty())
-      spdlog::info("{}: {} skipped, as others repeat them: {}", escaped(use.file.native()),
+      spdlog::info("{}: skipped {} that others repeat: {}", escaped(use.file.native()),
                    counted(std::ssize(report.redundant), "tensor"), first_names(report.redundant));
     if (!report.unmatched.empty())
-      spdlog::warn("{}: {} skipped, which have no place in the model: {}", escaped(use.file.native()),
+      spdlog::warn("{}: skipped {} without a place in the model: {}", escaped(use.file.native()),
                    counted(std::ssize(report.unmatched), "tensor"), first_names(report.unmatched));
   }
 }

@@ -54,9 +54,8 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
                  "classifier-free guidance scale; above 1 doubles the batch (default: the model's)")
       ->check(guidance_scale());
   app.add_option("--context", request.context,
-                 "size of a language model's cache in tokens per sequence, half of it filled in front of a token "
-                 "(default: 1024, or "
-                 "the model's positions if fewer)")
+                 "size of a language model's cache in tokens per sequence; a measured token comes after half of them "
+                 "(default: 1024, or the model's positions if fewer)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 24));
   declare_type(app, type);

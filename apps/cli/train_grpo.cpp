@@ -224,7 +224,7 @@ int run_train(TrainFlags f, const Common& common) {
     o.max_tokens = std::min(o.max_tokens, std::max<int64_t>(model->config().positions / 2, 1));
   train::GrpoData data = data_of(f, *model, o);
   train::Grpo grpo(backend, model, std::move(data), o, f.output);
-  spdlog::info("{} trained parameters, {:.1f} MB with gradients and optimizer state", grpo.parameter_count(),
+  spdlog::info("{} trained parameters, {:.1f} MB with moments and averages", grpo.parameter_count(),
                static_cast<double>(grpo.parameter_bytes()) / 1e6);
   if (grpo.step() > 0) spdlog::info("resuming after step {}", grpo.step());
   const int64_t first = grpo.step();

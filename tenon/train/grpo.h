@@ -46,7 +46,7 @@ class Grpo {
   bool run(const OnMetrics& each, const std::function<bool()>& stop);
 
   int64_t step() const;
-  /// Number of trained elements; bytes of these, gradients, moments and averages.
+  /// Number of trained elements; bytes of these, moments, averages and sums of gradients.
   int64_t parameter_count() const;
   int64_t parameter_bytes() const;
   /// How the time of run() was spent so far.

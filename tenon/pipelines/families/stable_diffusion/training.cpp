@@ -85,7 +85,7 @@ class StableDiffusionTraining : public TrainableDenoiser {
     int64_t dropped = 0;
     const TokenWindow window = tokenizer.first_window(tokenizer.encode(text), &dropped);
     if (dropped > 0)
-      spdlog::warn("caption '{}': dropped {} tokens, more than {} can read", shown(text), dropped, name());
+      spdlog::warn("caption '{}' is too long for {}: dropped its last {} tokens", shown(text), name(), dropped);
     Executable& e = kept_.get("text", "text_encoder", "", [&] { return plan_text(*model_, 1, networks_); });
     e.set("tokens", HostView{DType::I32, {1, config.positions}, window.ids.data()});
     e.run_all();

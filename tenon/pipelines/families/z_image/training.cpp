@@ -76,8 +76,8 @@ class ZImageTraining : public TrainableDenoiser {
   TextFeatures encode_text(const std::string& text) override {
     std::vector<int32_t> ids = model_->tokens(text);
     if (std::ssize(ids) > kZImageTextTokens) {
-      spdlog::warn("caption '{}': dropped {} tokens, more than {} can read", shown(text),
-                   std::ssize(ids) - kZImageTextTokens, name());
+      spdlog::warn("caption '{}' is too long for {}: dropped its last {} tokens", shown(text), name(),
+                   std::ssize(ids) - kZImageTextTokens);
       ids.resize(kZImageTextTokens);
     }
     const int64_t tokens = std::ssize(ids), rows = text_rows(tokens);
