@@ -36,7 +36,7 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
 
   size_t size() const { return size_; }
-  // Fills the buffer in several reads; returns the bytes read, 0 at the end of the file.
+  // Reads up to kPiece bytes to the front of the buffer; returns how many, 0 at the end of the file.
   size_t read(std::span<char> buffer) {
     for (;;) {
       check_stop(path_.native());

@@ -11,7 +11,7 @@
 namespace tenon {
 namespace {
 
-// A lot is kLot runs, enqueued and read together. kLots lots are under way.
+// A lot is up to kLot runs, enqueued and read together. At most kLots lots are under way.
 constexpr int64_t kLot = 8, kLots = 2;
 constexpr int32_t kNobodys = 0, kNoPage = -1;
 

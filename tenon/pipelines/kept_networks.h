@@ -20,7 +20,7 @@ class KeptNetworks {
   KeptNetworks(std::shared_ptr<Backend> backend, Weights weights, const PipelineOptions& options);
 
   /// How often a network runs per picture. If weights are offloaded and several networks are kept, a network that runs
-  /// once has all its weights offloaded.
+  /// once offloads as many of its weights as it can (Offload::all).
   enum class Runs : uint8_t { Once, EveryStep };
 
   /// The network `name` for the sizes that `key` stands for, over a component's weights: one that was kept, or one that

@@ -122,7 +122,7 @@ inline V load_tail(const typename C::Element* p, int64_t n, int64_t step) {
   return C::widen(*reinterpret_cast<const typename C::Packed*>(tail));
 }
 
-// Blocks of w lanes, alternately from a and b: the same ones in both (kBeside: their neighbours).
+// Interleaves blocks of w lanes: blocks 0, 2, .. of a, each followed by the same block of b (kBeside: blocks 1, 3, ..).
 template <int w, bool kBeside, size_t... K>
 inline V blocks(V a, V b, std::index_sequence<K...>) {
   constexpr int n = kLanes;
