@@ -55,7 +55,7 @@ class SafetensorsFile {
  public:
   /// Maps and checks the file.
   static SafetensorsFile open(const std::filesystem::path& path);
-  /// Whether this text occurs anywhere in a file's header: a quick check without opening the file.
+  /// Whether this text occurs anywhere in a file's header: a quick check that does not parse it.
   static bool mentions(const std::filesystem::path& path, std::string_view text);
   /// The same checks over bytes in memory, which must outlive the object. `name` replaces the path in errors.
   static SafetensorsFile from_bytes(std::span<const std::byte> bytes, const std::string& name);

@@ -105,7 +105,7 @@ class ProductFolder {
 
   Graph& graph_;
   const Users users_;
-  std::unordered_map<const Node*, size_t> biased_;  // adds of a bias that the layer includes now -> the layer's operand
+  std::unordered_map<const Node*, size_t> biased_;  // adds of a bias that the layer includes now -> operand: the layer
   Memo memo_;
 };
 

@@ -39,7 +39,7 @@ DEV auto grouped_row(const Params& p, const GroupedPlace<Tile>& at, int place, i
     return Operand::row(p, at.kv_row + key);
 }
 
-/// Before the wait: prefetches into L2 what this launch read in its previous run.
+/// Before the wait: prefetches into L2 what this launch read when it ran last.
 template <class Tile, class K, class V, class Params>
 DEV void grouped_prefetch(const Params& p) {
   const AttentionSizes& s = p.sizes;

@@ -105,7 +105,7 @@ template <class T, int N>
 DEV Later<T, N> later(const T* from) {
   return {from};
 }
-/// Fragments of a tensor that are copied to shared memory, each thread's its own, so that no thread waits for another.
+/// Fragments of a tensor on their way to shared memory. Each thread copies its own, so that none waits for another.
 /// They start after kBehind others of each of `threads`, counted from byte `first`.
 template <class T, int N, int threads, int kBehind>
 struct Waiting {
