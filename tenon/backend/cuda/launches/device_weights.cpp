@@ -172,6 +172,13 @@ Expr in_runs(const Expr& rows) {
   return reshape(permute(reshape(rows, Shape(blocks)), order), shape);
 }
 
+InRuns stored_in_runs(Graph& g, const std::string& name, DType t, const Shape& shape) {
+  Shape stored = shape;
+  stored[0] = div_up(shape[0], 32) * 32;
+  const Expr leaf = input(g, name, t, stored);
+  return {leaf, slice(in_runs(leaf), 0, 0, shape[0])};
+}
+
 WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf) {
   const auto graph = std::make_shared<Graph>();
   Memo memo;

@@ -45,19 +45,19 @@ void LaunchKernel::store_tables_in_runs() {
   for (Expr& hole : form_.holes) values.push_back(&hole);
   for (FormOutput& o : form_.outputs) values.push_back(&o.value);
   for (FormOutput& o : form_.updates) values.push_back(&o.value);
+  std::vector<Expr> roots;
+  for (const Expr* value : values) roots.push_back(*value);
   Memo memo;
-  for (const Expr* value : values)
-    for (const Expr& e : topological(std::array{*value})) {
-      const Expr table = e.is<nodes::Gather>() ? e->in[0] : Expr();
-      if (!table.is<nodes::Param>() || size_of(table.dtype()) != 2 || table.shape().rank() != 2) continue;
-      const auto [at, added] = memo.try_emplace(table.get());
-      if (!added) continue;
-      const int64_t rows = table.shape()[0];
-      const Expr leaf = input(*form_.graph, "table." + std::to_string(memo.size()), table.dtype(),
-                              {div_up(rows, 32) * 32, table.shape()[1]});
-      at->second = slice(in_runs(leaf), 0, 0, rows);
-      ask_packed(leaf, {{table, at->second}});
-    }
+  for (const Expr& e : topological(roots)) {
+    const Expr table = e.is<nodes::Gather>() ? e->in[0] : Expr();
+    if (!table.is<nodes::Param>() || size_of(table.dtype()) != 2 || table.shape().rank() != 2) continue;
+    const auto [at, added] = memo.try_emplace(table.get());
+    if (!added) continue;
+    const InRuns stored =
+        stored_in_runs(*form_.graph, "table." + std::to_string(memo.size()), table.dtype(), table.shape());
+    at->second = stored.place;
+    ask_packed(stored.leaf, {{table, stored.place}});
+  }
   if (memo.empty()) return;
   for (Expr* value : values) *value = rebuild(*form_.graph, *value, memo);
 }

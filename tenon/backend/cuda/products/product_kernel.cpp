@@ -33,23 +33,26 @@ void ProductKernel::choose(ProductShape product) {
   library ? reserve_library() : reserve_split(choice_.core->launch(*this, choice_));
 }
 
-Expr ProductKernel::weight_operand(Shape stored, const Layout& layout) {
+Expr ProductKernel::weight_operand(const Shape& stored, const Layout& layout) {
   const Expr& hole = form_.holes[1];
-  const int64_t rows = stored[0];
   if (!tensor_cores() || !of_weights_only(hole)) return in_order_.leaf = operand(1, stored, layout);
   const Expr value = without_rounding(hole, unit_);
   in_order_.leaf = input(*form_.graph, "hole.1.in_order", unit_, stored);
   in_order_.piece = {value, layout(in_order_.leaf)};
-  in_runs_ = lanes() == 1 || rows % (32 * lanes()) == 0;
-  if (lanes() == 1) stored[0] = div_up(rows, 32) * 32;
-  own_.leaf = input(*form_.graph, "hole.1", unit_, stored);
-  own_.piece = {value, layout(slice(in_runs_ ? in_runs(own_.leaf) : own_.leaf, 0, 0, rows))};
+  in_runs_ = lanes() == 1 || stored[0] % (32 * lanes()) == 0;
+  if (in_runs_) {
+    const auto [leaf, place] = stored_in_runs(*form_.graph, "hole.1", unit_, stored);
+    own_ = {leaf, {value, layout(place)}};
+  } else {
+    own_.leaf = input(*form_.graph, "hole.1", unit_, stored);
+    own_.piece = {value, layout(own_.leaf)};
+  }
   return own_.leaf;
 }
 
 Expr ProductKernel::column_operand(const Expr& weights) {
-  own_.leaf = input(*form_.graph, "hole.1", unit_, weights.shape());
-  own_.piece = {weights, in_runs(own_.leaf)};
+  const auto [leaf, place] = stored_in_runs(*form_.graph, "hole.1", unit_, weights.shape());
+  own_ = {leaf, {weights, place}};
   in_runs_ = b_in_columns_ = true;
   return transpose(own_.leaf);
 }

@@ -100,7 +100,7 @@ class ProductKernel : public AnchorKernel {
   /// Operand B, hole 1, stored as [rows][..] with the shape `stored`, whose rows are padded to blocks of 32; `layout`
   /// maps a leaf of that shape to the hole's view of it. Constants are stored in runs if a lane is whole blocks; for a
   /// library they are stored in plain order. choose() decides which of the two is kept.
-  Expr weight_operand(Shape stored, const Layout& layout);
+  Expr weight_operand(const Shape& stored, const Layout& layout);
   /// Operand B from weights stored [K][rows] in memory, in runs as the products that use their rows have them.
   Expr column_operand(const Expr& weights);
   const Expr& in_order() const { return in_order_.leaf; }

@@ -89,7 +89,7 @@ struct I8Blocks {
 template <class Dot>
 void i8_tiles(const TileArgs& t) {
   if constexpr (std::is_same_v<Dot, DotI16>)
-    if (t.m >= kFewestWidenedRows) return widened_tiles<I8AsI16>(t);
+    if (t.m >= kMinWidenedRows) return widened_tiles<I8AsI16>(t);
   int p = 0;
   if constexpr (Dot::rows(4) > 0) {
     if (t.streams)

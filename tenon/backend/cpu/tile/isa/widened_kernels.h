@@ -11,8 +11,8 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int kWidenedRows = 64;       ///< most rows widened at a time
-constexpr int kFewestWidenedRows = 8;  ///< with fewer rows, widening costs more than it saves
+constexpr int kMaxWidenedRows = 64;  ///< most rows widened at a time
+constexpr int kMinWidenedRows = 8;   ///< with fewer rows, widening costs more than it saves
 
 /// i8 in blocks, in pairs of 16-bit integers: the even bytes of each group of four, then the odd ones.
 struct I8AsI16 {
@@ -122,12 +122,12 @@ struct Bf16AsF32 {
 
 template <class Wide>
 void widened_tiles(const TileArgs& t) {
-  alignas(64) typename Wide::Line lines[kWidenedRows][Wide::kTerms];
+  alignas(64) typename Wide::Line lines[kMaxWidenedRows][Wide::kTerms];
   alignas(64) typename Wide::Term terms[Wide::kTerms];
-  for (int row = 0; row < t.m; row += kWidenedRows)
+  for (int row = 0; row < t.m; row += kMaxWidenedRows)
     for (int64_t term = 0; term < t.terms; term += Wide::kTerms) {
       TileArgs part = t;
-      part.m = std::min(kWidenedRows, t.m - row);
+      part.m = std::min(kMaxWidenedRows, t.m - row);
       part.terms = std::min(Wide::kTerms, t.terms - term);
       part.accumulate = t.accumulate || term > 0;
       part.last = term + part.terms == t.terms ? t.last : 16;
@@ -149,7 +149,7 @@ void widened_tiles(const TileArgs& t) {
 template <class Dot>
 void bf16_tiles(const TileArgs& t) {
   if constexpr (std::is_same_v<Dot, DotWidened> && kRegisters == 16)
-    if (t.m >= kFewestWidenedRows) return widened_tiles<Bf16AsF32>(t);
+    if (t.m >= kMinWidenedRows) return widened_tiles<Bf16AsF32>(t);
   gemm_tiles<Dot>(t);
 }
 
