@@ -159,7 +159,7 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
   add_peers(out, model, part, dtype, flags, common);
   out.update({{"threads", common.thread_count()},
               {"device", backend->describe()},
-              {"dtype", name_of(dtype)},
+              {"dtype", options.type().text()},
               {"machine", machine()},
               {"date", today()},
               {"commit", commit()}});

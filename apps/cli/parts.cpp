@@ -88,7 +88,8 @@ void declare_type(CLI::App& app, std::string& type) {
           "--type", type,
           "type of weights and activations: bf16, f32, f16 (on a GPU), e4m3 (for models that say which layers tolerate "
           "it) or int8 (for the weights of language models), optionally followed by exceptions for layers or networks, "
-          "such as \"e4m3, bf16: text_encoder\" (default: bf16 where the device computes in it, else f32)"),
+          "such as \"e4m3, bf16: text_encoder\" (default: bf16 for language models and where the device computes in "
+          "it, else f32)"),
       {"bf16", "f16", "f32", "e4m3", "int8"});
 }
 
@@ -124,7 +125,7 @@ std::shared_ptr<Backend> PartFlags::computing_backend(const Common& common) cons
 }
 
 NetworkOptions PartFlags::networks(const Backend& backend, const ModelParts& model) const {
-  const NetworkType asked = type.empty() ? backend.types().front() : NetworkType::parse(type);
+  const NetworkType asked = type.empty() ? model.default_type(backend) : NetworkType::parse(type);
   check_type(backend, asked.stored, "--type");
   check_exceptions(asked, [&] { return model.networks(); });
   return {.precision = {asked.stored, asked.stored},

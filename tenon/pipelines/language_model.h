@@ -18,6 +18,10 @@
 
 namespace tenon {
 
+/// The type in which text is made unless another is asked for. A token waits for the weights to arrive, so weights of
+/// 16 bits are faster even where they must be widened.
+inline constexpr DType kTextType = DType::BF16;
+
 class LanguageModel {
  public:
   /// `spec`: "random:NAME" or a path, as Model::open. A folder holds config.json and model.safetensors (or its index,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tenon/backend/backend.h"
 #include "tenon/backend/weights.h"
 #include "tenon/models/weights.h"
 #include "tenon/pipelines/family.h"
@@ -41,6 +42,8 @@ class ModelParts {
   virtual std::string component(const std::string& part) const { return part; }
   virtual WeightShapes shapes(const std::string& part) const = 0;
   virtual std::unique_ptr<WeightSource> weights(const std::string& part) const = 0;
+  /// The type in which the model runs on this device unless another is asked for.
+  virtual DType default_type(const Backend& backend) const { return backend.types().front(); }
   /// Networks that exceptions of a type may name. By default the components' names.
   virtual std::vector<NamedNetwork> networks() const;
   /// Arguments for bench/peers/torch_peer.py to run the same network. Error(Usage) if there is no such peer.

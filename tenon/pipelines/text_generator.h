@@ -26,7 +26,7 @@ namespace tenon {
 struct TextOptions {
   std::string device = "cpu";
   int threads = 0;                  ///< of the CPU backend; 0: all processors
-  std::optional<NetworkType> type;  ///< empty: the device's default
+  std::optional<NetworkType> type;  ///< empty: kTextType
   bool fusion = true, fold_scales = true;
   std::string adapter{};  ///< folder of a low-rank adapter in PEFT's format, added to the weights; empty: none
   int64_t context = 0;    ///< most tokens of prompt and text together; 0: the model's positions

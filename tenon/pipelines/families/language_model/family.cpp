@@ -37,6 +37,7 @@ class DecoderParts : public ModelParts {
     return plan_decode_step(model_->config(), step, decoder_types(options), o);
   }
   std::string component(const std::string&) const override { return "decoder"; }
+  DType default_type(const Backend&) const override { return kTextType; }
   WeightShapes shapes(const std::string&) const override { return model_->shapes(); }
   std::unique_ptr<WeightSource> weights(const std::string&) const override { return model_->weights(); }
   std::vector<std::string> peer_arguments(const std::string&, const PartRequest&) const override {

@@ -34,7 +34,7 @@ class DecoderGenerator : public TextGenerator {
     setup->model = std::move(model);
     setup->backend = make_backend(options.device, {options.threads});
     const Backend& backend = *setup->backend;
-    const NetworkType type = options.type.value_or(backend.types().front());
+    const NetworkType type = options.type.value_or(kTextType);
     check_type(backend, type.stored, "type");
     TENON_CHECK(Usage, backend.computes(), "device")
         << backend.name() << " computes nothing, so it cannot generate text";
