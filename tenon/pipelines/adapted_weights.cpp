@@ -38,7 +38,7 @@ AdapterConfig read_adapter_config(const fs::path& file) {
   }
   AdapterConfig out;
   out.rank = r.integer("r", 0, 1, kMaxAdapterRank);
-  const double alpha = r.number("lora_alpha", 8, -1e9, 1e9);
+  const double alpha = r.number("lora_alpha", 8, -kMaxAdapterAlpha, kMaxAdapterAlpha);
   const auto rank = static_cast<double>(out.rank);
   out.scale = alpha / (r.flag("use_rslora", false) ? std::sqrt(rank) : rank);
   return out;

@@ -93,6 +93,7 @@ class SideWeights : public ChangedWeights {
     const bool down = name == nn::side_down(weight);
     const Shape shape_of_branch = down ? Shape{rank_, columns} : Shape{rows, rank_};
     const auto make = [&](std::span<float> out) {
+      std::ranges::fill(out, 0.f);
       int64_t at = 0;  // row in the branch's rank
       for (const LoraTerm& t : terms_of(weight)) {
         if (down)

@@ -66,7 +66,8 @@ void check_lora(const LoraOptions& o) {
   };
   TENON_CHECK(Usage, o.rank >= 1 && o.rank <= kMaxAdapterRank, "rank")
       << o.rank << ": expected 1 to " << kMaxAdapterRank;
-  TENON_CHECK(Usage, std::isfinite(o.alpha) && o.alpha >= 0, "lora alpha") << o.alpha << ": expected a number above 0";
+  TENON_CHECK(Usage, o.alpha >= 0 && o.alpha <= kMaxAdapterAlpha, "lora alpha")
+      << o.alpha << ": expected a number above 0, at most " << kMaxAdapterAlpha;
   positive("batch", o.batch);
   positive("accumulation", o.accumulation);
   TENON_CHECK(Usage, o.batch <= kMaxExamples && o.accumulation <= kMaxExamples / o.batch, "accumulation")

@@ -220,6 +220,7 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--rank", "0"}), {"--rank"});
   expect_error(2, with("pictures", {"--rank", "99999"}), {"rank", "65536"});
   expect_error(2, with("pictures", {"--lora-alpha", "0"}), {"lora alpha"});
+  expect_error(2, with("pictures", {"--lora-alpha", "1e30"}), {"lora alpha", "at most 1e+09"});
   expect_error(2, with("pictures", {"--targets", "q_proj"}), {"q_proj", "to_q"});
   expect_error(2, with("pictures", {"--resolution", "100"}), {"[--resolution]", "100", "104"});
   expect_error(2, with("pictures", {"--validation-prompt", "star"}), {"[--validation-prompt]", "--sample-every"});

@@ -248,6 +248,8 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--lora-alpha", "8"}), {"--lora-alpha", "needs --lora"});
   expect_error(2, arguments("run", {"--lora", "2", "--lora-targets", "lm_head"}), {"lm_head", "q_proj"});
   expect_error(2, arguments("run", {"--lora", "2", "--lora-alpha", "0"}), {"alpha / rank is 0", "that is not 0"});
+  expect_error(2, arguments("run", {"--lora", "2", "--lora-alpha", "-1e30"}),
+               {"lora alpha", "expected -1e+09 to 1e+09"});
   expect_error(3, {"complete", "a", "-m", small().string(), "--lora", small().string()}, {"adapter_config.json"});
   expect_error(2, arguments("run", {"--clip-low", "1.5"}), {"clip low"});
   expect_error(2, arguments("run", {"--clip-high", "-1"}), {"clip high"});

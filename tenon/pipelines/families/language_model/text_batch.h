@@ -104,6 +104,10 @@ class DecoderBatch : public TextBatch {
     int64_t capacity = 0, pages = 0;  ///< most tokens of a text; pages of the pool, including the one that is no text's
     bool operator==(const Size&) const = default;
   };
+  struct Drafts {  // plans made to see what memory they need, by number of tokens of a prompt; 0: a step
+    Size size;
+    std::map<int64_t, Plan> plans;
+  };
   struct Held {  // contents of the caches while they grow
     std::vector<std::vector<std::byte>> caches;
     std::vector<bool> writing;  ///< by row
@@ -111,11 +115,12 @@ class DecoderBatch : public TextBatch {
   void reserve(int64_t tokens, int64_t least, int64_t wish);
   void rebuild(const Size& size, const Held& held);
   void forget(const Error& error);
-  int64_t beside_caches(int64_t tokens) const;
-  Size that_fits(int64_t tokens, int64_t pages, int64_t at_best) const;
+  int64_t beside_caches(const Size& size);
+  Size that_fits(int64_t tokens, int64_t pages, int64_t at_best);
   DecodeStepShape step_shape(const Size& size) const;
   Plan plan_step(const DecodeStepShape& shape) const;
   Plan plan_piece(int64_t tokens, const Size& size) const;
+  Plan take_plan(int64_t tokens);
   void make_loop();
   Prompt& prompt(int64_t tokens);
   std::vector<Buffer> caches(const Size& size) const;
@@ -125,6 +130,7 @@ class DecoderBatch : public TextBatch {
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<Buffers> states_;
   Size size_;
+  Drafts drafts_;
   int64_t max_pages_;                  // most pages that the pool may have; 0: as many as fit into memory
   bool full_ = false;                  // it cannot grow, as far as is known
   std::vector<int32_t> free_;          // pages that belong to no text

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "tenon/core/beside.h"
 #include "tenon/core/error.h"
 #include "tenon/pipelines/families/language_model/cache_sizes.h"
 #include "tenon/pipelines/families/language_model/text_batch.h"
@@ -186,22 +187,39 @@ std::vector<Buffer> DecoderBatch::caches(const Size& size) const {
 }
 
 // Bytes that the first loop and the plans for chunks of prompts take besides the caches: activations, states, and
-// weights not loaded yet. An existing loop frees its own before the next is made.
-int64_t DecoderBatch::beside_caches(int64_t tokens) const {
+// weights not loaded yet. An existing loop frees its own before the next is made. Keeps the plans, which take a good
+// part of the time until the first token.
+int64_t DecoderBatch::beside_caches(const Size& size) {
   if (size_.capacity) return 0;
-  const Size size{tokens, kOwnPages + table_pages(tokens)};
-  int64_t out = plan_memory(plan_step(step_shape(size)), *setup_->store).needed() - size.pages * setup_->page_bytes();
-  for (const int64_t piece : kChunks) {
-    const MemoryPlan memory = plan_memory(plan_piece(piece, size), *setup_->store);
-    out += memory.arena + memory.scratch + memory.kept;
+  std::vector<int64_t> pieces{0};
+  pieces.insert(pieces.end(), kChunks.begin(), kChunks.end());
+  std::vector<std::optional<Plan>> plans(pieces.size());
+  const auto draft = [&](size_t first) {
+    for (size_t i = first; i < pieces.size(); i += 2) plans[i] = plan_piece(pieces[i], size);
+  };
+  run_beside([&] { draft(0); }, [&] { draft(1); });
+  drafts_ = {size, {}};
+  int64_t out = -size.pages * setup_->page_bytes();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const MemoryPlan memory = plan_memory(*plans[i], *setup_->store);
+    out += i == 0 ? memory.needed() : memory.arena + memory.scratch + memory.kept;
+    drafts_.plans.emplace(pieces[i], std::move(*plans[i]));
   }
   return out;
 }
 
+// As plan_piece for the present size, which may have been drafted.
+Plan DecoderBatch::take_plan(int64_t tokens) {
+  if (drafts_.size == size_) {
+    if (auto draft = drafts_.plans.extract(tokens)) return std::move(draft.mapped());
+  }
+  return plan_piece(tokens, size_);
+}
+
 // At least `pages` pages, and up to `at_best` as memory allows.
-DecoderBatch::Size DecoderBatch::that_fits(int64_t tokens, int64_t pages, int64_t at_best) const {
+DecoderBatch::Size DecoderBatch::that_fits(int64_t tokens, int64_t pages, int64_t at_best) {
   const int64_t own = size_.pages * setup_->page_bytes(), bytes = pages * setup_->page_bytes();
-  const int64_t free = setup_->backend->memory_available() + own, beside = beside_caches(tokens);
+  const int64_t free = setup_->backend->memory_available() + own, beside = beside_caches({tokens, at_best});
   const int64_t fit = std::max<int64_t>(free - beside, 0) / setup_->page_bytes();
   TENON_CHECK(Memory, pages <= fit, "context")
       << tokens << " tokens need " << bytes << " bytes of cache"
@@ -259,6 +277,7 @@ void DecoderBatch::rebuild(const Size& size, const Held& held) {
   prompts_.clear();
   loop_.reset();
   size_ = size;
+  if (drafts_.size != size) drafts_ = {};
   states_ = std::make_shared<Buffers>(setup_->backend);
   make_loop();
   const std::vector<Buffer> now = caches(size);
@@ -300,8 +319,9 @@ Plan DecoderBatch::plan_step(const DecodeStepShape& shape) const {
                           decoder_options("decode", setup_->networks));
 }
 
-// The plan for so many tokens of one text's prompt.
+// The plan for so many tokens of one text's prompt; 0: for a step of the loop.
 Plan DecoderBatch::plan_piece(int64_t tokens, const Size& size) const {
+  if (tokens == 0) return plan_step(step_shape(size));
   DecoderShape shape;
   shape.tokens = tokens;
   shape.capacity = table_pages(size.capacity) * kCachePage;
@@ -314,7 +334,8 @@ Plan DecoderBatch::plan_piece(int64_t tokens, const Size& size) const {
 void DecoderBatch::make_loop() {
   loop_ = std::make_unique<DecodeLoop>(
       step_shape(size_), setup_->model->config().vocabulary,
-      [this](const DecodeStepShape& shape) { return plan_step(shape); }, setup_->store, stream_, states_);
+      [this](const DecodeStepShape& shape) { return shape.penalises ? plan_step(shape) : take_plan(0); }, setup_->store,
+      stream_, states_);
 }
 
 // The executable for so many tokens of a prompt.
@@ -322,8 +343,8 @@ DecoderBatch::Prompt& DecoderBatch::prompt(int64_t tokens) {
   auto found = prompts_.find(tokens);
   if (found == prompts_.end())
     found = prompts_
-                .emplace(tokens, Prompt{Executable(plan_piece(tokens, size_), setup_->store,
-                                                   std::map<std::string, void*>{}, stream_, states_)})
+                .emplace(tokens, Prompt{Executable(take_plan(tokens), setup_->store, std::map<std::string, void*>{},
+                                                   stream_, states_)})
                 .first;
   return found->second;
 }
