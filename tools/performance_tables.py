@@ -84,8 +84,8 @@ def memory_bound():
     return table(["function, bf16", "Tenon", "of a copy's speed", "torch.compile"], rows)
 
 
-def text_cpu():
-    _, run = newest("text-cpu", "*")
+def text_cpu(machine):
+    _, run = newest("text-cpu", machine)
     torch = {name: min(run["transformers"][kind][name] for kind in ("f32", "bf16")) for name in ("step", "step_16", "prefill")}
     rows = []
     for name, title, tokens in (("step", "a step, 1 text", 1), ("step_16", "a step, 16 texts", 16), ("prefill", "512 tokens of a prompt", 512)):
@@ -147,7 +147,7 @@ def training():
     return table(["ms", "Tenon", "memory", "PyTorch, compiled", "memory", "ratio"], rows)
 
 
-TABLES = {"z-image": z_image, "z-image-cpu": z_image_cpu, "training": training, "text-cpu": text_cpu, "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
+TABLES = {"z-image": z_image, "z-image-cpu": z_image_cpu, "training": training, "text-cpu": lambda: text_cpu("AMD-EPYC"), "text-cpu-avx2": lambda: text_cpu("AMD-EPYC-AVX2"), "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
 
 
 def main(arguments):
