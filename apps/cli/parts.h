@@ -23,8 +23,8 @@ struct PartFlags {
   std::shared_ptr<Backend> backend(const Common& common) const;
   /// The same, for running plans. Error(Usage) for a backend that computes nothing, which cannot be timed or checked.
   std::shared_ptr<Backend> computing_backend(const Common& common) const;
-  /// Precision from the flags or the backend's default. Error(Usage) for a type that the backend cannot compute in, and
-  /// for an exception that matches nothing in the model.
+  /// Precision from the flags, or the model's default on this backend. Error(Usage) for a type that the backend cannot
+  /// compute in, and for an exception that matches nothing in the model.
   NetworkOptions networks(const Backend& backend, const ModelParts& model) const;
   /// A part's weights on a backend, offloaded as --offload says; with a null source, only for planning memory.
   std::shared_ptr<WeightStore> weights(const std::shared_ptr<Backend>& backend,

@@ -159,8 +159,8 @@ def load(
 ) -> ImageEncoder | Pipeline | TextPipeline:
     """Opens a model of any kind: a folder, a .safetensors file or "random:NAME". The weights decide the kind: an
     ImageEncoder for features of pictures, a Pipeline for drawing, a TextPipeline for generating text. `device`: "cpu"
-    (also None), "cuda" or, with several GPUs, "cuda:1". The rest as in ImageEncoder.from_pretrained. Raises ModelError
-    if it is none of these, or does not exist."""
+    (also None), "cuda" or, with several GPUs, "cuda:1". The rest as in the class's from_pretrained. Raises ModelError if
+    it is none of these, or does not exist."""
     if not isinstance(spec, (str, bytes, os.PathLike)):
         raise TypeError(f"spec: expected a path or random:NAME, got {type(spec).__name__}")
     if device is not None and not isinstance(device, str):

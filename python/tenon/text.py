@@ -161,8 +161,8 @@ class TextPipeline:
         """Opens a model: a folder as transformers writes it, a .gguf file, or the package's own ("sums"). `device`,
         `dtype` and `threads` as in Pipeline.from_pretrained, but bf16 by default; "int8" keeps weights of linear layers
         in i8 and everything else in bf16. `context`: most tokens of prompt and text together; 0 for all of the model's
-        positions. `cache_limit`: most memory for keys and values, in bytes or as "2GB"; with it, context 0 means as many
-        tokens as fit. Raises ModelError if it is not a language model, DeviceError if the device does not exist,
+        positions. `cache_limit`: most memory for keys and values, in bytes or as "2GB"; with it, context 0 means as
+        many tokens as fit. Raises ModelError if it is not a language model, DeviceError if the device does not exist,
         MemoryError for a limit too small for one text."""
         type_name = "" if dtype is None else _dtypes.name_of(dtype)
         spec = "" if path is None else os.fspath(path)

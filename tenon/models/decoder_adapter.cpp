@@ -22,9 +22,9 @@ WeightShapes adapter_weights(const DecoderConfig& c) {
       << "rank " << a.rank << ": expected 1 to " << kMaxAdapterRank;
   TENON_CHECK(Usage, std::isfinite(a.scale) && a.scale != 0, "lora")
       << "alpha / rank is " << a.scale << ": expected a finite number that is not 0";
-  const double alpha = a.scale * static_cast<double>(a.rank);
-  TENON_CHECK(Usage, std::abs(alpha) <= kMaxAdapterAlpha, "lora alpha")
-      << alpha << ": expected -" << kMaxAdapterAlpha << " to " << kMaxAdapterAlpha;
+  const auto rank = static_cast<double>(a.rank);
+  TENON_CHECK(Usage, std::abs(a.scale) <= kMaxAdapterAlpha / rank, "lora alpha")
+      << a.scale * rank << ": expected -" << kMaxAdapterAlpha << " to " << kMaxAdapterAlpha;
   TENON_CHECK(Usage, !a.targets.empty(), "lora") << "no layers are named";
   for (const std::string& t : a.targets) {
     TENON_CHECK(Usage, std::ranges::find(adapter_layers(), t) != adapter_layers().end(), "lora")

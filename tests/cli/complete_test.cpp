@@ -208,6 +208,7 @@ TEST_F(CliText, TheEmbeddedModelAnswers) {
     ASSERT_EQ(f.code, 0) << f.err;
     const json j = json::parse(f.out);
     EXPECT_EQ(j["model"], "sums");
+    EXPECT_EQ(j["type"], "bf16");
     EXPECT_EQ(j["text"], "\n" + answer);
     EXPECT_EQ(j["finish_reason"], "stop");
   }

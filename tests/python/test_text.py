@@ -184,7 +184,8 @@ def test_bad_options(pipe, options, kind, message):
 
 
 def test_other_models(tmp_path):
-    assert isinstance(tenon.load("sums"), tenon.TextPipeline)
+    sums = tenon.load("sums")
+    assert isinstance(sums, tenon.TextPipeline) and sums.dtype == "bf16"
     with pytest.raises(tenon.ModelError, match="cannot write text"):
         tenon.TextPipeline.from_pretrained("default-model")
     with pytest.raises(tenon.ModelError, match="no model at"):
