@@ -16,6 +16,7 @@
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 #include "tenon/pipelines/image_embedder.h"
 #include "tenon/pipelines/random_weights.h"
+#include "tenon/pipelines/text_generator.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
 
@@ -171,6 +172,24 @@ TEST(ThreadStreams, GeneratorsOverOneModel) {
   std::vector<std::vector<uint8_t>> alone, found(kWorkers);
   for (int t = 0; t < kWorkers; ++t) alone.push_back(draw(t));
   together([&](int t) { found[static_cast<size_t>(t)] = draw(t); });
+  EXPECT_EQ(found, alone);
+}
+
+// So does a language model, whose generators each make their first plans in two threads.
+TEST(ThreadStreams, TextsOverOneModel) {
+  const auto model = LanguageModel::open("sums");
+  const auto write = [&](int t) {
+    TextOptions options;
+    options.threads = 1;
+    TextRequest r;
+    r.prompt = {40 + t, 41, 42};
+    r.max_tokens = 3;
+    return make_text_generator(model, options)->generate(r).text;
+  };
+  std::vector<std::string> alone, found(kWorkers);
+  for (int t = 0; t < kWorkers; ++t) alone.push_back(write(t));
+  EXPECT_NE(alone[0], "");
+  together([&](int t) { found[static_cast<size_t>(t)] = write(t); });
   EXPECT_EQ(found, alone);
 }
 
