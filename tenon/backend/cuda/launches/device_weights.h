@@ -24,11 +24,12 @@ WeightRequest packed_weight(std::shared_ptr<Device> device, const Expr& leaf, co
 /// A view of `rows` stored in runs (device/mma_results.h) that gives them in plain order. The first axis is a multiple
 /// of 32.
 Expr in_runs(const Expr& rows);
-/// Weights of `shape` stored in runs, padded to whole blocks of 32 rows: the leaf that holds them, and the view of it
-/// in plain order. Whoever stores the same weights so shares their memory.
+/// The leaf that holds weights in runs, and the view of it in plain order.
 struct InRuns {
   Expr leaf, place;
 };
+/// Weights of `shape` stored in runs, padded to whole blocks of 32 rows. Whoever stores the same weights so shares
+/// their memory.
 InRuns stored_in_runs(Graph& g, const std::string& name, DType t, const Shape& shape);
 
 /// The leaves below `value` that lie in memory.

@@ -208,11 +208,9 @@ int64_t DecoderBatch::beside_caches(const Size& size) {
   return out;
 }
 
-// As plan_piece for the present size, which may have been drafted.
+// As plan_piece for the present size, which may have been drafted: rebuild() drops drafts of other sizes.
 Plan DecoderBatch::take_plan(int64_t tokens) {
-  if (drafts_.size == size_) {
-    if (auto draft = drafts_.plans.extract(tokens)) return std::move(draft.mapped());
-  }
+  if (auto draft = drafts_.plans.extract(tokens)) return std::move(draft.mapped());
   return plan_piece(tokens, size_);
 }
 
