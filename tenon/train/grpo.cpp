@@ -176,7 +176,7 @@ Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel
     static_cast<void>(adapter_weights(config));
   }
   check_rows_fit(*backend, *model, options);
-  check_update_fits(*backend, *model, options, prompt_with_room(data.train(0), *model, options));
+  check_update_fits(backend, *model, options, prompt_with_room(data.train(0), *model, options));
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(data), std::move(options), output);
   state_->prepare_content();
   state_->resume();

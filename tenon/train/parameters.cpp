@@ -20,7 +20,7 @@ Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<c
       averaged_(averaged) {
   check_learns(*backend_);
   std::vector<float> values;
-  const int64_t each = static_cast<int64_t>(1 + moments + averaged) * 4, needed = parameter_count(shapes) * each;
+  const int64_t needed = bytes_needed(shapes, moments, averaged);
   TENON_CHECK(Memory, needed <= backend_->memory_available(), "training")
       << "masters, moments and averages need " << needed << " bytes, but " << backend_->memory_available()
       << " are free";
@@ -44,6 +44,10 @@ Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<c
     if (averaged_) set(p.average, values);
     source->done(p.name);
   }
+}
+
+int64_t Parameters::bytes_needed(const WeightShapes& shapes, size_t moments, bool averaged) {
+  return parameter_count(shapes) * static_cast<int64_t>(1 + moments + averaged) * 4;
 }
 
 // Allocates memory for all in one piece: a device rounds every allocation up, by up to 2 MiB per matrix.

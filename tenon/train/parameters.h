@@ -35,6 +35,9 @@ class Parameters {
   Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<const WeightSource>& source,
              const WeightShapes& shapes, size_t moments, bool averaged = false);
 
+  /// Bytes of masters, moments and averages that the constructor would allocate.
+  static int64_t bytes_needed(const WeightShapes& shapes, size_t moments, bool averaged);
+
   const std::shared_ptr<Backend>& backend() const { return backend_; }
   const std::shared_ptr<WeightStore>& store() const { return store_; }
   const std::shared_ptr<Stream>& stream() const { return stream_; }

@@ -1,5 +1,7 @@
 #include "tenon/train/policy_learner.h"
 
+#include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/train/adapter.h"
 
@@ -52,9 +54,9 @@ std::vector<float> negative(std::vector<float> x) {
 
 }  // namespace
 
-void check_update_fits(const Backend& backend, const LanguageModel& model, const GrpoOptions& options,
-                       const std::vector<int32_t>& prompt) {
-  if (options.arena_bytes == 0) return;
+void check_update_fits(const std::shared_ptr<Backend>& shared_backend, const LanguageModel& model,
+                       const GrpoOptions& options, const std::vector<int32_t>& prompt) {
+  const Backend& backend = *shared_backend;
   const auto rows = static_cast<size_t>(options.prompts * options.group);
   Completion shortest;
   shortest.tokens.assign(1, 0);
@@ -66,8 +68,17 @@ void check_update_fits(const Backend& backend, const LanguageModel& model, const
   DecoderConfig config = model.config();
   config.adapter = options.adapter;
   Graph g;
-  static_cast<void>(plan_gradients(loss_of(g, backend, config, options, batch.width(0, at_a_time), shared),
-                                   backend.target(), gradient_options(backend, options)));
+  const Plan plan = plan_gradients(loss_of(g, backend, config, options, batch.width(0, at_a_time), shared),
+                                   backend.target(), gradient_options(backend, options));
+  const size_t moments = make_optimizer(options.optimizer, shared_backend, options.optimizer_options)->moments().size();
+  const WeightShapes shapes = options.adapter.rank > 0 ? adapter_weights(config) : model.shapes();
+  const int64_t kept = Parameters::bytes_needed(shapes, moments, options.ema > 0),
+                available = backend.memory_available();
+  if (kept + plan.arena_bytes <= available) return;
+  throw Error(ErrorKind::Memory, "training",
+              "an update needs at least " + mebibytes(plan.arena_bytes) + " beside " + mebibytes(kept) +
+                  " for masters, moments and averages, but " + mebibytes(available) + " are available",
+              options.arena_bytes == 0 ? "try --max-memory, which recomputes values that do not fit" : "");
 }
 
 PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,

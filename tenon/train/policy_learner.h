@@ -20,9 +20,10 @@
 
 namespace tenon::train {
 
-/// Refuses options.arena_bytes that no update can keep to, before anything is allocated: plans the smallest one, of
-/// this prompt with completions of one token. Throws Error(Memory) with the bytes it needs.
-void check_update_fits(const Backend& backend, const LanguageModel& model, const GrpoOptions& options,
+/// Refuses what no update can do, before anything is allocated: plans the smallest one, of this prompt with completions
+/// of one token. Throws Error(Memory) with the bytes it needs if these are more than options.arena_bytes, or than the
+/// memory that masters, moments and averages leave.
+void check_update_fits(const std::shared_ptr<Backend>& backend, const LanguageModel& model, const GrpoOptions& options,
                        const std::vector<int32_t>& prompt);
 
 class PolicyLearner {

@@ -129,6 +129,34 @@ std::vector<ordered_json> train(const GrpoOptions& o, const std::filesystem::pat
   return out;
 }
 
+// Room for masters and moments, not for the gradients: said before anything is made, whether or not there is a limit.
+TEST(Grpo, AnUpdateThatCannotFitIsRefusedAtOnce) {
+  struct Small : IsaBackend {
+    explicit Small(int64_t bytes) : IsaBackend(cpu::Isa::Avx2, 1), room(bytes) {}
+    int64_t memory_available() const override { return room; }
+    int64_t room;
+  };
+  const language_test::Folder folder;
+  const auto start = [&](int64_t room, int64_t limit) {
+    GrpoOptions o = quick_options();
+    o.arena_bytes = limit;
+    Grpo(std::make_shared<Small>(room), tiny_model(), sums(), o, folder.path() / "run");
+  };
+  const int64_t kept = Parameters::bytes_needed(tiny_model()->shapes(), 2, false);
+  for (const int64_t limit : {int64_t{0}, int64_t{1} << 30}) {
+    try {
+      start(kept + (1 << 16), limit);
+      ADD_FAILURE() << "started";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Memory);
+      EXPECT_THAT(e.what(), testing::HasSubstr("an update needs at least "));
+      EXPECT_EQ(std::string(e.what()).find("--max-memory") != std::string::npos, limit == 0) << e.what();
+    }
+    EXPECT_FALSE(file_exists(folder.path() / "run"));
+  }
+  start(kept + (int64_t{1} << 30), 0);
+}
+
 // Shorter is better: the model learns to end.
 TEST(Grpo, RewardRises) {
   for (const nn::PolicyLoss kind :
