@@ -11,7 +11,7 @@ case "$wanted" in '' | --build | --peers) ;; *) sed -n '2,5s/^# //p' "$0" >&2; e
 packages=(g++ cmake ninja-build ccache pkg-config nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev
   libutf8proc-dev libpng-dev libjpeg62-turbo-dev libssl-dev)
 if [[ "$wanted" != --build ]]; then
-  packages+=(libgtest-dev libgmock-dev libboost-context-dev clang clang-format clang-tidy libclang-rt-dev libdnnl2
+  packages+=(libgtest-dev libgmock-dev libboost-context-dev clang clang-format clang-tidy libclang-rt-dev lld libdnnl2
     python3 python3-dev python3-venv git ca-certificates dpkg-dev file mmdebstrap)
 fi
 

@@ -1,6 +1,7 @@
 // tenon generate: writes PNG files from a prompt, or from a prompt and a picture.
 #include <algorithm>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/lora_flags.h"
@@ -49,6 +50,17 @@ std::string read_prompt_file(const std::string& path) {
   if (constexpr std::string_view kMark = "\xef\xbb\xbf"; text.starts_with(kMark)) text.erase(0, kMark.size());
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   return text;
+}
+
+// What only a complete request tells.
+void check_complete(const GenerateFlags& f, const ImageRequest& request) {
+  if (request.cfg_scale <= 1)
+    for (const char* flag : {"--negative-prompt", "--cfg-normalization", "--cfg-truncation"})
+      if (f.given(flag)) spdlog::warn("guidance is off, so that {} has no effect", flag);
+  const auto images = static_cast<uint64_t>(f.batch_count) * static_cast<uint64_t>(request.batch);
+  TENON_CHECK(Usage, request.seed + images - 1 <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()), "--seed")
+      << request.seed << ": " << images << " images take as many seeds, and the largest is "
+      << std::numeric_limits<int64_t>::max();
 }
 
 // Prompts may come from flags of one kind only; one of them may be standard input.
@@ -166,6 +178,7 @@ int run(const GenerateFlags& f, const Common& common) {
   if (f.guidance_scale) request.cfg_scale = *f.guidance_scale + model->guidance_offset();
   request = model->complete(std::move(request));
   f.lora.load(*model, request);
+  check_complete(f, request);
   for (const std::string& warning : model->warnings(request, "tenon generate --help")) spdlog::warn("{}", warning);
   model->check_fits(request);
   if (request.init && request.init->scaled_from)

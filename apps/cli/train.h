@@ -9,6 +9,7 @@
 #include "apps/cli/cancel.h"
 #include "apps/cli/verb.h"
 #include "tenon/core/clock.h"
+#include "tenon/core/log.h"
 
 namespace tenon::cli {
 
@@ -52,6 +53,9 @@ template <class Training>
 int run_training(const Common& common, const RunShown& shown, Training& training) {
   const TurnInterrupt signals({SIGINT, SIGTERM});
   bool whole = false;
+  if (training.step() > shown.steps)
+    spdlog::warn("step {} has been reached already, beyond --steps {}: nothing is trained", training.step(),
+                 shown.steps);
   {
     LiveLine line(common, shown);
     whole = training.run([&](const nlohmann::ordered_json& m) { line(m); }, [&] { return signals.asked() != 0; });

@@ -11,6 +11,9 @@ from ._errors import UsageError
 
 def library_of(array: Any) -> str:
     """Top-level module of the array's class: "numpy", "torch", "cupy", "jax"; "jax" for jaxlib too."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return "torch"  # subclasses are defined in other modules
     module = type(array).__module__.partition(".")[0]
     return "jax" if module.startswith("jax") else module
 

@@ -329,7 +329,7 @@ def _index(x: Expr, key: tuple[Any, ...]) -> Expr:
             x = _part(x, axis, begin, end)
             shape.append(end - begin)
             axis += 1
-        elif isinstance(k, numbers.Integral):
+        elif isinstance(k, numbers.Integral) and not isinstance(k, bool):  # NumPy adds an axis for True
             at = k + x.shape[axis] if k < 0 else k
             if not 0 <= at < x.shape[axis]:
                 raise IndexError(f"index {k} is outside axis {axis} of extent {x.shape[axis]}")

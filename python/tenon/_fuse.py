@@ -38,12 +38,18 @@ class _Traced:
     """A function's plan for one set of shapes, types and strides, and how to return its results to the caller."""
 
     def __init__(
-        self, program: Any, results: list[tuple[tuple[int, ...], str]], structure: Any, captured: list[tuple[str, Any]]
+        self,
+        program: Any,
+        results: list[tuple[tuple[int, ...], str]],
+        structure: Any,
+        captured: list[tuple[str, Any]],
+        key: bytes,
     ) -> None:
         self.program = program
         self.results = results  # shape and type of every array written
         self.structure = structure  # (kind, keys, position of each of the caller's results)
         self.captured = captured  # arrays that the function uses besides its arguments, with their names
+        self.key = key  # shapes, types and strides of arguments and captured arrays
 
 
 def pack(structure: Any, arrays: Sequence[Any]) -> Any:
@@ -94,6 +100,13 @@ def _wants_gradients(values: Sequence[Any]) -> bool:
     if torch is None or not torch.is_grad_enabled():
         return False
     return any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
+
+
+def _note_written(arrays: Sequence[Any]) -> None:
+    """Tells autograd which tensors were written to."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.autograd.graph.increment_version([a for a in arrays if isinstance(a, torch.Tensor)])
 
 
 class Fused:
@@ -169,6 +182,10 @@ class Fused:
         return self._backward[key]
 
     def _read(self, bound: _Bound) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is not None and any(isinstance(v, torch.Tensor) and v.is_neg() for v in bound.values):
+            # Memory holds the negated numbers.
+            bound.values = tuple(v.resolve_neg() if isinstance(v, torch.Tensor) else v for v in bound.values)
         return _core.Call(self._name, bound.names, bound.values)
 
     def _evaluate(self, given: list[Expr], keywords: tuple[str, ...], tracer: Tracer) -> Any:
@@ -207,7 +224,7 @@ class Fused:
             positions.append(stored[final])
         whole = self._with_captured(call, bound, tracer.captured)
         program = _core.Program(self._name, named, whole)
-        return _Traced(program, results, (kind, keys, positions), tracer.captured)
+        return _Traced(program, results, (kind, keys, positions), tracer.captured, whole.key)
 
     def _with_captured(self, call: Any, bound: _Bound, captured: list[tuple[str, Any]]) -> Any:
         if not captured:
@@ -251,6 +268,8 @@ class Fused:
         given = unpack(traced.structure, out, self._name)
         for key, array in zip(traced.structure[1], given):
             _arrays.check_writable(array, key)
+            if _wants_gradients([array]):
+                raise UsageError(f"{key}: requires gradients, and writing to it would change them", key)
         return given
 
     def run(self, bound: _Bound, out: Any = None, stored: Any = None) -> tuple[list[Any], Any]:
@@ -258,14 +277,23 @@ class Fused:
         `out`, which has that form, or `stored`."""
         call = self._read(bound)
         traced = self._find(call, bound)
+        whole = self._with_captured(call, bound, traced.captured)
+        if whole.key != traced.key:  # a captured array has another type, shape or strides since
+            del self._cache[(bound.keywords, call.key)]
+            traced = self._find(call, bound)
+            whole = self._with_captured(call, bound, traced.captured)
         like = call.first
         arrays = list(stored) if stored is not None else self._outputs(traced, like, out)
-        traced.program.run(self._with_captured(call, bound, traced.captured), arrays)
+        traced.program.run(whole, arrays)
+        if out is not None:
+            _note_written(arrays)
         return [_arrays.finish(like, a) for a in arrays], traced.structure
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Runs on `args`; results are new arrays of the first array's library and device, or `out`. If PyTorch records
-        gradients of an argument, they flow through the call."""
+        gradients of an argument, they flow through the call. Within another fused function it is part of that one."""
+        if out is None and any(isinstance(v, Expr) for v in (*args, *kwargs.values())):
+            return self._function(*args, **kwargs)
         if _torch_compiles() or _wants_gradients((*args, *kwargs.values())):
             from . import _torch
 
@@ -274,6 +302,10 @@ class Fused:
         else:
             arrays, structure = self.run(self._bind(args, kwargs), out)
         return pack(structure, arrays) if out is None else out
+
+    def __reduce__(self) -> Any:
+        """Copies are functions of their own, without plans."""
+        return Fused, (self._function, self._name)
 
     def _traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any], what: str) -> _Traced:
         if args or kwargs:

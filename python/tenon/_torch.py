@@ -162,14 +162,14 @@ def _types_of(function: Any, bound: Any) -> Any:
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
     handle, tensors, numbers, kinds, keywords = inputs
-    ctx.call = (handle, list(numbers), kinds, tuple(keywords))
+    ctx.call = (_fuse.by_handle(handle), list(numbers), kinds, tuple(keywords))  # keeps the function alive
     ctx.save_for_backward(*tensors)
 
 
 def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
     """Gradients of the tensors that need them: another fused function, of the call's arguments and the results'
     gradients."""
-    handle, numbers, kinds, keywords = ctx.call
+    function, numbers, kinds, keywords = ctx.call
     tensors = list(ctx.saved_tensors)
     needed = [bool(n) for n in ctx.needs_input_grad[1]]
     places = [i for i, kind in enumerate(kinds) if kind == "t"]
@@ -177,9 +177,13 @@ def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
     grads: list[Any] = [None] * len(tensors)
     if given and any(needed):
         wrt = tuple(p for p, n in zip(places, needed) if n)
-        back = _fuse.by_handle(handle).backward(len(kinds), keywords, wrt, given)
+        back = function.backward(len(kinds), keywords, wrt, given)
         call = (back._handle, tensors + [seeds[i] for i in given], numbers, kinds + "t" * len(given), [])
-        found = iter(torch.ops.tenon.fused(*call))
+        _, (_, _, positions) = _types_of(*_bound(*call))
+        stored = torch.ops.tenon.fused(*call)
+        # Equal gradients are stored once. Autograd may add to what it gets, so that each needs memory of its own.
+        own = [stored[p].clone() if p in positions[:i] else stored[p] for i, p in enumerate(positions)]
+        found = iter(own)
         grads = [next(found) if n else None for n in needed]
     # PyTorch treats anything but a list of tensors as one leaf, and an empty list as a list of tensors.
     return None, grads, None if numbers else [], None, None if keywords else []
@@ -210,6 +214,9 @@ def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: 
     tensors = [v for v in bound.values if isinstance(v, torch.Tensor)]
     if not tensors:
         raise UsageError(f"{function._name}: expected at least one tensor among the arguments", function._name)
+    for name, value in zip(bound.names, bound.values):
+        if not isinstance(value, (torch.Tensor, int, float, torch.SymInt, torch.SymFloat)) or isinstance(value, bool):
+            raise TypeError(f"{name}: expected a tensor or a number beside tensors, got {type(value).__name__}")
     numbers = [float(v) for v in bound.values if not isinstance(v, torch.Tensor)]
     kinds = "".join("t" if isinstance(v, torch.Tensor) else "n" for v in bound.values)
     call = (handle, tensors, numbers, kinds, list(bound.keywords))

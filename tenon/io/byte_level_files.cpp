@@ -1,6 +1,7 @@
 // Sources of byte-level tokenizers: tokenizer.json, vocab.json with merges.txt, GGUF metadata.
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "tenon/core/error.h"
 #include "tenon/core/utf8.h"
@@ -261,7 +262,14 @@ nlohmann::ordered_json tokenizer_json(const TokenizerParts& parts, const json& p
                      {"normalized", t.normalized},
                      {"special", t.special}});
   }
-  for (const auto& [id, token] : by_id) vocab[token] = id;
+  // operator[] would compare every token with all before it.
+  auto& members = vocab.get_ref<ordered_json::object_t&>();
+  std::unordered_map<std::string_view, size_t> places;
+  for (const auto& [id, token] : by_id) {
+    const auto [at, first] = places.try_emplace(token, members.size());
+    if (first) members.emplace_back(token, id);
+    std::next(members.begin(), static_cast<std::ptrdiff_t>(at->second))->second = id;
+  }
   for (const auto& [first, second] : parts.merges) {
     std::string both = first;
     merges.push_back(both.append(" ").append(second));

@@ -151,6 +151,8 @@ void check_grpo(const GrpoOptions& o) {
   TENON_CHECK(Usage, o.prompts <= kMaxRows && o.group <= kMaxRows / o.prompts, "group")
       << o.prompts << " prompts of " << o.group << " completions: expected at most " << kMaxRows
       << " completions a step";
+  TENON_CHECK(Usage, o.group > 1, "group")
+      << "a group of one completion teaches nothing, because rewards are compared within groups: expected 2 or more";
   positive("epochs", o.epochs);
   positive("max tokens", o.max_tokens);
   positive("steps", o.schedule.steps);

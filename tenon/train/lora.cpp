@@ -6,6 +6,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
+#include "tenon/io/files.h"
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/pipelines/lora_set.h"
 #include "tenon/train/adapter.h"
@@ -363,10 +364,13 @@ ordered_json LoraTraining::State::draw() {
 
 void LoraTraining::State::finish() const {
   write_model(folder.path(), *parameters, content);
-  if (o.format == LoraFormat::Diffusers) return;
-  const std::string name = "lora_" + lora_format_names()[static_cast<size_t>(o.format)] + ".safetensors";
-  convert_lora(folder.path() / kLoraFile, folder.path() / name, model->component(),
-               o.scale() * static_cast<double>(o.rank), o.format);
+  for (size_t i = 0; i < lora_format_names().size(); ++i) {
+    const auto format = static_cast<LoraFormat>(i);
+    const fs::path file = folder.path() / ("lora_" + lora_format_names()[i] + ".safetensors");
+    // One that a run in another format left would be an older LoRA.
+    if (format == LoraFormat::Diffusers || (format != o.format && !file_exists(file))) continue;
+    convert_lora(folder.path() / kLoraFile, file, model->component(), o.scale() * static_cast<double>(o.rank), format);
+  }
 }
 
 bool LoraTraining::run(const OnMetrics& each, const std::function<bool()>& stop) {

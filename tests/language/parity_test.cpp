@@ -9,6 +9,7 @@
 #include "tenon/runtime/executable.h"
 #include "tests/language/language_fixtures.h"
 #include "tests/support/close.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon {
 namespace {
@@ -195,7 +196,9 @@ INSTANTIATE_TEST_SUITE_P(All, LanguageParity, testing::Range(size_t{0}, size_t{5
 
 // ---- a real model -------------------------------------------------------------------------------------------------
 
-// SmolLM2's own file, and results of transformers and llama.cpp for it (tools/fixtures/smollm2.py).
+// SmolLM2's own file, and results of transformers and llama.cpp for it (tools/fixtures/smollm2.py). Under a sanitizer,
+// the first tokens of one answer run the same code as all of twenty.
+constexpr int kAnswer = kSanitized ? 5 : 40;  // tokens at most
 class SmolLM2 : public testing::Test {
  protected:
   void SetUp() override {
@@ -209,11 +212,20 @@ class SmolLM2 : public testing::Test {
     static const nlohmann::json read = nlohmann::json::parse(std::ifstream(fixture("smollm2.json")));
     return read;
   }
+  static std::vector<nlohmann::json> cases() {
+    const nlohmann::json& every = all()["cases"];
+    return {every.begin(), kSanitized ? every.begin() + 1 : every.end()};
+  }
   static std::vector<int32_t> ids(const nlohmann::json& list) { return list.get<std::vector<int32_t>>(); }
+  static std::vector<int32_t> recorded(const nlohmann::json& answer) {
+    std::vector<int32_t> out = ids(answer);
+    out.resize(std::min<size_t>(out.size(), kAnswer));
+    return out;
+  }
   std::vector<int32_t> answer(TextGenerator& generator, const nlohmann::json& c) const {
     TextRequest r;
     r.prompt = ids(c["prompt"]);
-    r.max_tokens = 40;
+    r.max_tokens = kAnswer;
     std::vector<int32_t> out;
     for (const TextToken& t : generator.generate(r).tokens) out.push_back(t.id);
     return out;
@@ -261,14 +273,14 @@ TEST_F(SmolLM2, LogitsAreThoseOfTransformers) {
 
 TEST_F(SmolLM2, AnswersAsTransformersAndLlamaCppDo) {
   const auto generator = make_text_generator(model_, f32_options());
-  for (const nlohmann::json& c : all()["cases"]) {
+  for (const nlohmann::json& c : cases()) {
     SCOPED_TRACE(c["question"].get<std::string>());
     EXPECT_EQ(model_->tokenizer().encode(
                   model_->render_chat(nlohmann::ordered_json::array({{{"role", "user"}, {"content", c["question"]}}}))),
               ids(c["prompt"]));
     const std::vector<int32_t> made = answer(*generator, c);
     for (const char* peer : {"made", "llama_cpp"}) {
-      const std::vector<int32_t> want = ids(c[peer]);
+      const std::vector<int32_t> want = recorded(c[peer]);
       const size_t same = equal(made, want);
       if (same == made.size() && same == want.size()) continue;
       ASSERT_LT(same, c["margins"].size());
@@ -285,20 +297,22 @@ TEST_F(SmolLM2, AnswersInI8) {
     TextOptions options = f32_options();
     options.type = t;
     const auto generator = make_text_generator(model_, options);
-    for (const nlohmann::json& c : all()["cases"]) {
-      const std::vector<int32_t> want = ids(c["made"]);
+    for (const nlohmann::json& c : cases()) {
+      const std::vector<int32_t> want = recorded(c["made"]);
       const size_t n = equal(answer(*generator, c), want);
       same[t] += n;
       whole[t] += n == want.size();
     }
   }
   size_t most = 0;
-  for (const nlohmann::json& c : all()["cases"]) most += c["made"].size();
+  for (const nlohmann::json& c : cases()) most += recorded(c["made"]).size();
   std::cout << "tokens of f32's " << most << " before the first that differs: bf16 " << same[DType::BF16] << ", i8 "
-            << same[DType::I8] << "; whole answers of " << all()["cases"].size() << ": " << whole[DType::BF16] << ", "
+            << same[DType::I8] << "; whole answers of " << cases().size() << ": " << whole[DType::BF16] << ", "
             << whole[DType::I8] << "\n";
   EXPECT_GT(3 * same[DType::I8], most);
-  EXPECT_LT(whole[DType::I8], all()["cases"].size()) << "it is not f32";
+  if (!kSanitized) {
+    EXPECT_LT(whole[DType::I8], cases().size()) << "it is not f32";
+  }
 }
 
 }  // namespace

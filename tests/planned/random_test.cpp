@@ -22,7 +22,7 @@ namespace {
 constexpr uint32_t kFirstSeed = 20261122;
 constexpr int kParts = 20;  // tests that run in parallel
 
-constexpr int kPrograms = kSanitized ? 200 : 2000;
+constexpr int kPrograms = kSanitized ? 100 : 2000;
 constexpr int kProgramsOnSlowDevices = kSanitized ? 10 : 40;
 
 uint32_t number_from(const char* variable, uint32_t otherwise) {

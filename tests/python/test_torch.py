@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 import tenon
@@ -151,3 +153,46 @@ def test_the_operator_is_registered_as_pytorch_wants_it():
     x, y = torch.randn(6), torch.empty(6)
     torch.library.opcheck(torch.ops.tenon.fused.default, (k._handle, [x], [2.0], "tn", []))
     torch.library.opcheck(torch.ops.tenon.fused_out.default, (k._handle, [x], [2.0], "tn", [], [y]))
+
+
+def test_captured_arrays_may_change_type_and_strides():
+    layer = torch.nn.Linear(4, 4).requires_grad_(False)
+    k, x = tenon.fuse(lambda x: tenon.linear(x, layer.weight)), torch.randn(3, 4)
+    for change in (
+        lambda: None,
+        lambda: layer.half(),
+        lambda: layer.float(),
+        lambda: setattr(layer.weight, "data", layer.weight.data.T.contiguous().T),
+        lambda: setattr(layer.weight, "data", torch.randn(4, 8)[:, ::2]),
+    ):
+        change()
+        close(k(x).float(), x @ layer.weight.float().T, 2e-3)
+
+
+def test_negated_and_derived_tensors():
+    z = torch.conj(torch.randn(4, dtype=torch.complex64)).imag
+    assert z.is_neg()
+    close(tenon.fuse(lambda x: x * 2)(z), z * 2, 1e-6)
+
+    class Derived(torch.Tensor):
+        pass
+
+    assert isinstance(tenon.fuse(lambda x: x * 2)(torch.ones(2).as_subclass(Derived)), torch.Tensor)
+
+
+def test_copies_are_functions_of_their_own():
+    module = torch.nn.Identity()
+    module.f = tenon.fuse(torch_double := (lambda x: x + x))
+    x = torch.ones(2, requires_grad=True)
+    module.f(x)
+    copied = copy.deepcopy(module)
+    del module
+    copied.f(x).sum().backward()
+    close(x.grad, torch.full((2,), 2.0), 1e-6)
+    assert copied.f._function is torch_double
+
+
+def test_fused_within_fused():
+    inner = tenon.fuse(lambda x: x * 3)
+    close(tenon.fuse(lambda x: inner(x) + 1)(torch.ones(2)), torch.full((2,), 4.0), 1e-6)
+    close(tenon.grad(lambda x: tenon.sum(inner(x), axis=None), 0)(torch.ones(2)), torch.full((2,), 3.0), 1e-6)

@@ -142,3 +142,51 @@ def test_a_trainers_path_is_pytorchs(rng):
         assert abs(got - wanted) < 1e-4 * wanted and abs(trainer.grad_norm - float(norm)) < 1e-3 * float(norm)
     for name, value in trainer.parameters().items():
         assert_close(value, p[name].detach(), 1e-4)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda a, b: a + b, lambda a, b: (a + b) * a, lambda a, b: tenon.silu(a + b), lambda a, b: a * 2.0]
+)
+def test_arguments_with_equal_gradients(function):
+    values = [torch.randn(3) for _ in range(2)]
+    ours, theirs = ([v.clone().requires_grad_() for v in values] for _ in range(2))
+    tenon.fuse(function)(*ours).sum().backward()
+    same = {"silu": F.silu}
+    plain = function if function.__code__.co_names == () else lambda a, b: same["silu"](a + b)
+    plain(*theirs).sum().backward()
+    for a, b in zip(ours, theirs):
+        assert_close(a.grad, torch.zeros(3) if b.grad is None else b.grad, 1e-5)
+    assert ours[0].grad.data_ptr() != ours[1].grad.data_ptr()  # autograd adds in place
+
+
+def test_backward_outlives_the_function():
+    x = torch.randn(3, requires_grad=True)
+    loss = tenon.fuse(lambda x: x * x)(x).sum()
+    (first,) = torch.autograd.grad(loss, x, create_graph=True)
+    first.sum().backward()
+    assert_close(x.grad, torch.full((3,), 2.0), 1e-6)
+
+
+def test_no_rows():
+    x, b, w = (torch.randn(s, requires_grad=True) for s in [(0, 8), (8,), (4, 8)])
+    (tenon.fuse(lambda x, b: x * b)(x, b).sum() + tenon.fuse(tenon.linear)(x, w).sum()).backward()
+    assert x.grad.shape == (0, 8) and not b.grad.any() and not w.grad.any()
+
+
+def test_writes_are_seen_by_autograd():
+    k = tenon.fuse(lambda x: x * 5)
+    w, y = torch.randn(3, requires_grad=True), torch.ones(3)
+    product = (w * y).sum()
+    k(torch.ones(3), out=y)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+    for out in (w, w * 2):
+        with pytest.raises(tenon.UsageError, match="requires gradients"):
+            k(torch.ones(3), out=out)
+
+
+def test_other_arguments_beside_tensors():
+    k, x = tenon.fuse(lambda x, s: x * s), torch.ones(3, requires_grad=True)
+    for other in (None, "2", np.ones(3), True):
+        with pytest.raises(TypeError, match="^s: expected a tensor or a number"):
+            k(x, other)

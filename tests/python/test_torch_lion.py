@@ -282,3 +282,39 @@ def test_equal_to_lion_pytorch(device):
     for p, q in zip(net.parameters(), twin.parameters()):
         close(p, q, 2.1e-3 * 5)
         assert differing(p, q, 1e-6).mean() <= 0.05
+
+
+@pytest.mark.parametrize("foreach", [None, False])
+def test_raise_writes_nothing_in_any_group(foreach):
+    p, q = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    o = tenon.optim.Lion([{"params": [p]}, {"params": [q]}], lr=0.1, non_finite="raise", foreach=foreach)
+    p.grad, q.grad = torch.ones(3), torch.full((3,), float("nan"))
+    with pytest.raises(tenon.NumericError, match="nothing was written"):
+        o.step()
+    assert p.eq(1).all() and q.eq(1).all() and not o.state[p]["exp_avg"].any()
+    q.grad = torch.ones(3)
+    o.step()
+    assert p.lt(1).all() and q.lt(1).all()
+
+
+@pytest.mark.parametrize("master", [False, True])
+def test_the_layout_may_change_between_steps(master):
+    torch.manual_seed(0)
+    layer = torch.nn.Conv2d(3, 4, 3).to(torch.bfloat16 if master else torch.float32)
+    other = copy.deepcopy(layer)
+    optimizers = [tenon.optim.Lion(m.parameters(), lr=0.01, master_weights=master) for m in (layer, other)]
+    for step in range(3):
+        if step == 1:
+            other.to(memory_format=torch.channels_last)
+        for a, b in zip(layer.parameters(), other.parameters()):
+            a.grad = torch.randn(a.shape).to(a.dtype)
+            b.grad = a.grad.clone()
+        for o in optimizers:
+            o.step()
+    for a, b in zip(layer.parameters(), other.parameters()):
+        assert a.equal(b)
+
+
+def test_infinite_learning_rates_are_refused():
+    with pytest.raises(tenon.UsageError, match="lr"):
+        tenon.optim.Lion([torch.nn.Parameter(torch.ones(1))], lr=float("inf"))

@@ -8,7 +8,7 @@ from typing import Any, Optional
 import torch
 
 from .. import _torch
-from .._errors import UsageError
+from .._errors import NumericError, UsageError
 
 _NON_FINITE = ("propagate", "skip", "raise")
 
@@ -28,6 +28,12 @@ def _are_betas(values: Any) -> bool:
 def _check(name: str, value: Any, good: bool, expected: str) -> None:
     if not good:
         raise UsageError(f"{name}: expected {expected}, got {value!r}", name)
+
+
+def _refuse_non_finite(grads: list[Any]) -> None:
+    for i, finite in enumerate(torch.stack([torch.isfinite(g).all().cpu() for g in grads]).tolist()):
+        if not finite:
+            raise NumericError(f"grad[{i}]: is not finite; nothing was written", f"grad[{i}]")
 
 
 class Lion(torch.optim.Optimizer):
@@ -68,7 +74,7 @@ class Lion(torch.optim.Optimizer):
     ) -> None:
         _check("fused", fused, not fused, "None or False: every step is one launch already (see foreach)")
         _check("differentiable", differentiable, not differentiable, "False: no gradient flows through a step")
-        _check("lr", lr, _number(lr) >= 0.0, "a number of at least 0")
+        _check("lr", lr, 0.0 <= _number(lr) < float("inf"), "a finite number of at least 0")
         _check("betas", betas, _are_betas(betas), "two numbers in [0, 1)")
         _check("weight_decay", weight_decay, _number(weight_decay) >= 0.0, "a number of at least 0")
         _check("non_finite", non_finite, non_finite in _NON_FINITE, f"one of {', '.join(_NON_FINITE)}")
@@ -111,9 +117,17 @@ class Lion(torch.optim.Optimizer):
         state = self.state[param]
         if len(state) == 0:
             state["exp_avg"] = torch.zeros_like(param, memory_format=torch.preserve_format)
+        self._follow_layout(param, state)
         if group["master_weights"] and param.dtype != torch.float32 and "master" not in state:
             state["master"] = param.detach().to(torch.float32, memory_format=torch.preserve_format, copy=True)
         return state
+
+    @staticmethod
+    def _follow_layout(param: Any, state: dict[str, Any]) -> None:
+        """Elements must be in the parameter's order, which `to(memory_format=..)` and a loaded state change."""
+        for name, kept in state.items():
+            if kept.stride() != param.stride():
+                state[name] = torch.empty_like(param, dtype=kept.dtype).copy_(kept)
 
     @staticmethod
     def _grad_of(param: Any) -> Any:
@@ -146,14 +160,20 @@ class Lion(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
+        launches = [(group, lists) for group in self.param_groups for lists in self._collect(group)]
+        apart = len(launches) > 1 or any(group["foreach"] is False for group, _ in launches)
+        if apart:  # a single launch looks before it writes
+            for group, (_, _, grads, _) in launches:
+                if group["non_finite"] == "raise":
+                    _refuse_non_finite(grads)
+        for group, (params, exp_avgs, grads, masters) in launches:
             beta1, beta2 = group["betas"]
+            seen = apart and group["non_finite"] == "raise"
             options = (group["lr"], beta1, beta2, group["weight_decay"], group["eps"], group["maximize"],
-                       group["non_finite"])  # fmt: skip
-            for params, exp_avgs, grads, masters in self._collect(group):
-                if group["foreach"] is not False:
-                    _torch.lion_foreach(params, exp_avgs, grads, *options, masters)
-                    continue
-                for i, param in enumerate(params):
-                    _torch.lion_step(param, exp_avgs[i], grads[i], *options, masters[i] if masters else None)
+                       "propagate" if seen else group["non_finite"])  # fmt: skip
+            if group["foreach"] is not False:
+                _torch.lion_foreach(params, exp_avgs, grads, *options, masters)
+                continue
+            for i, param in enumerate(params):
+                _torch.lion_step(param, exp_avgs[i], grads[i], *options, masters[i] if masters else None)
         return loss
