@@ -299,7 +299,9 @@ TEST_F(SmolLM2, AnswersInI8) {
     const auto generator = make_text_generator(model_, options);
     for (const nlohmann::json& c : cases()) {
       const std::vector<int32_t> want = recorded(c["made"]);
-      const size_t n = equal(answer(*generator, c), want);
+      const std::vector<int32_t> made = answer(*generator, c);
+      EXPECT_FALSE(made.empty());
+      const size_t n = equal(made, want);
       same[t] += n;
       whole[t] += n == want.size();
     }
@@ -309,10 +311,9 @@ TEST_F(SmolLM2, AnswersInI8) {
   std::cout << "tokens of f32's " << most << " before the first that differs: bf16 " << same[DType::BF16] << ", i8 "
             << same[DType::I8] << "; whole answers of " << cases().size() << ": " << whole[DType::BF16] << ", "
             << whole[DType::I8] << "\n";
+  if (kSanitized) return;  // too few tokens to say how near they are
   EXPECT_GT(3 * same[DType::I8], most);
-  if (!kSanitized) {
-    EXPECT_LT(whole[DType::I8], cases().size()) << "it is not f32";
-  }
+  EXPECT_LT(whole[DType::I8], cases().size()) << "it is not f32";
 }
 
 }  // namespace
