@@ -1,6 +1,7 @@
 #include "apps/python/programs.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "tenon/core/error.h"
 #include "tenon/explain/explanation.h"
@@ -116,9 +117,10 @@ void Program::check(const Call& call, const std::vector<Array>& outputs) const {
 void Program::set_numbers(const Call& call) {
   for (size_t i = 0; i < used_.size(); ++i) {
     const Call::Argument& a = call.arguments[i];
-    if (a.array || !used_[i] || a.number == set_[i]) continue;
+    const auto bits = std::bit_cast<uint64_t>(a.number);  // -0 is not 0
+    if (a.array || !used_[i] || bits == set_[i]) continue;
     executable_->set_scalar(a.name, a.number);
-    set_[i] = a.number;
+    set_[i] = bits;
   }
 }
 
@@ -136,7 +138,7 @@ void Program::run(const Call& call, const std::vector<Array>& outputs) {
     executable_->bind(memory);
   } else {  // a program is bound to one stream
     executable_.emplace(plan_, device_, HostWeights(), memory, device_->borrow_stream(call.stream));
-    set_.assign(used_.size(), 0);
+    set_.assign(used_.size(), std::nullopt);
   }
   set_numbers(call);
   executable_->start();

@@ -61,7 +61,7 @@ class Program {
   Plan plan_;
   std::mutex busy_;  // guards the following; never held together with the GIL
   std::optional<Executable> executable_;
-  std::vector<double> set_;  // numbers currently set on the device, by argument
+  std::vector<std::optional<uint64_t>> set_;  // bits of the numbers set on the device, by argument
 };
 
 }  // namespace tenon::python

@@ -82,6 +82,19 @@ TEST_F(CliGenerate, NamesOfSeveral) {
   EXPECT_EQ(tenon(quick({"-b", "2", "-o", "all"})).out, "all/0000.png\nall/0001.png\n");
 }
 
+TEST_F(CliGenerate, SeedsOfSeveralAreInRange) {
+  const std::string largest = "9223372036854775807";
+  EXPECT_EQ(tenon(quick({"-s", largest})).code, 0);
+  for (const char* flag : {"-b", "--batch-size"})
+    expect_error(2, quick({"-s", largest, flag, "2", "-o", "new_%d.png"}), {"--seed", "2 images take as many seeds"});
+}
+
+TEST_F(CliGenerate, WhatGuidanceWouldNeedIsSaidToHaveNoEffect) {
+  const std::string said = "guidance is off, so that --negative-prompt has no effect";
+  EXPECT_NE(tenon(quick({"--cfg-scale", "1", "-n", "a blue box"})).err.find(said), std::string::npos);
+  EXPECT_EQ(tenon(quick({"--cfg-scale", "2", "-n", "a blue box", "--overwrite"})).err.find(said), std::string::npos);
+}
+
 TEST_F(CliGenerate, APictureIsItsOwnInABatch) {
   const auto last_hash = [&](const std::vector<std::string>& flags) {
     std::istringstream lines(tenon(quick(flags)).out);

@@ -101,6 +101,19 @@ TEST_F(CliTrainLora, LearnsAndIsReadBack) {
   EXPECT_NE(bytes("run/plot.html").find("data:image/png;base64,"), std::string::npos);
 }
 
+// A file in another format is never older than the result.
+TEST_F(CliTrainLora, AllFormatsAreOfTheSameStep) {
+  const auto train = [&](const std::string& more) {
+    const Finished f = tenon(arguments("run", words("--sample-every 0 -q --lr 1e-2 " + more)));
+    EXPECT_EQ(f.code, 0) << f.err;
+    return bytes("run/lora_kohya.safetensors");
+  };
+  const std::string first = train("--max-train-steps 1 --format kohya"), second = train("--max-train-steps 2");
+  EXPECT_NE(first, second);
+  EXPECT_EQ(second, train("--max-train-steps 2 --format kohya"));
+  EXPECT_FALSE(fs::exists(folder() / "run/lora_comfy.safetensors"));
+}
+
 TEST_F(CliTrainLora, KilledAnywhereGoesOnToTheBit) {
   picture("wide", 96, 64, 3);
   const std::vector<std::string> recipe = words(

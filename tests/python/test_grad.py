@@ -182,8 +182,3 @@ def test_what_a_trainer_refuses(rng):
         trainer.step(x=x * np.inf, y=y)
     for name, value in trainer.parameters().items():
         assert np.array_equal(value, before[name]) and trainer.steps == 0
-
-
-def test_bool_is_no_index():
-    with pytest.raises(TypeError, match="bool"):
-        tenon.fuse(lambda x: x[True])(np.ones(3, "f4"))

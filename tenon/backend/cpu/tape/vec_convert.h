@@ -13,6 +13,8 @@ typedef Halves HalvesInMemory __attribute__((aligned(1), may_alias));
 typedef Bytes BytesInMemory __attribute__((aligned(1), may_alias));
 typedef Ints IntsInMemory __attribute__((aligned(1), may_alias));
 
+/// x in all lanes. V{} + x would turn -0 into 0.
+inline V splat(float x) { return x - V{}; }
 inline V load_v(const float* p) { return *reinterpret_cast<const VectorInMemory*>(p); }
 inline void store_v(float* p, V x) { *reinterpret_cast<VectorInMemory*>(p) = x; }
 inline Words bits_of(V x) { return reinterpret_cast<Words>(x); }
@@ -81,7 +83,7 @@ struct AsE4m3 {
   static Bytes narrow(V x) {
     const Words sign = bits_of(x) >> 24 & 0x80u;
     V a = of_bits(bits_of(x) & 0x7fffffffu);
-    a = a > 448.0f ? V{} + 448.0f : a;
+    a = a > 448.0f ? splat(448) : a;
     const Words u = bits_of(a);
     const Words normal = ((u + 0x7ffffu + (u >> 20 & 1u)) >> 20) - (120u << 3);
     const Words small = bits_of(a + 16384.0f) - 0x46800000u;  // multiples of 2^-9, rounded by the addition
@@ -188,7 +190,7 @@ void load_rows(const MoveArgs& args) {
       for (; c + kLanes <= a.cols; c += kLanes)
         store_v(dst + c, C::widen(*reinterpret_cast<const typename C::Packed*>(p + c)));
     } else if (a.col_step == 0) {
-      const V x = V{} + load_tail<C>(p, 1, 1)[0];
+      const V x = splat(load_tail<C>(p, 1, 1)[0]);
       for (; c + kLanes <= a.cols; c += kLanes) store_v(dst + c, x);
     } else {
       for (; c + kLanes <= a.cols; c += kLanes) store_v(dst + c, load_tail<C>(p + c * a.col_step, kLanes, a.col_step));

@@ -32,7 +32,7 @@ template <int n, unsigned kMask, class Eval>
     const float* src[n];
     for (int i = 0; i < n; ++i) {
       src[i] = a.src[i] + r * a.src_ld[i];
-      if (kMask >> i & 1) x[i] = V{} + *src[i];
+      if (kMask >> i & 1) x[i] = splat(*src[i]);
     }
     float* dst = a.dst + r * a.dst_ld;
     for (int64_t c = 0; c < a.cols; c += kLanes) {
@@ -129,7 +129,7 @@ const PointwiseFn* pointwise_bodies(int node) { return kBodies[static_cast<size_
 
 void expand_rows(const PointwiseArgs& a) {
   for (int64_t r = 0; r < a.rows; ++r) {
-    const V x = V{} + a.src[0][r * a.src_ld[0]];
+    const V x = splat(a.src[0][r * a.src_ld[0]]);
     for (int64_t c = 0; c < a.cols; c += kLanes) store_v(a.dst + r * a.dst_ld + c, x);
   }
 }
@@ -193,7 +193,7 @@ inline X combine(X a, X b) {
 template <class T>
 inline float reduce_block(const float* x, int64_t n) {
   V acc[kChains];
-  for (V& a : acc) a = V{} + static_cast<float>(T::init);
+  for (V& a : acc) a = splat(static_cast<float>(T::init));
   int64_t c = 0;
   for (; c + kChains * kLanes <= n; c += kChains * kLanes)
 #pragma GCC unroll 8
