@@ -242,7 +242,7 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--eval-data", "good.jsonl"}), {"[--eval-data]", "--dataset", "--data"});
   expect_error(2, arguments("run", {"--max-tokens", "100000"}), {"with 100000 for the answer", "exceeds the model's"});
   expect_error(2, arguments("run", {"--micro-rows", "3"}), {"micro rows", "divisor"});
-  expect_error(2, arguments("run", {"--group", "1"}), {"group", "teaches nothing", "2 or more"});
+  expect_error(2, {"train", "grpo", "-o", "run", "--group", "1"}, {"group", "teaches nothing", "2 or more"});
   expect_error(2, arguments("run", {"--reward", "exakt"}), {"exakt", "exact"});
   expect_error(2, arguments("run", {"--loss", "ppo"}), {"ppo"});
   expect_error(2, arguments("run", {"--ema", "1"}), {"ema"});
