@@ -102,6 +102,12 @@ def _wants_gradients(values: Sequence[Any]) -> bool:
     return any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
 
 
+def _is_negated(array: Any) -> bool:
+    """Whether this is a tensor whose memory holds the negated numbers."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor) and array.is_neg()
+
+
 def _note_written(arrays: Sequence[Any]) -> None:
     """Tells autograd which tensors were written to."""
     torch = sys.modules.get("torch")
@@ -161,6 +167,8 @@ class Fused:
                     "make it an argument, or detach it",
                     name,
                 )
+            if _is_negated(array):
+                raise UsageError(f"{name}: its memory holds the negated numbers; use its resolve_neg()", name)
 
     def backward(self, count: int, keywords: tuple[str, ...], wrt: tuple[int, ...], seeded: tuple[int, ...]) -> Fused:
         """A function of the `count` arguments and of gradients of the results, among those written, that `seeded`
@@ -182,10 +190,8 @@ class Fused:
         return self._backward[key]
 
     def _read(self, bound: _Bound) -> Any:
-        torch = sys.modules.get("torch")
-        if torch is not None and any(isinstance(v, torch.Tensor) and v.is_neg() for v in bound.values):
-            # Memory holds the negated numbers.
-            bound.values = tuple(v.resolve_neg() if isinstance(v, torch.Tensor) else v for v in bound.values)
+        if any(_is_negated(v) for v in bound.values):
+            bound.values = tuple(v.resolve_neg() if _is_negated(v) else v for v in bound.values)
         return _core.Call(self._name, bound.names, bound.values)
 
     def _evaluate(self, given: list[Expr], keywords: tuple[str, ...], tracer: Tracer) -> Any:
@@ -285,7 +291,7 @@ class Fused:
         like = call.first
         arrays = list(stored) if stored is not None else self._outputs(traced, like, out)
         traced.program.run(whole, arrays)
-        if out is not None:
+        if out is not None or stored is not None:
             _note_written(arrays)
         return [_arrays.finish(like, a) for a in arrays], traced.structure
 

@@ -151,7 +151,6 @@ def _fused_out(*call: Any) -> None:
     function, bound = _bound(*call[:-1])
     with torch.no_grad():
         function.run(bound, stored=call[-1])
-    _increment_version(call[-1])
 
 
 def _types_of(function: Any, bound: Any) -> Any:

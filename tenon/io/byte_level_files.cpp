@@ -267,8 +267,10 @@ nlohmann::ordered_json tokenizer_json(const TokenizerParts& parts, const json& p
   std::unordered_map<std::string_view, size_t> places;
   for (const auto& [id, token] : by_id) {
     const auto [at, first] = places.try_emplace(token, members.size());
-    if (first) members.emplace_back(token, id);
-    std::next(members.begin(), static_cast<std::ptrdiff_t>(at->second))->second = id;
+    if (first)
+      members.emplace_back(token, id);
+    else
+      std::next(members.begin(), static_cast<std::ptrdiff_t>(at->second))->second = id;
   }
   for (const auto& [first, second] : parts.merges) {
     std::string both = first;

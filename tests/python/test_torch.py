@@ -173,6 +173,8 @@ def test_negated_and_derived_tensors():
     z = torch.conj(torch.randn(4, dtype=torch.complex64)).imag
     assert z.is_neg()
     close(tenon.fuse(lambda x: x * 2)(z), z * 2, 1e-6)
+    with pytest.raises(tenon.UsageError, match="resolve_neg"):
+        tenon.fuse(lambda x: x * z)(torch.ones(4))
 
     class Derived(torch.Tensor):
         pass
