@@ -55,8 +55,9 @@ std::string read_prompt_file(const std::string& path) {
 // What only a complete request tells.
 void check_complete(const GenerateFlags& f, const ImageRequest& request) {
   if (request.cfg_scale <= 1)
-    for (const char* flag : {"--negative-prompt", "--cfg-normalization", "--cfg-truncation"})
-      if (f.given(flag)) spdlog::warn("guidance is off, so that {} has no effect", flag);
+    warn_idle(*f.app, "guidance is off", {"--negative-prompt", "--cfg-normalization", "--cfg-truncation"});
+  if (request.loras.empty()) warn_idle(*f.app, "there is no LoRA", {"--lora-dir", "--lora-partial"});
+  if (f.lora.apply != "side") warn_idle(*f.app, "--lora-apply is not side", {"--lora-rank"});
   const auto images = static_cast<uint64_t>(f.batch_count) * static_cast<uint64_t>(request.batch);
   TENON_CHECK(Usage, request.seed + images - 1 <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()), "--seed")
       << request.seed << ": " << images << " images take as many seeds, and the largest is "
@@ -67,7 +68,8 @@ void check_complete(const GenerateFlags& f, const ImageRequest& request) {
 std::vector<std::string> resolve_prompts(const GenerateFlags& f) {
   const int given = f.given("PROMPT") + !f.prompts.empty() + !f.prompt_files.empty();
   TENON_CHECK(Usage, given == 1, "prompt")
-      << (given ? "given more than once" : "missing: tenon generate \"a red circle\"");
+      << (given ? "is given in more than one way: use PROMPT, --prompt or --prompt-file"
+                : "missing: tenon generate \"a red circle\"");
   std::vector<std::string> texts = f.prompts;
   if (f.given("PROMPT")) texts = {f.prompt_argument};
   for (const std::string& file : f.prompt_files) texts.push_back(read_prompt_file(file));

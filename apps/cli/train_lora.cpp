@@ -166,6 +166,15 @@ DType lora_type(const LoraTrainFlags& f, const Backend& backend) {
   return type;
 }
 
+void warn_of_idle_flags(const LoraTrainFlags& f, const train::LoraOptions& o) {
+  if (o.validate_every == 0) warn_idle(*f.app, "--validation-steps is 0", {"--validation-data-dir"});
+  if (o.samples.every == 0) warn_idle(*f.app, "--sample-every is 0", {"--sample-steps"});
+  if (o.timesteps.density != train::Density::LogitNormal)
+    warn_idle(*f.app, "--weighting-scheme is not logit_normal", {"--logit-mean", "--logit-std"});
+  if (o.timesteps.density != train::Density::Mode)
+    warn_idle(*f.app, "--weighting-scheme is not mode", {"--mode-scale"});
+}
+
 train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, const Backend& backend) {
   train::LoraOptions o = f.o;
   train::check_learns(backend);
@@ -301,6 +310,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   const std::shared_ptr<Backend> backend = common.backend();
   const train::LoraOptions o = lora_options(f, common, *backend);
   train::check_lora(o);
+  warn_of_idle_flags(f, o);
   const std::optional<std::string> caption = f.given("--caption") ? std::optional(f.caption) : std::nullopt;
   auto pictures = own ? train::ovals() : train::read_pictures(f.pictures, caption);
   const auto held = f.held.empty() ? std::vector<train::CaptionedPicture>() : train::read_pictures(f.held, caption);

@@ -117,6 +117,11 @@ CLI::Option* several(CLI::Option* option) {
   return option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+void warn_idle(const CLI::App& app, std::string_view why, std::initializer_list<const char*> flags) {
+  for (const char* flag : flags)
+    if (app.count(flag) > 0) spdlog::warn("{}, so that {} has no effect", why, flag);
+}
+
 CLI::Option* only(CLI::Option* option, std::vector<std::string> values) {
   const auto check = [values](std::string& text) -> std::string {
     if (std::find(values.begin(), values.end(), text) != values.end()) return {};

@@ -3,8 +3,10 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tenon/backend/backend.h"
@@ -59,6 +61,8 @@ struct Offer {
 CLI::Option* offer(CLI::Option* option, std::vector<std::string> values, Beside beside = Beside::Words);
 /// An option that may be given several times with one value each, and does not consume what follows.
 CLI::Option* several(CLI::Option* option);
+/// Warns of each of the flags that is given: `why` ("guidance is off"), so that it has no effect.
+void warn_idle(const CLI::App& app, std::string_view why, std::initializer_list<const char*> flags);
 /// offer() that accepts no other values; the error names the nearest one.
 CLI::Option* only(CLI::Option* option, std::vector<std::string> values);
 /// The values from offer(); none if it was not called.

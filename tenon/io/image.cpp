@@ -135,10 +135,19 @@ bool is_png(std::span<const std::byte> bytes) {
               std::string("cannot read as PNG: ") + (d.failure.message[0] ? d.failure.message : "out of memory"));
 }
 
+// The first chunk begins with both sides. libpng refuses large ones too, but as "Invalid IHDR data".
+void check_sides(std::span<const std::byte> bytes, const std::string& where) {
+  if (bytes.size() < 24) return;  // an error that libpng names
+  const auto at = [&](size_t i) { return png_get_uint_32(reinterpret_cast<png_const_bytep>(&bytes[i])); };
+  TENON_CHECK(Usage, at(16) <= kMaxImageSide && at(20) <= kMaxImageSide, where)
+      << "is " << at(16) << "x" << at(20) << " pixels, expected sides of at most " << kMaxImageSide;
+}
+
 }  // namespace
 
 Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
   TENON_CHECK(Usage, is_png(bytes), where) << "is not a PNG file";
+  check_sides(bytes, where);
   PngDecoder d(bytes);
   if (!read_header(d)) refuse_png(where, d);
   Image image{png_get_image_width(d.png, d.info), png_get_image_height(d.png, d.info), 3, {}};

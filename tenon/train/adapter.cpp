@@ -13,35 +13,39 @@ constexpr double kTwoTo32 = 4294967296.0;
 
 class NewAdapter : public WeightSource {
  public:
-  NewAdapter(std::unique_ptr<WeightSource> base, const WeightShapes& leaves, uint64_t seed) : base_(std::move(base)) {
-    uint64_t place = 0;
-    for (const auto& [name, shape] : leaves) {
-      Leaf& leaf = leaves_[name];
-      leaf.shape = shape;
-      leaf.values.resize(static_cast<size_t>(shape.numel()));
-      ++place;
-      if (name.find(".lora_A.") == std::string::npos) continue;
-      const double bound = 1 / std::sqrt(static_cast<double>(shape[1]));
-      for (size_t i = 0; i < leaf.values.size(); ++i)
-        leaf.values[i] = static_cast<float>(bound * (2 * (philox(seed, place, i)[0] + 0.5) / kTwoTo32 - 1));
-    }
+  NewAdapter(std::unique_ptr<WeightSource> base, const WeightShapes& leaves, uint64_t seed)
+      : base_(std::move(base)), seed_(seed) {
+    for (const auto& [name, shape] : leaves) leaves_[name] = {shape, leaves_.size() + 1};
   }
   HostView find(const std::string& name) const override {
     const auto it = leaves_.find(name);
     if (it == leaves_.end()) return base_->find(name);
-    return {DType::F32, it->second.shape, it->second.values.data()};
+    const auto [made, first] = made_.try_emplace(name);
+    if (first) made->second = values(name, it->second);
+    return {DType::F32, it->second.shape, made->second.data()};
   }
   void done(const std::string& name) const override {
-    if (!leaves_.contains(name)) base_->done(name);
+    if (made_.erase(name) == 0 && !leaves_.contains(name)) base_->done(name);
   }
 
  private:
   struct Leaf {
     Shape shape;
-    std::vector<float> values;
+    uint64_t place = 0;  ///< of its name among all, from 1
   };
+  std::vector<float> values(const std::string& name, const Leaf& leaf) const {
+    std::vector<float> out(static_cast<size_t>(leaf.shape.numel()));
+    if (name.find(".lora_A.") == std::string::npos) return out;
+    const double bound = 1 / std::sqrt(static_cast<double>(leaf.shape[1]));
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<float>(bound * (2 * (philox(seed_, leaf.place, i)[0] + 0.5) / kTwoTo32 - 1));
+    return out;
+  }
+
   std::unique_ptr<WeightSource> base_;
+  uint64_t seed_;
   std::map<std::string, Leaf> leaves_;
+  mutable std::map<std::string, std::vector<float>> made_;  // until `done`
 };
 
 }  // namespace

@@ -99,6 +99,21 @@ TEST_F(CliGenerate, WhatGuidanceWouldNeedIsSaidToHaveNoEffect) {
   }
 }
 
+TEST_F(CliGenerate, WhatLorasWouldNeedIsSaidToHaveNoEffect) {
+  fixtures::recorded_lora("kohya").write(folder() / "ink.safetensors");
+  const std::string partial = "there is no LoRA, so that --lora-partial has no effect",
+                    rank = "--lora-apply is not side, so that --lora-rank has no effect";
+  const std::vector<std::string> flags = {"--lora-partial", "--lora-rank", "8"};
+  for (const bool lora : {false, true}) {
+    std::vector<std::string> more = flags;
+    if (lora) more.insert(more.end(), {"--lora", "ink", "--lora-apply", "side"});
+    more.push_back("--overwrite");
+    const Finished f = tenon(quick(more));
+    EXPECT_EQ(f.code, 0) << f.err;
+    for (const std::string& said : {partial, rank}) EXPECT_EQ(f.err.find(said) == std::string::npos, lora) << f.err;
+  }
+}
+
 TEST_F(CliGenerate, APictureIsItsOwnInABatch) {
   const auto last_hash = [&](const std::vector<std::string>& flags) {
     std::istringstream lines(tenon(quick(flags)).out);

@@ -295,6 +295,21 @@ TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {
   EXPECT_NE(over.err.find("[file] cannot be created as a folder"), std::string::npos) << over.err;
 }
 
+TEST_F(CliTrainLora, FlagsWithoutEffectAreSaid) {
+  const auto said = [&](const std::string& more) {  // before the targets are refused
+    const Finished f =
+        tenon(arguments("run", words("-m z-image-shapes --targets none --sample-steps 2 --logit-mean 1 " + more)));
+    EXPECT_NE(f.err.find("error: [targets]"), std::string::npos) << f.err;
+    return f.err;
+  };
+  const std::string idle = said("--validation-data-dir pictures --mode-scale 1"),
+                    used = said("--weighting-scheme logit_normal --sample-every 2 --validation-prompt x");
+  for (const char* flag : {"--validation-data-dir", "--sample-steps", "--logit-mean", "--mode-scale"}) {
+    EXPECT_NE(idle.find(flag + std::string(" has no effect")), std::string::npos) << idle;
+    EXPECT_EQ(used.find(flag + std::string(" has no effect")), std::string::npos) << used;
+  }
+}
+
 // A learning rate that diverges: the error names the step, and the checkpoints before it stay.
 TEST_F(CliTrainLora, WhatIsNoNumberEndsTheRun) {
   const Finished f = tenon(arguments("run", {"--lr", "1e38", "--max-grad-norm", "0", "--steps", "20", "-q"}));

@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "tests/support/sanitized.h"
+
 namespace {
 namespace fs = std::filesystem;
 using namespace tenon::cpu;
@@ -55,6 +57,16 @@ TEST(HostMemory, WhatIsPromisedIsNotAvailable) {
   EXPECT_LE(host_memory_promised(), before + kNear);
   memory.reset();
   EXPECT_LE(host_memory_promised(), before + kNear / 4);
+}
+
+// What other code of the process has in use is no sign that promised memory was written.
+TEST(HostMemory, TheHeapHidesNoPromises) {
+  if (tenon::kSanitized) GTEST_SKIP() << "a sanitizer's malloc tells nothing of its memory";
+  constexpr size_t kSize = size_t{1} << 28;
+  const std::shared_ptr<void> memory = allocate_host(kSize);
+  const std::vector<char> others(kSize, 'x');
+  EXPECT_GE(host_memory_promised(), static_cast<int64_t>(kSize * 3 / 4));
+  EXPECT_EQ(others.back(), 'x');
 }
 
 // Small blocks are adjacent, to share huge pages; each is zeroed, page-aligned, and returns its memory.

@@ -120,7 +120,8 @@ class Block final : public Machine {
   unsigned char* in_shared(uint32_t address, int bytes, int align, const char* what);
   Meeting& meeting(int warps) { return meetings_[warps == 1 ? 0 : 1][static_cast<size_t>(thread / 32 / warps)]; }
 
-  static constexpr size_t kStackBytes = 128 << 10;
+  // Not a power of two, or the tops of all stacks would share a few sets of the processor's caches.
+  static constexpr size_t kStackBytes = (128 << 10) + 320;
   static constexpr int kMaxBlockThreads = 1024;
   unsigned char* stacks_ = nullptr;
   boost::context::detail::fcontext_t scheduler_ = nullptr;

@@ -106,7 +106,7 @@ TEST(Png, DamagedFilesAreRefused) {
   for (size_t n = 8; n < good.size() - 12; ++n)  // the last 12 bytes are the end chunk
     EXPECT_EQ(error_of([&] { decode_png(std::span(good).first(n), "memory"); }).kind(), ErrorKind::Usage) << n;
   std::vector<std::byte> flipped = good;
-  flipped[20] ^= std::byte{1};  // in the header, whose checksum then fails
+  flipped[23] ^= std::byte{1};  // in the header, whose checksum then fails
   expect_error(ErrorKind::Usage, "cannot read as PNG: IHDR: CRC error", [&] { decode_png(flipped, "memory"); });
 }
 
@@ -114,7 +114,7 @@ TEST(Png, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
   const auto decode = [](uint32_t side) {
     return [=] { decode_png(HandMade(side, side, 8, kGrey, 0).finish({0, 1}), "x"); };
   };
-  expect_error(ErrorKind::Usage, "cannot read as PNG: Invalid IHDR data", decode(40000));
+  expect_error(ErrorKind::Usage, "[x] is 40000x40000 pixels, expected sides of at most 32768", decode(40000));
   expect_error(ErrorKind::Usage, "cannot read as PNG: 30000x30000 pixels in 70 bytes", decode(30000));
   EXPECT_NO_THROW(decode(1)());
 }

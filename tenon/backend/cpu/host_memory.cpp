@@ -1,5 +1,6 @@
 #include "tenon/backend/cpu/host_memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -107,6 +108,16 @@ std::shared_ptr<void> map_host(int64_t size) {
   return {begin, [size](void* p) { munmap(p, static_cast<size_t>(size)); }};
 }
 
+// Bytes that malloc has handed out: resident, but none of `reserved`. 0 if another allocator replaces the library's.
+int64_t in_heap() {
+#ifdef __GLIBC__
+  const auto heap = mallinfo2();
+  return static_cast<int64_t>(heap.uordblks + heap.hblkhd);
+#else
+  return 0;
+#endif
+}
+
 int64_t whole_pages(int64_t bytes) { return round_up(std::max<int64_t>(bytes, 1), kPage); }
 
 }  // namespace
@@ -140,7 +151,8 @@ int64_t host_memory_promised() {
   std::ifstream file("/proc/self/statm");  // pages: all, resident, resident ones that belong to files, ..
   int64_t all = 0, resident = 0, of_files = 0;
   if (!(file >> all >> resident >> of_files)) return 0;
-  return std::max<int64_t>(reserved - (resident - of_files) * sysconf(_SC_PAGESIZE), 0);
+  const int64_t written = std::max<int64_t>((resident - of_files) * sysconf(_SC_PAGESIZE) - in_heap(), 0);
+  return std::max<int64_t>(reserved - written, 0);
 }
 
 int64_t host_memory_available() {

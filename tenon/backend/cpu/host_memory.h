@@ -27,7 +27,8 @@ class HostBlocks {
 
 /// Bytes still available: the least of MemAvailable and what control groups allow, minus promised bytes.
 int64_t host_memory_available();
-/// A lower bound of allocate_host's bytes that nothing has written to yet: the system still counts these as free.
+/// An estimate of allocate_host's bytes that nothing has written to yet, which the system still counts as free: low by
+/// the process's other memory that malloc does not know of, high by what malloc's callers have not written.
 int64_t host_memory_promised();
 /// What control groups leave to a process, considering its own group and all its ancestors, versions 1 and 2. `groups`:
 /// the mount point of the hierarchies (/sys/fs/cgroup); `own`: the process's list of its groups (/proc/self/cgroup).
