@@ -75,7 +75,7 @@ struct Decoder {
 /// are wanted: its index among the batch * tokens. Later tokens do not affect results for earlier ones, so a run may
 /// end with meaningless tokens; the next run overwrites them. With pages there is another input, "pages" i32 [batch,
 /// capacity / page]: the pages of each sequence's tokens, in order. Entries after its last token, new ones included,
-/// may be any number that is not a page.
+/// may be any page, and without fusion must be one, because every entry is then looked up.
 Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& tokens, const Expr& position,
                 const Expr& row, nn::Precision p);
 /// With inputs "tokens", "position" and, if needed, "row".

@@ -13,7 +13,6 @@ namespace {
 
 // A lot is up to kLot runs, enqueued and read together. At most kLots lots are under way.
 constexpr int64_t kLot = 8, kLots = 2;
-constexpr int32_t kNobodys = 0, kNoPage = -1;
 
 // Writes the states of one row only, in order with the runs: what these did to other rows stays.
 Plan plan_join(const DecodeStepShape& shape, int64_t vocabulary, const Target& target) {
@@ -115,8 +114,7 @@ void DecodeLoop::give_pages(size_t row, std::span<const int32_t> pages) {
   const size_t n = pages_.size() / rows_.size();
   TENON_CHECK(Internal, pages.size() <= n, "decode loop") << "expected at most " << n << " pages, got " << pages.size();
   const auto to = pages_.begin() + static_cast<std::ptrdiff_t>(row * n);
-  std::fill_n(to, n, kNoPage);
-  *to = kNobodys;
+  std::fill_n(to, n, kNobodysPage);
   std::ranges::copy(pages, to);
   for (std::optional<Step>& each : steps_)
     if (each) each->current = false;

@@ -14,6 +14,9 @@
 
 namespace tenon {
 
+/// A page that belongs to no text: where a row's text has no pages yet, its table refers to this one.
+inline constexpr int32_t kNobodysPage = 0;
+
 /// The state from which a row continues.
 struct DecodeRow {
   int32_t token = 0;     ///< last token of the text, not in the cache yet

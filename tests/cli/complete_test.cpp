@@ -213,6 +213,11 @@ TEST_F(CliText, TheEmbeddedModelAnswers) {
     EXPECT_EQ(j["finish_reason"], "stop");
   }
   EXPECT_EQ(tenon({"chat", "-q"}, {}, reading(question + "\n")).out, answer + "\n");
+  const std::vector<std::string> two{"complete", "-q", "-p", question, "-p", "Tom has 9 pens. He loses 2. How many?"};
+  std::vector<std::string> unfused = two;
+  unfused.emplace_back("--no-fusion");
+  EXPECT_EQ(tenon(unfused).out, tenon(two).out);
+  EXPECT_EQ(tenon({"chat", "-q", "--no-fusion"}, {}, reading(question + "\n")).out, answer + "\n");
   expect_error(3, {"complete", question, "-m", "sum"}, {"did you mean", "sums"});
   expect_error(3, {"complete", question, "-m", "default-model"}, {"cannot write text"});
   expect_error(3, {"generate", "a red circle", "-m", "sums"}, {"cannot draw pictures"});

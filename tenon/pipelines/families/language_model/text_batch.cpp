@@ -226,7 +226,7 @@ void DecoderBatch::read_chunk(size_t row) {
     Prompt& run = prompt(chunk);
     Executable& e = run.executable;
     std::vector<int32_t> pages = slot.pages;
-    pages.resize(static_cast<size_t>(table_pages(size_.capacity)), -1);
+    pages.resize(static_cast<size_t>(table_pages(size_.capacity)), kNobodysPage);
     e.set("pages", HostView{DType::I32, {1, std::ssize(pages)}, pages.data()});
     e.set("tokens", HostView{DType::I32, {1, chunk}, ids.data()});
     e.set("position", HostView{DType::I32, {1}, &position});
