@@ -20,6 +20,7 @@
 
 #include "tenon/optim/optimizer.h"
 #include "tenon/train/parameters.h"
+#include "tenon/train/schedule.h"
 
 namespace tenon::train {
 
@@ -79,6 +80,8 @@ nlohmann::ordered_json recipe_json(const Options& o, const Backend& backend) {
       {"clip", o.clip},
       {"ema", o.ema},
       {"seed", o.seed}};
+  // Where rates decay, each depends on the number of steps. With a constant rate a run may be made longer.
+  if (o.schedule.decay != Decay::Constant) out["steps"] = o.schedule.steps;
   // On a processor recomputed values have the same bits. A compiler of fused kernels may round them differently, and
   // there the logits are split into other parts.
   if (backend.records() && o.arena_bytes > 0) out["max_memory_bytes"] = o.arena_bytes;

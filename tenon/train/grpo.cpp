@@ -29,6 +29,7 @@ constexpr int64_t kMaxRows = int64_t{1} << 40;     // of a step; far more than f
 constexpr int64_t kEvaluationRows = 16;            // evaluated together
 constexpr double kMaxReward = 1e12;                // far below where a square overflows f32
 constexpr int64_t kMaxCounted = int64_t{1} << 53;  // for totals over a run
+constexpr const char* kEvaluationDue = "evaluation_due";
 
 ordered_json options_json(const GrpoOptions& o, const Backend& backend, const LanguageModel& model,
                           const ordered_json& data) {
@@ -105,6 +106,7 @@ struct Grpo::State {
   std::unique_ptr<MetricsLog> log;
   int64_t step = 0, problems = 0, best_step = -1;
   double best = -1;
+  bool evaluation_due = false;  // of this step: the run was stopped before it
 
   State(std::shared_ptr<Backend> b, std::shared_ptr<const LanguageModel> m, GrpoData d, GrpoOptions options,
         const fs::path& output)
@@ -214,6 +216,7 @@ void Grpo::State::resume() {
     problems = run.integer("problems", 0, 0, kMaxCounted);
     best = run.number("best", 0, -1, 1);
     best_step = run.integer("best_step", 0, -1, step);
+    evaluation_due = run.flag(kEvaluationDue, false);
     learner.updater().set_steps(run.integer("updates", 0, 0, kMaxCounted));
   }
   log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard);
@@ -227,6 +230,7 @@ void Grpo::State::checkpoint() {
                  {"problems", problems},
                  {"best", best},
                  {"best_step", best_step}};
+  if (evaluation_due) content.run[kEvaluationDue] = true;
   write_checkpoint(folder, learner.parameters(), learner.updater().optimizer(), content, o.keep, {best_step});
 }
 
@@ -338,6 +342,7 @@ bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
     if (each) each(m);
   };
   const auto evaluated = [&] {
+    s.evaluation_due = false;
     const ordered_json m = s.evaluate();
     tell(m);
     if (m.at("exact_match").get<double>() > s.best) {
@@ -347,21 +352,29 @@ bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
     }
   };
   const bool evaluates = s.o.evaluate_every > 0 && s.o.evaluate_count > 0;
+  const auto evaluates_now = [&] {
+    return evaluates && (s.step == s.o.schedule.steps || s.step % s.o.evaluate_every == 0);
+  };
   if (s.step == 0 && s.folder.steps().empty()) {
     if (evaluates) evaluated();
     if (s.folder.steps().empty()) s.checkpoint();
+  } else if (s.evaluation_due && evaluates_now()) {
+    evaluated();
+    if (s.best_step != s.step) s.checkpoint();
   }
   while (s.step < s.o.schedule.steps) {
     const ordered_json m = named_step(s.folder, s.step + 1, [&] { return s.train_step(); });
     ++s.step;
     tell(m);
     const bool last = s.step == s.o.schedule.steps, stopped = stop && stop();
-    if (evaluates && !stopped && (last || s.step % s.o.evaluate_every == 0)) evaluated();
+    s.evaluation_due = stopped && evaluates_now();
+    if (!stopped && evaluates_now()) evaluated();
     const bool due = last || stopped || (s.o.checkpoint_every > 0 && s.step % s.o.checkpoint_every == 0);
     if (due && (s.folder.steps().empty() || s.folder.steps().back() != s.step)) s.checkpoint();
     if (stopped) break;
   }
-  const bool whole = s.step >= s.o.schedule.steps;  // a folder may already have more steps than requested
+  const bool whole =
+      s.step >= s.o.schedule.steps && !s.evaluation_due;  // a folder may already have more steps than requested
   s.time.begin("checkpoints");
   if (whole) write_model(s.folder.path(), s.learner.parameters(), s.content);
   s.time.begin("");

@@ -7,6 +7,7 @@
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
+#include "tenon/models/config_reader.h"
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/pipelines/lora_set.h"
 #include "tenon/train/adapter.h"
@@ -24,6 +25,7 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kMaxExamples = int64_t{1} << 20;        // of a step
 constexpr uint64_t kValidationSeed = 0x76616c6964617465;  // noise that no training step uses
+constexpr const char* kLooksDue = "looks_due";
 
 ordered_json options_json(const LoraOptions& o, const Backend& backend, const std::string& model,
                           const std::string& adapter, const PictureSet& pictures) {
@@ -158,6 +160,7 @@ struct LoraTraining::State {
   CheckpointContent content;
   std::unique_ptr<MetricsLog> log;
   int64_t step = 0;
+  bool looks_due = false;  // validation or samples of this step: the run was stopped before them
 
   State(std::shared_ptr<Backend> b, std::unique_ptr<TrainableDenoiser> m, LoraOptions options, const fs::path& output)
       : backend(std::move(b)),
@@ -258,6 +261,7 @@ void LoraTraining::State::resume() {
   if (r) {
     step = r->step;
     updater->set_steps(step);
+    looks_due = ConfigReader(r->run, folder.checkpoint(step).string() + " run").flag(kLooksDue, false);
   }
   log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard);
   content.run = {{"options", mine}};
@@ -265,6 +269,8 @@ void LoraTraining::State::resume() {
 
 void LoraTraining::State::checkpoint() {
   content.step = step;
+  content.run.erase(kLooksDue);
+  if (looks_due) content.run[kLooksDue] = true;
   write_checkpoint(folder, *parameters, updater->optimizer(), content, o.keep);
 }
 
@@ -379,13 +385,16 @@ bool LoraTraining::run(const OnMetrics& each, const std::function<bool()>& stop)
     s.log->add(m);
     if (each) each(m);
   };
-  const auto look = [&](bool last) {
-    const auto due = [&](int64_t every) { return every > 0 && (last || s.step % every == 0); };
-    if (due(s.o.validate_every)) tell(s.validate());
-    if (due(s.o.samples.every) && !s.o.samples.prompts.empty()) tell(s.draw());
+  const auto due = [&](int64_t every) { return every > 0 && (s.step == s.o.schedule.steps || s.step % every == 0); };
+  const auto validates = [&] { return due(s.o.validate_every); };
+  const auto draws = [&] { return due(s.o.samples.every) && !s.o.samples.prompts.empty(); };
+  const auto look = [&] {
+    s.looks_due = false;
+    if (validates()) tell(s.validate());
+    if (draws()) tell(s.draw());
   };
-  if (s.step == 0 && s.folder.steps().empty()) {
-    look(true);
+  if (s.looks_due || (s.step == 0 && s.folder.steps().empty())) {
+    look();
     s.checkpoint();
   }
   while (s.step < s.o.schedule.steps) {
@@ -393,7 +402,8 @@ bool LoraTraining::run(const OnMetrics& each, const std::function<bool()>& stop)
     ++s.step;
     tell(m);
     const bool last = s.step == s.o.schedule.steps, stopped = stop && stop();
-    if (!stopped) look(last);
+    s.looks_due = stopped && (validates() || draws());
+    if (!stopped) look();
     if (last || stopped || (s.o.checkpoint_every > 0 && s.step % s.o.checkpoint_every == 0)) s.checkpoint();
     if (stopped) return false;
   }

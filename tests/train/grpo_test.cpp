@@ -199,14 +199,14 @@ TEST(Grpo, GoesOnToTheBit) {
   const language_test::Folder at_once, in_parts;
   GrpoOptions o = quick_options();
   o.ema = 0.9;
-  // Stops on either side of an evaluation.
+  // Stops beside evaluations and in front of two, the last one included.
   o.schedule.steps = kSanitized ? 4 : 9;
   o.schedule.decay = Decay::Cosine;
   o.evaluate_every = kSanitized ? 2 : 4;
   o.evaluate_count = 5;
   const auto want = train(o, at_once.path());
   auto got = train(o, in_parts.path(), kSanitized ? 1 : 2);
-  for (const int64_t stop : {int64_t{kSanitized ? 3 : 5}, int64_t{-1}})
+  for (const int64_t stop : {o.evaluate_every, o.schedule.steps, int64_t{-1}})
     for (const ordered_json& m : train(o, in_parts.path(), stop)) got.push_back(m);
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(without_times(got[i]), without_times(want[i])) << i;
@@ -217,6 +217,13 @@ TEST(Grpo, GoesOnToTheBit) {
     EXPECT_EQ(read_file(in_parts.path() / file), read_file(at_once.path() / file)) << file;
   const std::string masters = read_file(at_once.path() / last);
   EXPECT_NE(read_file(at_once.path() / "model.safetensors"), masters);
+  ++o.schedule.steps;  // which would change all rates
+  try {
+    train(o, at_once.path());
+    ADD_FAILURE() << "went on with other rates";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("(steps: "), std::string::npos) << e.what();
+  }
 }
 
 // The moving average by its definition, and that the store returns it while asked to.
