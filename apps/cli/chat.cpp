@@ -1,6 +1,7 @@
 // tenon chat: a conversation in a terminal, or line by line through a pipe.
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <iostream>
 
@@ -10,6 +11,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
+#include "tenon/core/text.h"
 #include "tenon/io/json.h"
 
 namespace tenon::cli {
@@ -41,7 +43,9 @@ class Conversation {
     ordered_json asked = messages_;
     asked.push_back({{"role", "user"}, {"content", question}});
     r.prompt = generator_->model().encode_chat(asked);
+    if (r.sampling.draw) spdlog::info("seed {}", r.seed);
     std::string answer;
+    std::vector<TextToken> tokens;
     TextResult result;
     bool ended = true;
     const TurnInterrupt interrupt({SIGINT});
@@ -49,11 +53,12 @@ class Conversation {
     try {
       result = generator_->generate(r, [&](const TextToken& t) {
         answer += t.text;
+        tokens.push_back(t);
         if (!common_.json) print_piece(t.text);
       });
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Cancelled || stop_signal() != 0) throw;
-      result.text = answer;
+      result = {.tokens = std::move(tokens), .text = answer, .end = TextEnd::Cancelled};
       ended = false;
     }
     if (common_.json)
@@ -76,6 +81,12 @@ class Conversation {
   ordered_json messages_;
 };
 
+// "/word", whatever the word; a path or a sentence is none.
+bool is_command(const std::string& line) {
+  return line.size() > 1 && line[0] == '/' &&
+         std::all_of(line.begin() + 1, line.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+}
+
 int run_chat(const ChatFlags& f, const Common& common) {
   check_utf8("--system", f.system);
   Conversation conversation(f, common);
@@ -87,16 +98,17 @@ int run_chat(const ChatFlags& f, const Common& common) {
     if (!line || *line == "/exit") break;
     if (*line == "/reset") {
       conversation.reset();
-    } else if (line->starts_with("/")) {
-      spdlog::error("unknown command, expected /reset (forget the conversation) or /exit");
-    } else if (!line->empty()) {
-      try {
-        check_utf8("question", *line);
-        conversation.turn(*line);
-      } catch (const Error& e) {  // a person at the terminal can ask something else; a script sees the exit code
-        if (!terminal || e.kind() != ErrorKind::Usage) throw;
-        spdlog::error("{}", e.what());
-      }
+      continue;
+    }
+    if (line->empty()) continue;
+    try {
+      TENON_CHECK(Usage, !is_command(*line), shown(*line))
+          << "unknown command, expected /reset (forget the conversation) or /exit";
+      check_utf8("question", *line);
+      conversation.turn(*line);
+    } catch (const Error& e) {  // a person at the terminal can ask something else; a script sees the exit code
+      if (!terminal || e.kind() != ErrorKind::Usage) throw;
+      spdlog::error("{}", e.what());
     }
   }
   return 0;

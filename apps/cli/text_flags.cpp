@@ -133,14 +133,13 @@ void print_token(const TextToken& token) {
 nlohmann::ordered_json text_json(const TextGenerator& generator, const TextRequest& request, const TextResult& result,
                                  bool logprobs) {
   nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
-  nlohmann::ordered_json out{{"model", generator.model().name()},
-                             {"text", result.text},
-                             {"finish_reason", finish_reason(result.end)},
-                             {"usage",
-                              {{"prompt_tokens", request.prompt.size()},
-                               {"completion_tokens", result.tokens.size()},
-                               {"cached_tokens", result.reused}}},
-                             {"type", generator.type().text()}};
+  nlohmann::ordered_json out{
+      {"model", generator.model().name()},
+      {"text", result.text},
+      {"finish_reason", finish_reason(result.end)},
+      {"usage", {{"prompt_tokens", request.prompt.size()}, {"completion_tokens", result.tokens.size()}}},
+      {"type", generator.type().text()}};
+  if (result.end != TextEnd::Cancelled) out["usage"]["cached_tokens"] = result.reused;  // not known then
   if (request.sampling.draw) out["seed"] = request.seed;
   if (logprobs) {
     for (const TextToken& t : result.tokens)

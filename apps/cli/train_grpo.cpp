@@ -49,7 +49,8 @@ void declare_what(CLI::App& app, TrainFlags& f) {
                  "folder for checkpoints, metrics and the trained model; a run that is already in it is resumed")
       ->capture_default_str();
   offer(app.add_option("--reward", f.rewards,
-                       "score of a completion: exact (correct answer), compat (the same by an older pattern), format "
+                       "score of a completion: exact (correct answer), compat (the same by an older "
+                       "pattern, and 0.1 for any other answer), format "
                        "(last line \"#### NUMBER\"), length (shorter is better), or a Python script that defines "
                        "reward(prompts, completions, **columns); may be repeated: scores are added up"),
         {"exact", "compat", "format", "length"}, Beside::Files)
@@ -158,6 +159,21 @@ std::vector<Problem> problems_of(const std::string& file, const LanguageModel& m
   return rows;
 }
 
+// Answers without a number never equal a completion's.
+void check_answers(const std::string& file, const std::vector<Problem>& rows, bool needed) {
+  const auto none = std::ranges::count_if(
+      rows, [](const Problem& p) { return !train::gold_answer(p.answer, train::Extractor::Robust); });
+  if (none == 0) return;
+  TENON_CHECK(Usage, !needed || none < std::ssize(rows), file)
+      << "no answer is a number or has one after ####, so that no completion could be rewarded";
+  spdlog::warn("{}: {} of {} answers are no number and have none after ####: no completion counts as correct for them",
+               escaped(file), none, rows.size());
+}
+
+bool compares_answers(const train::Reward& r) {
+  return r.kind == train::Reward::Kind::Exact || r.kind == train::Reward::Kind::Compat;
+}
+
 train::GrpoData data_of(const TrainFlags& f, const LanguageModel& model, train::GrpoOptions& o) {
   TENON_CHECK(Usage, f.data.empty() != f.dataset.empty(), "data")
       << (f.data.empty() ? "missing: --data FILE.jsonl or --dataset sums" : "given twice: --data and --dataset");
@@ -167,20 +183,26 @@ train::GrpoData data_of(const TrainFlags& f, const LanguageModel& model, train::
     const auto problems = [seed = o.seed](SumsSplit split) -> train::ProblemAt {
       return [=](int64_t k) { return sums_problem(seed, k, split); };
     };
-    return {problems(SumsSplit::Train), problems(SumsSplit::HeldOut), {{"dataset", f.dataset}}};
+    const ordered_json about{{"dataset", f.dataset}};
+    return {problems(SumsSplit::Train), problems(SumsSplit::HeldOut), about, about};
   }
   std::vector<Problem> rows = problems_of(f.data, model, o);
+  if (std::ranges::any_of(o.rewards, compares_answers))
+    check_answers(f.data, rows, std::ranges::all_of(o.rewards, compares_answers));
   const ordered_json about{{"data", sha256_file(f.data)}};
+  ordered_json about_held;
   train::ProblemAt evaluation;
   if (f.evaluation.empty()) {
     o.evaluate_every = 0;
     spdlog::info("no --eval-data given: the model will not be evaluated");
   } else {
     std::vector<Problem> held = problems_of(f.evaluation, model, o);
+    check_answers(f.evaluation, held, false);
+    about_held["data"] = sha256_file(f.evaluation);
     o.evaluate_count = std::min(o.evaluate_count, std::ssize(held));
     evaluation = [held = std::move(held)](int64_t k) { return held[static_cast<size_t>(k) % held.size()]; };
   }
-  return {train::shuffled(std::move(rows), o.seed), evaluation, about};
+  return {train::shuffled(std::move(rows), o.seed), evaluation, about, about_held};
 }
 
 std::string step_text(const ordered_json& m) {

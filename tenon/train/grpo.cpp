@@ -29,7 +29,7 @@ constexpr int64_t kMaxRows = int64_t{1} << 40;     // of a step; far more than f
 constexpr int64_t kEvaluationRows = 16;            // evaluated together
 constexpr double kMaxReward = 1e12;                // far below where a square overflows f32
 constexpr int64_t kMaxCounted = int64_t{1} << 53;  // for totals over a run
-constexpr const char* kEvaluationDue = "evaluation_due";
+constexpr const char *kEvaluationDue = "evaluation_due", *kEvaluatedOn = "evaluated_on";
 
 ordered_json options_json(const GrpoOptions& o, const Backend& backend, const LanguageModel& model,
                           const ordered_json& data) {
@@ -58,7 +58,7 @@ std::vector<int32_t> prompt_ids(const LanguageModel& model, const GrpoOptions& o
   ordered_json messages = ordered_json::array();
   if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
-  return t.encode(model.render_chat(messages));
+  return model.encode_chat(messages);
 }
 
 bool has_room(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {
@@ -117,6 +117,7 @@ struct Grpo::State {
         folder(output),
         learner(backend, *model, o, time) {}
 
+  ordered_json evaluated_on() const { return {{"data", data.about_held}, {"count", o.evaluate_count}}; }
   void prepare_content();
   bool adapted() const { return o.adapter.rank > 0; }
   void resume();
@@ -217,6 +218,7 @@ void Grpo::State::resume() {
     best = run.number("best", 0, -1, 1);
     best_step = run.integer("best_step", 0, -1, step);
     evaluation_due = run.flag(kEvaluationDue, false);
+    if (r->run.contains(kEvaluatedOn) && ordered_json(r->run.at(kEvaluatedOn)) != evaluated_on()) best = best_step = -1;
     learner.updater().set_steps(run.integer("updates", 0, 0, kMaxCounted));
   }
   log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard);
@@ -230,6 +232,7 @@ void Grpo::State::checkpoint() {
                  {"problems", problems},
                  {"best", best},
                  {"best_step", best_step}};
+  if (best_step >= 0) content.run[kEvaluatedOn] = evaluated_on();
   if (evaluation_due) content.run[kEvaluationDue] = true;
   write_checkpoint(folder, learner.parameters(), learner.updater().optimizer(), content, o.keep, {best_step});
 }

@@ -18,7 +18,8 @@ namespace tenon::train {
 /// Problems for training and for evaluation.
 struct GrpoData {
   ProblemAt train, evaluation;
-  nlohmann::ordered_json about;  ///< description of the data for checkpoints
+  nlohmann::ordered_json about;       ///< description of the training data for checkpoints: a run has one
+  nlohmann::ordered_json about_held;  ///< and of the evaluation data: the best step is counted anew for other data
 };
 
 /// Error(Usage) for prompts that leave no room for a completion in the model: says how many, and where the first one

@@ -63,7 +63,7 @@ def attempt(what):
             if os.path.abspath(at.tb_frame.f_code.co_filename) == os.path.abspath(script):
                 line = at.tb_lineno
             at = at.tb_next
-        answer(error=f"{type(e).__name__}: {e}"[:400], line=line)
+        answer(error=f"{type(e).__name__}: {e}"[:400].encode(errors="replace").decode(), line=line)
 
 
 def load():
@@ -80,7 +80,10 @@ def load():
 def plain(value):
     if value is None:
         return None
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        return "too large for a float"
     return number if number - number == 0 else str(number)
 
 

@@ -154,10 +154,16 @@ std::optional<std::string> gold_answer(std::string_view text, Extractor extracto
   if (auto found = extract_answer(text, extractor)) return found;
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  const bool is_robust = extractor == Extractor::Robust;
   Cursor c{text};
-  const std::string number = c.number(extractor == Extractor::Robust);
+  const auto skip = [&](std::string_view marks) {
+    while (is_robust && !c.ended() && marks.find(c.here()) != std::string_view::npos) ++c.at;
+  };
+  skip(" $*");
+  const std::string number = c.number(is_robust);
+  skip(" $*%.");
   if (number.empty() || !c.ended()) return {};
-  return extractor == Extractor::Robust ? canonical(number) : number;
+  return is_robust ? canonical(number) : number;
 }
 
 std::vector<Reward> parse_rewards(const std::vector<std::string>& names, const std::vector<double>& weights,

@@ -253,6 +253,34 @@ TEST_F(CliText, AConversationLineByLine) {
   EXPECT_GT(turns[1]["usage"]["cached_tokens"], 0) << "what was read is not read again";
 }
 
+TEST_F(CliText, CommandsOfAConversation) {
+  const auto command = with({"chat", "--max-tokens", "2", "--json"});
+  const Finished path = tenon(command, {}, reading("/etc/hosts has how many?\n"));
+  EXPECT_EQ(path.code, 0) << path.err;
+  EXPECT_EQ(std::ranges::count(path.out, '\n'), 1) << "a path is no command";
+  EXPECT_NE(path.err.find("seed " + json::parse(path.out)["seed"].dump()), std::string::npos) << path.err;
+  const Finished other = tenon(command, {}, reading("/forget\nhello\n"));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("[/forget] unknown command"), std::string::npos) << other.err;
+}
+
+TEST_F(CliText, AnInterruptedAnswerSaysSo) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ASSERT_EQ(write(ends[1], "hello\n", 6), 6);
+  Process process(with({"chat", "--json", "--max-tokens", "1000000", "--slide", "--temperature", "0.01"}), folder(), {},
+                  [&] { dup2(ends[0], STDIN_FILENO); });
+  ASSERT_TRUE(process.wait_for_log("seed ", 60));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  process.signal(SIGINT);
+  close(ends[1]);
+  close(ends[0]);
+  const json turn = json::parse(process.finish().out);
+  EXPECT_EQ(turn["finish_reason"], "cancelled");
+  EXPECT_GT(turn["usage"]["completion_tokens"], 0);
+  EXPECT_FALSE(turn["usage"].contains("cached_tokens"));
+}
+
 // At a terminal a refused question can be rephrased; a script sees the exit code.
 TEST_F(CliText, AQuestionThatFindsNoRoom) {
   const std::string questions = "hello\n" + std::string(600, 'x') + "\nhello\n";

@@ -284,6 +284,8 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   fails(1, "while True: pass", "took longer than 0.5 seconds");
   fails(1, "return [1, 2]", "gave 2 rewards for 8 completions");
   fails(5, "return [float('nan')] * len(prompts)", "the reward of completion 0 is nan");
+  fails(5, "return [10 ** 400] * len(prompts)", "the reward of completion 0 is too large for a float");
+  fails(1, "raise ValueError('\\ud800 lone')", "line 2: ValueError: ? lone");
   fails(1, "import os; os._exit(3)", "its process ended");
   // Writes into the channel itself, which no script should touch.
   for (const auto& [line, part] :
@@ -353,6 +355,27 @@ TEST_F(CliTrain, AnAdapter) {
   expect_error(2, arguments("run", {"--steps", "3"}), {"run/checkpoint-2", "other options", "adapter: [3,4.0,"});
   expect_error(3, {"complete", "a", "-m", "run"}, {"[run] is not a language model", "it is an adapter", "--lora"});
   EXPECT_EQ(tenon({"complete", "a", "-m", small().string(), "--lora", "run", "--max-tokens", "3", "-q"}).code, 0);
+}
+
+// What no completion can satisfy is refused if nothing else is rewarded; otherwise it is said.
+TEST_F(CliTrain, AnswersWithoutANumber) {
+  const auto put = [&](const std::string& name, const std::string& first) {
+    std::ofstream(folder() / name) << R"({"prompt":"a","answer":")" + first + "\"}\n" +
+                                          R"({"prompt":"b","answer":"x"})" + "\n";
+  };
+  put("none.jsonl", "seven");
+  put("one.jsonl", "$7");
+  const auto recipe = [](const char* data, const char* held, const char* steps) {
+    return arguments("run", {"--data", data, "--eval-data", held, "--reward", "exact", "--steps", steps});
+  };
+  expect_error(2, recipe("none.jsonl", "one.jsonl", "1"), {"none.jsonl", "no answer is a number"});
+  const Finished f = tenon(recipe("one.jsonl", "none.jsonl", "1"));
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.err.find("one.jsonl: 1 of 2 answers"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("none.jsonl: 2 of 2 answers"), std::string::npos) << f.err;
+  // Scores of other data are not compared with those.
+  ASSERT_EQ(tenon(recipe("one.jsonl", "one.jsonl", "2")).code, 0);
+  EXPECT_EQ(json::parse(bytes(folder() / "run/checkpoint-2/trainer.json"))["run"]["best_step"], 2);
 }
 
 // Data, a reward of several parts, JSON; the resulting folder is a model.

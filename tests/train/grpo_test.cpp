@@ -118,7 +118,8 @@ GrpoOptions quick_options() {
 GrpoData sums() {
   return {[](int64_t k) { return sums_problem(1, k); },
           [](int64_t k) { return sums_problem(1, k, SumsSplit::HeldOut); },
-          {{"dataset", "sums"}}};
+          {{"dataset", "sums"}},
+          {}};
 }
 
 std::vector<ordered_json> train(const GrpoOptions& o, const std::filesystem::path& folder, int64_t stop_at = -1) {

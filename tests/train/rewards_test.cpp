@@ -48,7 +48,10 @@ TEST(Rewards, RobustExtractor) {
                                                        {"#### 1,000,000.0", "1000000"}};
   for (const auto& [text, want] : cases) EXPECT_EQ(read(text, Extractor::Robust), want) << text;
   EXPECT_EQ(gold_answer(" 1,080 ", Extractor::Robust), "1080");
-  EXPECT_EQ(gold_answer("a lot", Extractor::Robust), std::nullopt);
+  for (const char* same : {"$7", "7%", "7.", "**7**", " $7.00 ", "so\n#### $7 apples"})
+    EXPECT_EQ(gold_answer(same, Extractor::Robust), "7") << same;
+  for (const char* none : {"a lot", "7 apples", "7 of 9", "B", "$", "", "7.5.1"})
+    EXPECT_EQ(gold_answer(none, Extractor::Robust), std::nullopt) << none;
 }
 
 TEST(Rewards, TimeIsLinear) {
