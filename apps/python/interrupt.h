@@ -16,10 +16,11 @@ namespace tenon::python {
 class Interrupt {
  public:
   /// Returns the result of `work`, computed without the GIL. Once a signal's handler has raised an exception the work
-  /// is asked to stop; that exception is then thrown, even if the work completed.
+  /// is asked to stop; that exception is then thrown, even if the work completed. `check`, if not None, is called as
+  /// often as signals are looked at, and may raise one too.
   template <class Work>
-  static auto run(Work&& work) {
-    Interrupt call;
+  static auto run(Work&& work, const nb::object& check = nb::none()) {
+    Interrupt call(check);
     try {
       const nb::gil_scoped_release released;
       const StopScope until_a_signal([&call] { return call.pending(); });
@@ -37,16 +38,27 @@ class Interrupt {
   }
 
  private:
+  explicit Interrupt(const nb::object& check) : check_(check) {}
+
   // Called without the GIL; asks Python at most every 20 ms, because that needs the GIL.
   bool pending() {
     const auto now = std::chrono::steady_clock::now();
     if (raised_ || now - asked_ < std::chrono::milliseconds(20)) return raised_.has_value();
     asked_ = now;
     const nb::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() != 0) raised_.emplace();
+    if (PyErr_CheckSignals() != 0) {
+      raised_.emplace();
+    } else if (!check_.is_none()) {
+      try {
+        check_();
+      } catch (const nb::python_error& e) {
+        raised_.emplace(e);
+      }
+    }
     return raised_.has_value();
   }
 
+  const nb::object& check_;
   std::optional<nb::python_error> raised_;
   std::chrono::steady_clock::time_point asked_{};
 };

@@ -28,15 +28,17 @@ class TextPipeline {
     generator_ = Interrupt::run([&] { return open_as<TextGenerator>(spec.string(), options); });
   }
 
-  TextResult generate(const TextRequest& request, const OnText& each) {
+  TextResult generate(const TextRequest& request, const OnText& each, const nb::object& check) {
     TENON_CHECK(Usage, writing_ != std::this_thread::get_id(), "pipeline")
         << "is already writing: its own callback cannot write with it";
-    return Interrupt::run([&] {
-      const auto turn = turns_.wait();
-      writing_ = std::this_thread::get_id();
-      const std::shared_ptr<void> done(nullptr, [this](void*) { writing_ = std::thread::id(); });
-      return generator_->generate(request, each);
-    });
+    return Interrupt::run(
+        [&] {
+          const auto turn = turns_.wait();
+          writing_ = std::this_thread::get_id();
+          const std::shared_ptr<void> done(nullptr, [this](void*) { writing_ = std::thread::id(); });
+          return generator_->generate(request, each);
+        },
+        check);
   }
 
   const TextGenerator& generator() const { return *generator_; }
@@ -48,7 +50,8 @@ class TextPipeline {
   std::unique_ptr<TextGenerator> generator_;
 };
 
-nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& choice, const nb::object& on_token) {
+nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& choice, const nb::object& on_token,
+             const nb::object& check) {
   request.sampling = chosen(pipeline.model().sampling(), choice);
   OnText each;
   if (!on_token.is_none())
@@ -56,7 +59,7 @@ nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& 
       const nb::gil_scoped_acquire gil;
       on_token(t.id, t.log_probability, t.text);
     };
-  const TextResult result = pipeline.generate(request, each);
+  const TextResult result = pipeline.generate(request, each, check);
   nb::list tokens;
   for (const TextToken& t : result.tokens) tokens.append(token_of(t));
   nb::dict out;
@@ -102,7 +105,7 @@ void bind_text(nb::module_& m) {
                     const std::string&>(),
            nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
            nb::arg("context"), nb::arg("cache_limit"))
-      .def("run", &run, nb::arg("request"), nb::arg("choice"), nb::arg("on_token").none())
+      .def("run", &run, nb::arg("request"), nb::arg("choice"), nb::arg("on_token").none(), nb::arg("check").none())
       .def("encode", &encode, nb::arg("text"), nb::arg("prefix"))
       .def(
           "decode",

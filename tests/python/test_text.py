@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -110,6 +111,53 @@ def test_a_stream_that_is_left_frees_the_pipeline(pipe):
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() <= before
+
+
+START = """
+import os, signal, sys, threading, time, tenon
+pipe = tenon.TextPipeline.from_pretrained()
+def endless():
+    return pipe.stream("1", ignore_eos=True, slide=True, max_tokens=2**24)
+"""
+
+
+def run_alone(code, returns=0):
+    """What a script writes that runs in a Python of its own."""
+    done = subprocess.run([sys.executable, "-c", START + code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == returns, (done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "stream = endless(); next(stream)",
+        "for token in endless(): break",
+        "one, two = endless(), endless(); next(one)",  # the second waits for its turn
+        "pipe = next(endless())",
+    ],
+)
+def test_python_may_end_during_a_stream(code):
+    for _ in range(2):
+        assert run_alone(f"{code}\nprint('end')") == "end\n"
+
+
+def test_control_c_in_a_stream_ends_python():
+    run_alone(
+        """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for i, token in enumerate(endless()):
+    if i == 5: os.kill(os.getpid(), signal.SIGINT)
+""",
+        returns=-signal.SIGINT,
+    )
+
+
+def test_a_stream_that_waits_for_another_can_be_closed(pipe):
+    with pipe.stream(QUESTION, ignore_eos=True, slide=True, max_tokens=2**24) as first:
+        next(first)
+        pipe.stream(QUESTION).close()
+        next(first)
 
 
 def test_threads_wait_for_one_another(pipe):
