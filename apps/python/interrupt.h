@@ -1,8 +1,12 @@
 // Signals while the engine is running: Ctrl-C ends a call before its next launch.
 #pragma once
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -66,14 +70,43 @@ class Interrupt {
 /// A lock on an object, held by one call at a time; waiting for it still responds to signals.
 class Turns {
  public:
-  std::unique_lock<std::timed_mutex> wait() {
-    std::unique_lock<std::timed_mutex> turn(busy_, std::defer_lock);
-    while (!turn.try_lock_for(std::chrono::milliseconds(20))) check_stop("pipeline");
-    return turn;
-  }
+  /// Ends with this object.
+  class Turn {
+   public:
+    explicit Turn(Turns& turns) : turns_(turns) { turns_.take(); }
+    ~Turn() { turns_.leave(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Turns& turns_;
+  };
+  /// Error(Device) in a forked child if a thread of the parent, which the child does not have, held the turn.
+  Turn wait() { return Turn(*this); }
+  /// Whether this thread has the turn.
+  bool mine() const { return process_ == getpid() && thread_ == std::this_thread::get_id(); }
 
  private:
+  void take() {
+    // Twice, because a thread of this process may have the turn and not yet have said so.
+    for (int strange = 0; !busy_.try_lock_for(std::chrono::milliseconds(20));) {
+      check_stop("pipeline");
+      strange = process_ == getpid() ? 0 : strange + 1;
+      TENON_CHECK(Device, strange < 2, "pipeline")
+          << "expected one that nothing used when this process was forked, got one that process " << process_
+          << " was using: open it again in this process";
+    }
+    process_ = getpid();
+    thread_ = std::this_thread::get_id();
+  }
+  void leave() {
+    thread_ = std::thread::id();
+    busy_.unlock();
+  }
+
   std::timed_mutex busy_;
+  std::atomic<pid_t> process_{getpid()};   // whose thread had the last turn
+  std::atomic<std::thread::id> thread_{};  // that has the turn
 };
 
 }  // namespace tenon::python

@@ -1,8 +1,6 @@
 // Text generation. Python's signals are checked before every token and launch.
-#include <atomic>
-#include <thread>
-
 #include "apps/python/interrupt.h"
+#include "apps/python/process.h"
 #include "tenon/core/error.h"
 #include "tenon/io/json.h"
 #include "tenon/pipelines/offload_size.h"
@@ -29,13 +27,10 @@ class TextPipeline {
   }
 
   TextResult generate(const TextRequest& request, const OnText& each, const nb::object& check) {
-    TENON_CHECK(Usage, writing_ != std::this_thread::get_id(), "pipeline")
-        << "is already writing: its own callback cannot write with it";
+    TENON_CHECK(Usage, !turns_.mine(), "pipeline") << "is already writing: its own callback cannot write with it";
     return Interrupt::run(
         [&] {
           const auto turn = turns_.wait();
-          writing_ = std::this_thread::get_id();
-          const std::shared_ptr<void> done(nullptr, [this](void*) { writing_ = std::thread::id(); });
           return generator_->generate(request, each);
         },
         check);
@@ -46,8 +41,7 @@ class TextPipeline {
 
  private:
   Turns turns_;
-  std::atomic<std::thread::id> writing_{};  // thread that holds the turn
-  std::unique_ptr<TextGenerator> generator_;
+  MadeHere<TextGenerator> generator_;
 };
 
 nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& choice, const nb::object& on_token,

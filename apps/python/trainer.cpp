@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "apps/python/graph.h"
+#include "apps/python/process.h"
 #include "tenon/core/error.h"
 #include "tenon/io/json.h"
 #include "tenon/runtime/host_weights.h"
@@ -56,6 +57,7 @@ class Trainer {
     TENON_CHECK(Usage, !shapes.empty(), "parameters") << "expected at least one parameter";
     const nb::gil_scoped_release released;
     const std::shared_ptr<Backend> backend = make_backend(device);
+    backend_ = std::make_unique<std::shared_ptr<Backend>>(backend);
     auto made = make_optimizer(optimizer, backend, options);
     parameters_ = std::make_unique<train::Parameters>(backend, source, shapes, made->moments().size(), ema > 0);
     updater_ = std::make_unique<train::Updater>(*parameters_, std::move(made), clip, ema);
@@ -125,7 +127,8 @@ class Trainer {
 
  private:
   static inline const train::ParameterFile kFile{"model.safetensors", "", "", {{"format", "pt"}}};
-  std::vector<std::vector<std::byte>> held_;  // for the store to pack first
+  MadeHere<std::shared_ptr<Backend>> backend_;  // keeps it alive in a forked child
+  std::vector<std::vector<std::byte>> held_;    // for the store to pack first
   std::unique_ptr<train::Parameters> parameters_;
   std::unique_ptr<train::Updater> updater_;
   std::shared_ptr<Arena> arena_;                                        // shared by all gradients

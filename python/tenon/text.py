@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _checks, _core, _dtypes
 from ._checks import integer, real, whole
-from ._errors import UsageError
+from ._errors import DeviceError, UsageError
 from .pipeline import _seed
 
 _MOST_TOKENS = 2**24
@@ -54,6 +54,7 @@ class _Work:
     def __init__(self, write: Callable[..., TextOutput]) -> None:
         self.items: queue.SimpleQueue[TextToken | TextOutput | BaseException | None] = queue.SimpleQueue()
         self.closed = False
+        self.process = os.getpid()
         self.thread = threading.Thread(target=self._run, args=(write,), name="tenon.TextStream", daemon=True)
         _unfinished.add(self)
         try:
@@ -110,6 +111,12 @@ class TextStream(Iterator[TextToken]):
     def __next__(self) -> TextToken:
         if self._work.closed:
             raise StopIteration
+        if self._work.process != os.getpid():
+            raise DeviceError(
+                f"stream: expected one that this process opened, got one of process {self._work.process}, from which it "
+                "was forked: open the pipeline and the stream again in this process",
+                "stream",
+            )
         item = self._work.items.get()
         if isinstance(item, TextToken):
             return item

@@ -7,12 +7,11 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, run_alone
 
 import tenon
 
@@ -114,18 +113,11 @@ def test_a_stream_that_is_left_frees_the_pipeline(pipe):
 
 
 START = """
-import os, signal, sys, threading, time, tenon
+import os, signal, tenon
 pipe = tenon.TextPipeline.from_pretrained()
 def endless():
     return pipe.stream("1", ignore_eos=True, slide=True, max_tokens=2**24)
 """
-
-
-def run_alone(code, returns=0):
-    """What a script writes that runs in a Python of its own."""
-    done = subprocess.run([sys.executable, "-c", START + code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == returns, (done.returncode, done.stdout, done.stderr)
-    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -139,12 +131,13 @@ def run_alone(code, returns=0):
 )
 def test_python_may_end_during_a_stream(code):
     for _ in range(2):
-        assert run_alone(f"{code}\nprint('end')") == "end\n"
+        assert run_alone(f"{START}{code}\nprint('end')") == "end\n"
 
 
 def test_control_c_in_a_stream_ends_python():
     run_alone(
-        """
+        START
+        + """
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for i, token in enumerate(endless()):
     if i == 5: os.kill(os.getpid(), signal.SIGINT)
