@@ -5,6 +5,7 @@
 #include "apps/python/graph.h"
 #include "apps/python/process.h"
 #include "tenon/core/error.h"
+#include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/runtime/host_weights.h"
 #include "tenon/train/checkpoint.h"
@@ -103,6 +104,8 @@ class Trainer {
   }
   std::optional<std::string> resume(const std::string& folder, const std::string& options) {
     const nb::gil_scoped_release released;
+    // RunFolder would create the folder, and a lock in it.
+    if (!file_exists(folder) || train::checkpoint_steps(folder).empty()) return std::nullopt;
     const std::optional<train::Resumed> r =
         read_newest(train::RunFolder(folder), parse_json(options, "options"), "is of a trainer with other options",
                     kFile, *parameters_, updater_->optimizer());

@@ -117,13 +117,15 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
 
 RunFolder::~RunFolder() { close(lock_); }
 
-std::vector<int64_t> RunFolder::steps() const {
+std::vector<int64_t> checkpoint_steps(const fs::path& folder) {
   std::vector<int64_t> out;
-  for (const fs::path& entry : list_folder(path_))
+  for (const fs::path& entry : list_folder(folder))
     if (const auto step = step_of(entry)) out.push_back(*step);
   std::ranges::sort(out);
   return out;
 }
+
+std::vector<int64_t> RunFolder::steps() const { return checkpoint_steps(path_); }
 
 fs::path RunFolder::checkpoint(int64_t step) const { return path_ / (std::string(kPrefix) + std::to_string(step)); }
 

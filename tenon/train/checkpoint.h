@@ -40,6 +40,8 @@ class RunFolder {
   std::filesystem::path path_;
   int lock_ = -1;
 };
+/// Steps of the checkpoints in a folder, ascending; changes nothing. Error(Model) if it cannot be read.
+std::vector<int64_t> checkpoint_steps(const std::filesystem::path& folder);
 /// Returns the result of `step` (`number` counts from 1). An Error(Numeric) in it is reported with the step and the
 /// last checkpoint.
 nlohmann::ordered_json named_step(const RunFolder& folder, int64_t number,

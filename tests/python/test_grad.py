@@ -103,6 +103,15 @@ def test_a_trainer_goes_on_to_the_bit(rng, tmp_path):
         ).resume(tmp_path)
 
 
+def test_no_checkpoint_to_resume_from_changes_nothing(rng, tmp_path):
+    trainer = tenon.train.Trainer(network, weights(rng))
+    assert trainer.resume(tmp_path / "missing") is None and trainer.resume(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(tenon.ModelError, match="file"):
+        trainer.resume(tmp_path / "file")
+
+
 def test_what_a_loop_keeps_comes_back_as_it_was(rng, tmp_path):
     state = {
         "generator": np.random.default_rng(1).bit_generator.state,  # 128-bit integers
