@@ -102,19 +102,23 @@ class Trainer {
     content.run = {{"options", parse_json(options, "options")}, {"state", state}};
     write_checkpoint(train::RunFolder(folder), *parameters_, updater_->optimizer(), content, keep);
   }
-  std::optional<std::string> resume(const std::string& folder, const std::string& options) {
+  // False if there is no checkpoint. `accept` gets the state before anything changes, and may raise.
+  bool resume(const std::string& folder, const std::string& options, const nb::callable& accept) {
+    const auto check = [&](const train::Resumed& r) {
+      const std::string place = folder + "/checkpoint-" + std::to_string(r.step);
+      TENON_CHECK(Model, r.run.contains("state") && r.run["state"].is_string(), place)
+          << "has no state as Trainer.save writes it";
+      const nb::gil_scoped_acquire gil;
+      accept(place, r.run["state"].get<std::string>());
+    };
     const nb::gil_scoped_release released;
     // RunFolder would create the folder, and a lock in it.
-    if (!file_exists(folder) || train::checkpoint_steps(folder).empty()) return std::nullopt;
+    if (!file_exists(folder) || train::checkpoint_steps(folder).empty()) return false;
     const std::optional<train::Resumed> r =
         read_newest(train::RunFolder(folder), parse_json(options, "options"), "is of a trainer with other options",
-                    kFile, *parameters_, updater_->optimizer());
-    if (!r) return std::nullopt;
-    updater_->set_steps(r->step);
-    const auto state = r->run.find("state");
-    TENON_CHECK(Model, state != r->run.end() && state->is_string(), folder)
-        << "the checkpoint of step " << r->step << " has no state as Trainer.save writes it";
-    return state->get<std::string>();
+                    kFile, *parameters_, updater_->optimizer(), check);
+    if (r) updater_->set_steps(r->step);
+    return r.has_value();
   }
   // Copies a parameter, or its average, into an f32 array.
   void read(const std::string& name, bool averaged, const nb::object& into) const {
@@ -162,7 +166,7 @@ void bind_trainer(nb::module_& m) {
       .def("update", &Trainer::update, nb::arg("lr"), nb::arg("runs"))
       .def("read", &Trainer::read, nb::arg("name"), nb::arg("averaged"), nb::arg("into"))
       .def("save", &Trainer::save, nb::arg("folder"), nb::arg("keep"), nb::arg("options"), nb::arg("state"))
-      .def("resume", &Trainer::resume, nb::arg("folder"), nb::arg("options"))
+      .def("resume", &Trainer::resume, nb::arg("folder"), nb::arg("options"), nb::arg("accept"))
       .def_prop_ro("steps", &Trainer::steps);
   m.def("learning_rate", &learning_rate, nb::arg("peak"), nb::arg("decay"), nb::arg("warm_up"), nb::arg("steps"),
         nb::arg("number"));

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _arrays, _checks, _core
-from ._errors import UsageError
+from ._errors import ModelError, UsageError
 from ._expr import Expr, Tracer
 
 _BATCH = "batch."  # prefix of a batch's names in a plan, next to the parameters' names
@@ -151,9 +151,17 @@ class Trainer:
 
     def resume(self, folder: str | os.PathLike[str]) -> tuple[int, Any] | None:
         """Resumes from the folder's newest checkpoint, bit for bit: returns (steps, state), or None, with nothing
-        changed, if there is none. UsageError names an option that differs; ModelError: it is of other parameters."""
-        state = self._core.resume(os.fspath(folder), self._options)
-        return None if state is None else (self.steps, json.loads(state))
+        changed, if there is none. UsageError names an option that differs; ModelError: it is of other parameters, or
+        damaged. Nothing has changed then."""
+        states: list[Any] = []
+
+        def accept(place: str, state: str) -> None:
+            try:
+                states.append(json.loads(state))
+            except (ValueError, RecursionError) as e:
+                raise ModelError(f"{place}: state: expected JSON as Trainer.save writes it: {e}", place) from None
+
+        return (self.steps, states[0]) if self._core.resume(os.fspath(folder), self._options, accept) else None
 
     def _read(self, averaged: bool) -> dict[str, Any]:
         out = {}

@@ -258,7 +258,7 @@ std::string first_difference(const nlohmann::json& there, const nlohmann::json& 
 
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
                                    const char* otherwise, const ParameterFile& file, Parameters& parameters,
-                                   const Optimizer& optimizer) {
+                                   const Optimizer& optimizer, const std::function<void(const Resumed&)>& accept) {
   const std::vector<int64_t> steps = folder.steps();
   if (steps.empty()) return std::nullopt;
   const fs::path from = folder.checkpoint(steps.back());
@@ -266,6 +266,7 @@ std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::orde
   const nlohmann::json here = options;
   const nlohmann::json there = r.run.is_object() ? r.run.value("options", nlohmann::json()) : nlohmann::json();
   if (there != here) throw Error(ErrorKind::Usage, from.string(), otherwise, first_difference(there, here));
+  if (accept) accept(r);
   read_checkpoint(from, file, parameters, optimizer);
   return r;
 }

@@ -147,6 +147,9 @@ def test_a_checkpoint_that_is_not_whole_changes_nothing(rng, tmp_path):
     for step in ("-5", "1000000000000000000", "2", "1.5"):
         (place / "trainer.json").write_text(text.replace('"step": 1', f'"step": {step}'))
         refused('"step": 1')
+    for state, said in (("3", "has no state"), ('"{"', "expected JSON"), ('"' + "[" * 200000 + '"', "expected JSON")):
+        (place / "trainer.json").write_text(text.replace('"state": "null"', f'"state": {state}'))
+        refused(f"checkpoint-1.*{said}")
 
 
 def test_weights_that_are_no_numbers_are_not_saved(rng, tmp_path):
