@@ -18,9 +18,10 @@ _BATCH = "batch."  # prefix of a batch's names in a plan, next to the parameters
 
 
 def _betas(betas: Any) -> tuple[float, float]:
-    if not isinstance(betas, Sequence) or len(betas) != 2:
+    two = _checks.pair(betas)
+    if not isinstance(two, (tuple, list)) or len(two) != 2:
         raise UsageError(f"betas: expected two numbers, got {betas!r}", "betas")
-    first, second = (_checks.real(b, "betas") for b in betas)
+    first, second = (_checks.real(b, "betas") for b in two)
     if not (0 <= first < 1 and 0 <= second < 1):
         raise UsageError(f"betas: expected numbers from 0 to below 1, got {betas!r}", "betas")
     return first, second
@@ -55,7 +56,7 @@ class Trainer:
         *,
         optimizer: str = "adamw",
         lr: float = 1e-3,
-        betas: tuple[float, float] | None = None,
+        betas: Sequence[float] | None = None,
         eps: float | None = None,
         weight_decay: float = 0.0,
         max_grad_norm: float = 0.0,

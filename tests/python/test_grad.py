@@ -103,6 +103,14 @@ def test_a_trainer_goes_on_to_the_bit(rng, tmp_path):
         ).resume(tmp_path)
 
 
+def test_betas_may_be_any_sequence(rng):
+    x, y, begin = np.ones((4, 8), np.float32), np.ones((4, 3), np.float32), weights(rng)
+    one, other = (tenon.train.Trainer(network, begin, betas=b) for b in ((0.5, 0.75), np.array([0.5, 0.75])))
+    for trainer in (one, other):
+        trainer.step(x=x, y=y)
+    assert all(np.array_equal(value, other.parameters()[name]) for name, value in one.parameters().items())
+
+
 def test_no_checkpoint_to_resume_from_changes_nothing(rng, tmp_path):
     trainer = tenon.train.Trainer(network, weights(rng))
     assert trainer.resume(tmp_path / "missing") is None and trainer.resume(tmp_path) is None
@@ -173,7 +181,8 @@ def test_what_a_trainer_refuses(rng):
         new(network, weights(rng), ema=1.5)
     with pytest.raises(tenon.UsageError, match="total_steps: expected at least 1 for lr_scheduler 'linear'"):
         new(network, weights(rng), lr_scheduler="linear")
-    for options in ({"eps": -1}, {"eps": float("nan")}, {"betas": (-0.5, 0.9)}, {"betas": (0.9,)}, {"betas": 0.9}):
+    for options in ({"eps": -1}, {"eps": float("nan")}, {"betas": (-0.5, 0.9)}, {"betas": (0.9,)}, {"betas": 0.9},
+                    {"betas": np.ones(3)}):  # fmt: skip
         with pytest.raises(tenon.UsageError, match=next(iter(options))):
             new(network, weights(rng), **options)
     with pytest.raises(tenon.UsageError, match="scale: expected a number that a float can hold"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Optional
 
 import torch
 
-from .. import _torch
+from .. import _checks, _torch
 from .._errors import NumericError, UsageError
 
 _NON_FINITE = ("propagate", "skip", "raise")
@@ -22,6 +22,7 @@ def _number(value: Any) -> float:
 
 
 def _are_betas(values: Any) -> bool:
+    values = _checks.pair(values)
     return isinstance(values, (tuple, list)) and len(values) == 2 and all(0.0 <= _number(b) < 1.0 for b in values)
 
 
@@ -60,7 +61,7 @@ class Lion(torch.optim.Optimizer):
         self,
         params: Any,
         lr: Any = 1e-4,
-        betas: tuple[float, float] = (0.9, 0.99),
+        betas: Sequence[float] = (0.9, 0.99),
         weight_decay: float = 0.0,
         *,
         eps: float = 0.0,
@@ -75,6 +76,7 @@ class Lion(torch.optim.Optimizer):
         _check("fused", fused, not fused, "None or False: every step is one launch already (see foreach)")
         _check("differentiable", differentiable, not differentiable, "False: no gradient flows through a step")
         _check("lr", lr, 0.0 <= _number(lr) < float("inf"), "a finite number of at least 0")
+        betas = _checks.pair(betas)
         _check("betas", betas, _are_betas(betas), "two numbers in [0, 1)")
         _check("weight_decay", weight_decay, _number(weight_decay) >= 0.0, "a number of at least 0")
         _check("non_finite", non_finite, non_finite in _NON_FINITE, f"one of {', '.join(_NON_FINITE)}")
