@@ -89,9 +89,14 @@ def _number(lr: Any) -> Any:
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+def eager() -> bool:
+    """Whether neither a compiler nor a dispatch mode sees what runs, so that tensors have values."""
+    return not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+
+
 def _direct(tensor: Any) -> bool:
     """Whether PyTorch's dispatcher would do nothing but call us: no compiler, no subclass, no dispatch mode."""
-    return type(tensor) in _PLAIN and not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+    return type(tensor) in _PLAIN and eager()
 
 
 def lion_step(

@@ -199,6 +199,17 @@ def test_groups_have_their_own_options(device):
     assert optimizer.param_groups[-1]["betas"] == (0.9, 0.99)
 
 
+def test_a_step_names_the_group_with_a_bad_option(device):
+    net = model(device)
+    before = [p.detach().clone() for p in net.parameters()]
+    for name, value in (("lr", -1.0), ("lr", "a"), ("lr", torch.tensor(-1.0)), ("betas", (0.9, 1.0)), ("betas", 3),
+                        ("weight_decay", -1), ("non_finite", "x")):  # fmt: skip
+        groups = [{"params": net[0].parameters()}, {"params": net[2].parameters(), name: value}]
+        with pytest.raises(tenon.UsageError, match=rf"^param_groups\[1\]\.{name}: expected .*, got"):
+            train(net, tenon.optim.Lion(groups), 1)
+        assert all(bool((p == b).all()) for p, b in zip(net.parameters(), before)), "nothing was written"
+
+
 def test_betas_may_be_any_sequence(device):
     for betas in (np.array([0.5, 0.75]), torch.tensor([0.5, 0.75]), [0.5, 0.75]):
         optimizer = tenon.optim.Lion(model(device).parameters(), betas=betas)
