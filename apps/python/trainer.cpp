@@ -50,7 +50,8 @@ class Trainer {
     for (const auto& [key, value] : arrays) {
       const std::string name = nb::cast<std::string>(key);
       const Array a = read_array(value, name);
-      TENON_CHECK(Usage, is_float(a.dtype) && a.shape.numel() > 0, name) << "expected floats, got " << a.str();
+      TENON_CHECK(Usage, is_float(a.dtype) && a.shape.numel() > 0, name)
+          << "expected at least one number of a floating-point type, got " << a.str();
       held_.push_back(dense_bytes(a, name));
       source->add(name, {a.dtype, a.shape, held_.back().data()});
       shapes[name] = a.shape;
