@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "apps/python/nb.h"
+#include "apps/python/gil.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 
@@ -26,7 +26,7 @@ class Interrupt {
   static auto run(Work&& work, const nb::object& check = nb::none()) {
     Interrupt call(check);
     try {
-      const nb::gil_scoped_release released;
+      const GilReleased released;
       const StopScope until_a_signal([&call] { return call.pending(); });
       if constexpr (std::is_void_v<decltype(work())>) {
         work();
@@ -49,7 +49,7 @@ class Interrupt {
     const auto now = std::chrono::steady_clock::now();
     if (raised_ || now - asked_ < std::chrono::milliseconds(20)) return raised_.has_value();
     asked_ = now;
-    const nb::gil_scoped_acquire gil;
+    const GilTaken gil;
     if (PyErr_CheckSignals() != 0) {
       raised_.emplace();
     } else if (!check_.is_none()) {

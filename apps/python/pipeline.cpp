@@ -89,7 +89,7 @@ nb::dict run(ImagePipeline& pipeline, const ImageRequest& asked, const nb::objec
   OnStep call;
   if (!on_step.is_none())
     call = [&](const Progress& p) {
-      const nb::gil_scoped_acquire gil;
+      const GilTaken gil;
       const nb::object changed =
           on_step(p.step - 1, p.timestep, latent_shape(pipeline, request),
                   nb::bytes(reinterpret_cast<const char*>(p.latents.data()), p.latents.size_bytes()));

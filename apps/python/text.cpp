@@ -44,13 +44,13 @@ class TextPipeline {
   MadeHere<TextGenerator> generator_;
 };
 
-nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& choice, const nb::object& on_token,
-             const nb::object& check) {
+nb::dict write_text(TextPipeline& pipeline, TextRequest request, const SamplingChoice& choice,
+                    const nb::object& on_token, const nb::object& check) {
   request.sampling = chosen(pipeline.model().sampling(), choice);
   OnText each;
   if (!on_token.is_none())
     each = [&](const TextToken& t) {
-      const nb::gil_scoped_acquire gil;
+      const GilTaken gil;
       on_token(t.id, t.log_probability, t.text);
     };
   const TextResult result = pipeline.generate(request, each, check);
@@ -68,7 +68,7 @@ nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& 
 // Ids of a text to be continued, with the model's prefix if it has one.
 std::vector<int32_t> encode(const TextPipeline& p, const std::string& text, bool prefix) {
   const ByteLevelTokenizer& tokenizer = p.model().tokenizer();
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   return prefix ? tokenizer.encode_whole(text) : tokenizer.encode(text);
 }
 
@@ -99,7 +99,8 @@ void bind_text(nb::module_& m) {
                     const std::string&>(),
            nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
            nb::arg("context"), nb::arg("cache_limit"))
-      .def("run", &run, nb::arg("request"), nb::arg("choice"), nb::arg("on_token").none(), nb::arg("check").none())
+      .def("run", &write_text, nb::arg("request"), nb::arg("choice"), nb::arg("on_token").none(),
+           nb::arg("check").none())
       .def("encode", &encode, nb::arg("text"), nb::arg("prefix"))
       .def(
           "decode",

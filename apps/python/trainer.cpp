@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "apps/python/gil.h"
 #include "apps/python/graph.h"
 #include "apps/python/process.h"
 #include "tenon/core/error.h"
@@ -57,7 +58,7 @@ class Trainer {
       shapes[name] = a.shape;
     }
     TENON_CHECK(Usage, !shapes.empty(), "parameters") << "expected at least one parameter";
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     const std::shared_ptr<Backend> backend = make_backend(device);
     backend_ = std::make_unique<std::shared_ptr<Backend>>(backend);
     auto made = make_optimizer(optimizer, backend, options);
@@ -68,7 +69,7 @@ class Trainer {
 
   bool knows(const std::string& key) const { return gradients_.contains(key); }
   void plan(const std::string& key, const Value& loss, bool accumulates) {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     gradients_[key] =
         std::make_unique<train::Gradients>(*parameters_, train::differentiate(loss.expr),
                                            train::GradientOptions{.accumulates = accumulates, .arena = arena_});
@@ -86,17 +87,17 @@ class Trainer {
       const std::vector<std::byte> bytes = dense_bytes(a, name);
       gradients.set(name, HostView{a.dtype, a.shape, bytes.data()});
     }
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     return gradients.run(first);
   }
   double update(double lr, int64_t runs) {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     return updater_->step(lr, runs).norm;
   }
   int64_t steps() const { return updater_->steps(); }
   // `options`: JSON; `state`: text that is stored as is, because this JSON library's numbers differ from Python's.
   void save(const std::string& folder, int64_t keep, const std::string& options, const std::string& state) const {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     train::CheckpointContent content;
     content.step = updater_->steps();
     content.file = kFile;
@@ -109,10 +110,10 @@ class Trainer {
       const std::string place = folder + "/checkpoint-" + std::to_string(r.step);
       TENON_CHECK(Model, r.run.contains("state") && r.run["state"].is_string(), place)
           << "has no state as Trainer.save writes it";
-      const nb::gil_scoped_acquire gil;
+      const GilTaken gil;
       accept(place, r.run["state"].get<std::string>());
     };
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     // RunFolder would create the folder, and a lock in it.
     if (!file_exists(folder) || train::checkpoint_steps(folder).empty()) return false;
     const std::optional<train::Resumed> r =
