@@ -113,8 +113,8 @@ class TextStream(Iterator[TextToken]):
             raise StopIteration
         if self._work.process != os.getpid():
             raise DeviceError(
-                f"stream: expected one that this process opened, got one of process {self._work.process}, from which it "
-                "was forked: open the pipeline and the stream again in this process",
+                f"stream: expected one that this process opened, got one of process {self._work.process}, from which "
+                "it was forked: open the pipeline and the stream again in this process",
                 "stream",
             )
         item = self._work.items.get()
