@@ -177,9 +177,9 @@ DType type_of(nb::dlpack::dtype type) {
 
 bool read_quickly(nb::handle object, nb::dlpack::dltensor& out) {
   const ExchangeTable* table = table_of(object);
-  if (!table) return false;
-  if (table->tensor_from_object(object.ptr(), &out) != 0) refuse_loan("array");
-  return true;
+  if (table && table->tensor_from_object(object.ptr(), &out) == 0) return true;
+  PyErr_Clear();
+  return false;
 }
 
 bool is_array(nb::handle object) {

@@ -34,8 +34,8 @@ struct Array {
 /// Reads `object`, which messages call `name`. Error(Usage), or TypeError if it is not an array, says what was expected
 /// and found.
 Array read_array(nb::handle object, const std::string& name);
-/// The same through the C exchange table; false if the object's library has none. Shape and strides are valid while the
-/// object lives.
+/// The same through the C exchange table; false if the object's library has none or refuses (read_array then says why).
+/// Shape and strides are valid while the object lives.
 bool read_quickly(nb::handle object, nb::dlpack::dltensor& out);
 /// Convert to DLPack's element type and device. type_of converts back, and throws Error(Usage) for types that Tenon
 /// does not have.

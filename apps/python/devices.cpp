@@ -5,7 +5,7 @@
 #include <map>
 #include <mutex>
 
-#include "apps/python/nb.h"
+#include "apps/python/gil.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 
@@ -69,7 +69,7 @@ void bind_devices(nb::module_& m) {
       [](const std::string& backend, int ordinal) {
         return open_device({backend, ordinal})->describe();
       },
-      nb::arg("backend") = "cpu", nb::arg("ordinal") = 0, nb::call_guard<nb::gil_scoped_release>());
+      nb::arg("backend") = "cpu", nb::arg("ordinal") = 0, nb::call_guard<GilReleased>());
   m.def("set_num_threads", &set_num_threads, nb::arg("threads"));
 }
 

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "apps/python/interrupt.h"
+#include "apps/python/process.h"
 #include "tenon/core/error.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/image_embedder.h"
@@ -95,7 +96,7 @@ class Encoder {
   Turns turns_;
   EmbeddingOptions options_;
   Choice choice_;
-  std::unique_ptr<ImageEmbedder> embedding_;
+  MadeHere<ImageEmbedder> embedding_;
   std::string name_, description_;
   std::string type_;
 };

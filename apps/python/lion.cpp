@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "apps/python/array.h"
+#include "apps/python/gil.h"
 #include "tenon/core/error.h"
 #include "tenon/optim/lion.h"
 
@@ -236,7 +237,7 @@ class Turn {
         stream_(current_stream(all.at(kParam, group.index[0]), group.device)) {}
   template <class Work>
   auto take(Work work) {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     const std::lock_guard lock(lion_.busy);
     return work(lion_.lion, *lion_.device->borrow_stream(stream_));
   }
@@ -273,7 +274,7 @@ std::string explain(const std::string& param, const std::string& exp_avg, const 
                     const std::string& backend, int ordinal) {
   SharedLion& shared =
       lion_on(open_device({backend, ordinal}), {parse_dtype(param), parse_dtype(exp_avg), parse_dtype(grad), master});
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   const std::lock_guard lock(shared.busy);
   return shared.lion.explain();
 }

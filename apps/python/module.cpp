@@ -29,6 +29,7 @@ NB_MODULE(_core, m) {
   m.attr("__version__") = TENON_VERSION;
   nanobind::register_exception_translator(&tenon::python::translate);
   nanobind::set_leak_warnings(false);  // a program that ends by an exception keeps arrays alive in its traceback
+  tenon::python::bind_gil(m);
   tenon::python::bind_devices(m);
   tenon::python::bind_arrays(m);
   tenon::python::bind_expressions(m);

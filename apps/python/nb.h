@@ -24,6 +24,7 @@ namespace nb = nanobind;
 void bind_arrays(nb::module_& m);
 void bind_devices(nb::module_& m);
 void bind_encoder(nb::module_& m);
+void bind_gil(nb::module_& m);
 void bind_lion(nb::module_& m);
 void bind_expressions(nb::module_& m);
 void bind_programs(nb::module_& m);

@@ -1,9 +1,8 @@
 // Text to image. Python's signals are checked before every launch, so Ctrl-C ends a picture within a step.
-#include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "apps/python/interrupt.h"
+#include "apps/python/process.h"
 #include "tenon/core/error.h"
 #include "tenon/io/random.h"
 #include "tenon/pipelines/lora_set.h"
@@ -37,12 +36,9 @@ class ImagePipeline {
   }
 
   ImageResult generate(const ImageRequest& request, const OnStep& on_step) {
-    TENON_CHECK(Usage, drawing_ != std::this_thread::get_id(), "pipeline")
-        << "is already drawing: its own callback cannot draw with it";
+    TENON_CHECK(Usage, !turns_.mine(), "pipeline") << "is already drawing: its own callback cannot draw with it";
     return Interrupt::run([&] {
       const auto turn = turns_.wait();
-      drawing_ = std::this_thread::get_id();
-      const std::shared_ptr<void> done(nullptr, [this](void*) { drawing_ = std::thread::id(); });
       return pipeline_->generate(request, on_step);
     });
   }
@@ -79,8 +75,7 @@ class ImagePipeline {
 
  private:
   Turns turns_;
-  std::atomic<std::thread::id> drawing_{};  // thread that holds the turn
-  std::unique_ptr<ImageGenerator> pipeline_;
+  MadeHere<ImageGenerator> pipeline_;
   std::optional<ModelText> about_;
 };
 
@@ -94,7 +89,7 @@ nb::dict run(ImagePipeline& pipeline, const ImageRequest& asked, const nb::objec
   OnStep call;
   if (!on_step.is_none())
     call = [&](const Progress& p) {
-      const nb::gil_scoped_acquire gil;
+      const GilTaken gil;
       const nb::object changed =
           on_step(p.step - 1, p.timestep, latent_shape(pipeline, request),
                   nb::bytes(reinterpret_cast<const char*>(p.latents.data()), p.latents.size_bytes()));

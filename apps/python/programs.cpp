@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "apps/python/gil.h"
 #include "tenon/core/error.h"
 #include "tenon/explain/explanation.h"
 #include "tenon/runtime/host_weights.h"
@@ -132,7 +133,7 @@ void Program::run(const Call& call, const std::vector<Array>& outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) memory[results_[i].name] = outputs[i].data;
   const auto empty = [](const Array& a) { return a.shape.numel() == 0; };
   if (std::all_of(outputs.begin(), outputs.end(), empty)) return;
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   const std::lock_guard lock(busy_);
   if (executable_) {
     executable_->bind(memory);
@@ -147,7 +148,7 @@ void Program::run(const Call& call, const std::vector<Array>& outputs) {
 std::string Program::explain() {
   Measurements measured;
   {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     const std::lock_guard lock(busy_);
     if (executable_) {
       const std::vector<std::string> how = executable_->describe();

@@ -1,8 +1,6 @@
 // Text generation. Python's signals are checked before every token and launch.
-#include <atomic>
-#include <thread>
-
 #include "apps/python/interrupt.h"
+#include "apps/python/process.h"
 #include "tenon/core/error.h"
 #include "tenon/io/json.h"
 #include "tenon/pipelines/offload_size.h"
@@ -28,15 +26,14 @@ class TextPipeline {
     generator_ = Interrupt::run([&] { return open_as<TextGenerator>(spec.string(), options); });
   }
 
-  TextResult generate(const TextRequest& request, const OnText& each) {
-    TENON_CHECK(Usage, writing_ != std::this_thread::get_id(), "pipeline")
-        << "is already writing: its own callback cannot write with it";
-    return Interrupt::run([&] {
-      const auto turn = turns_.wait();
-      writing_ = std::this_thread::get_id();
-      const std::shared_ptr<void> done(nullptr, [this](void*) { writing_ = std::thread::id(); });
-      return generator_->generate(request, each);
-    });
+  TextResult generate(const TextRequest& request, const OnText& each, const nb::object& check) {
+    TENON_CHECK(Usage, !turns_.mine(), "pipeline") << "is already writing: its own callback cannot write with it";
+    return Interrupt::run(
+        [&] {
+          const auto turn = turns_.wait();
+          return generator_->generate(request, each);
+        },
+        check);
   }
 
   const TextGenerator& generator() const { return *generator_; }
@@ -44,19 +41,19 @@ class TextPipeline {
 
  private:
   Turns turns_;
-  std::atomic<std::thread::id> writing_{};  // thread that holds the turn
-  std::unique_ptr<TextGenerator> generator_;
+  MadeHere<TextGenerator> generator_;
 };
 
-nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& choice, const nb::object& on_token) {
+nb::dict write_text(TextPipeline& pipeline, TextRequest request, const SamplingChoice& choice,
+                    const nb::object& on_token, const nb::object& check) {
   request.sampling = chosen(pipeline.model().sampling(), choice);
   OnText each;
   if (!on_token.is_none())
     each = [&](const TextToken& t) {
-      const nb::gil_scoped_acquire gil;
+      const GilTaken gil;
       on_token(t.id, t.log_probability, t.text);
     };
-  const TextResult result = pipeline.generate(request, each);
+  const TextResult result = pipeline.generate(request, each, check);
   nb::list tokens;
   for (const TextToken& t : result.tokens) tokens.append(token_of(t));
   nb::dict out;
@@ -71,7 +68,7 @@ nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& 
 // Ids of a text to be continued, with the model's prefix if it has one.
 std::vector<int32_t> encode(const TextPipeline& p, const std::string& text, bool prefix) {
   const ByteLevelTokenizer& tokenizer = p.model().tokenizer();
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   return prefix ? tokenizer.encode_whole(text) : tokenizer.encode(text);
 }
 
@@ -102,7 +99,8 @@ void bind_text(nb::module_& m) {
                     const std::string&>(),
            nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
            nb::arg("context"), nb::arg("cache_limit"))
-      .def("run", &run, nb::arg("request"), nb::arg("choice"), nb::arg("on_token").none())
+      .def("run", &write_text, nb::arg("request"), nb::arg("choice"), nb::arg("on_token").none(),
+           nb::arg("check").none())
       .def("encode", &encode, nb::arg("text"), nb::arg("prefix"))
       .def(
           "decode",

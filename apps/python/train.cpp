@@ -1,5 +1,5 @@
 // Training problems for Python.
-#include "apps/python/nb.h"
+#include "apps/python/gil.h"
 #include "tenon/core/error.h"
 #include "tenon/train/sums.h"
 
@@ -10,7 +10,7 @@ std::vector<std::pair<std::string, std::string>> sums(uint64_t seed, int64_t fir
                                                       const std::string& split) {
   TENON_CHECK(Usage, count >= 0, "count") << count << " is negative";
   const SumsSplit part = parse_sums_split(split);
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   std::vector<std::pair<std::string, std::string>> out;
   for (int64_t i = 0; i < count; ++i) {
     Problem p = sums_problem(seed, first + i, part);

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "apps/python/gil.h"
 #include "apps/python/graph.h"
+#include "apps/python/process.h"
 #include "tenon/core/error.h"
+#include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/runtime/host_weights.h"
 #include "tenon/train/checkpoint.h"
@@ -48,14 +51,16 @@ class Trainer {
     for (const auto& [key, value] : arrays) {
       const std::string name = nb::cast<std::string>(key);
       const Array a = read_array(value, name);
-      TENON_CHECK(Usage, is_float(a.dtype) && a.shape.numel() > 0, name) << "expected floats, got " << a.str();
+      TENON_CHECK(Usage, is_float(a.dtype) && a.shape.numel() > 0, name)
+          << "expected at least one number of a floating-point type, got " << a.str();
       held_.push_back(dense_bytes(a, name));
       source->add(name, {a.dtype, a.shape, held_.back().data()});
       shapes[name] = a.shape;
     }
     TENON_CHECK(Usage, !shapes.empty(), "parameters") << "expected at least one parameter";
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     const std::shared_ptr<Backend> backend = make_backend(device);
+    backend_ = std::make_unique<std::shared_ptr<Backend>>(backend);
     auto made = make_optimizer(optimizer, backend, options);
     parameters_ = std::make_unique<train::Parameters>(backend, source, shapes, made->moments().size(), ema > 0);
     updater_ = std::make_unique<train::Updater>(*parameters_, std::move(made), clip, ema);
@@ -64,7 +69,7 @@ class Trainer {
 
   bool knows(const std::string& key) const { return gradients_.contains(key); }
   void plan(const std::string& key, const Value& loss, bool accumulates) {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     gradients_[key] =
         std::make_unique<train::Gradients>(*parameters_, train::differentiate(loss.expr),
                                            train::GradientOptions{.accumulates = accumulates, .arena = arena_});
@@ -82,34 +87,40 @@ class Trainer {
       const std::vector<std::byte> bytes = dense_bytes(a, name);
       gradients.set(name, HostView{a.dtype, a.shape, bytes.data()});
     }
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     return gradients.run(first);
   }
   double update(double lr, int64_t runs) {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     return updater_->step(lr, runs).norm;
   }
   int64_t steps() const { return updater_->steps(); }
   // `options`: JSON; `state`: text that is stored as is, because this JSON library's numbers differ from Python's.
   void save(const std::string& folder, int64_t keep, const std::string& options, const std::string& state) const {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     train::CheckpointContent content;
     content.step = updater_->steps();
     content.file = kFile;
     content.run = {{"options", parse_json(options, "options")}, {"state", state}};
     write_checkpoint(train::RunFolder(folder), *parameters_, updater_->optimizer(), content, keep);
   }
-  std::optional<std::string> resume(const std::string& folder, const std::string& options) {
-    const nb::gil_scoped_release released;
+  // False if there is no checkpoint. `accept` gets the state before anything changes, and may raise.
+  bool resume(const std::string& folder, const std::string& options, const nb::callable& accept) {
+    const auto check = [&](const train::Resumed& r) {
+      const std::string place = folder + "/checkpoint-" + std::to_string(r.step);
+      TENON_CHECK(Model, r.run.contains("state") && r.run["state"].is_string(), place)
+          << "has no state as Trainer.save writes it";
+      const GilTaken gil;
+      accept(place, r.run["state"].get<std::string>());
+    };
+    const GilReleased released;
+    // RunFolder would create the folder, and a lock in it.
+    if (!file_exists(folder) || train::checkpoint_steps(folder).empty()) return false;
     const std::optional<train::Resumed> r =
         read_newest(train::RunFolder(folder), parse_json(options, "options"), "is of a trainer with other options",
-                    kFile, *parameters_, updater_->optimizer());
-    if (!r) return std::nullopt;
-    updater_->set_steps(r->step);
-    const auto state = r->run.find("state");
-    TENON_CHECK(Model, state != r->run.end() && state->is_string(), folder)
-        << "the checkpoint of step " << r->step << " has no state as Trainer.save writes it";
-    return state->get<std::string>();
+                    kFile, *parameters_, updater_->optimizer(), check);
+    if (r) updater_->set_steps(r->step);
+    return r.has_value();
   }
   // Copies a parameter, or its average, into an f32 array.
   void read(const std::string& name, bool averaged, const nb::object& into) const {
@@ -125,7 +136,8 @@ class Trainer {
 
  private:
   static inline const train::ParameterFile kFile{"model.safetensors", "", "", {{"format", "pt"}}};
-  std::vector<std::vector<std::byte>> held_;  // for the store to pack first
+  MadeHere<std::shared_ptr<Backend>> backend_;  // keeps it alive in a forked child
+  std::vector<std::vector<std::byte>> held_;    // for the store to pack first
   std::unique_ptr<train::Parameters> parameters_;
   std::unique_ptr<train::Updater> updater_;
   std::shared_ptr<Arena> arena_;                                        // shared by all gradients
@@ -156,7 +168,7 @@ void bind_trainer(nb::module_& m) {
       .def("update", &Trainer::update, nb::arg("lr"), nb::arg("runs"))
       .def("read", &Trainer::read, nb::arg("name"), nb::arg("averaged"), nb::arg("into"))
       .def("save", &Trainer::save, nb::arg("folder"), nb::arg("keep"), nb::arg("options"), nb::arg("state"))
-      .def("resume", &Trainer::resume, nb::arg("folder"), nb::arg("options"))
+      .def("resume", &Trainer::resume, nb::arg("folder"), nb::arg("options"), nb::arg("accept"))
       .def_prop_ro("steps", &Trainer::steps);
   m.def("learning_rate", &learning_rate, nb::arg("peak"), nb::arg("decay"), nb::arg("warm_up"), nb::arg("steps"),
         nb::arg("number"));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping
 from typing import Any
 
 from ._errors import UsageError
@@ -62,6 +63,17 @@ def integer(value: Any, name: str) -> int:
     if not -(2**63) <= number < 2**63:
         raise UsageError(f"{name}: expected numbers of at most 64 bits, got {shown(number)}", name)
     return number
+
+
+def pair(value: Any) -> Any:
+    """Two numbers in another kind of sequence, such as a NumPy array, as a tuple; anything else as it is."""
+    if isinstance(value, (tuple, list, str, bytes, Mapping)) or not hasattr(value, "__getitem__"):
+        return value
+    try:
+        first, second = (float(v) for v in value)
+    except (OverflowError, RuntimeError, TypeError, ValueError):
+        return value
+    return first, second
 
 
 def text(value: str, name: str) -> str:

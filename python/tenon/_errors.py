@@ -43,7 +43,7 @@ class NumericError(Error, ArithmeticError):
 
 
 class DeviceError(Error, RuntimeError):
-    """No usable device or driver."""
+    """No usable device or driver; in a forked child, a pipeline that its parent was using."""
 
     kind = "device"
 

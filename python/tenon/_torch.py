@@ -89,9 +89,14 @@ def _number(lr: Any) -> Any:
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+def eager() -> bool:
+    """Whether neither a compiler nor a dispatch mode sees what runs, so that tensors have values."""
+    return not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+
+
 def _direct(tensor: Any) -> bool:
     """Whether PyTorch's dispatcher would do nothing but call us: no compiler, no subclass, no dispatch mode."""
-    return type(tensor) in _PLAIN and not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+    return type(tensor) in _PLAIN and eager()
 
 
 def lion_step(
@@ -202,6 +207,14 @@ torch.library.register_fake("tenon::fused_out", _nothing)
 torch.library.register_autograd("tenon::fused", _backward, setup_context=_save, lib=_library)
 
 
+def _check_tensor(name: str, tensor: Any, device: Any) -> None:
+    """What the dispatcher reports without a name, or does not see: with one tensor on `meta` it computes nothing."""
+    if tensor.layout is not torch.strided:
+        raise UsageError(f"{name}: expected a dense tensor, got the layout {tensor.layout}", name)
+    if tensor.device != device:
+        raise UsageError(f"{name}: expected a tensor on {device} like the first one, got one on {tensor.device}", name)
+
+
 @torch.compiler.allow_in_graph
 def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Any, ...]:
     """A call of a fused function as one operator, for autograd and torch.compile. Returns the arrays that it writes,
@@ -216,6 +229,8 @@ def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: 
     for name, value in zip(bound.names, bound.values):
         if not isinstance(value, (torch.Tensor, int, float, torch.SymInt, torch.SymFloat)) or isinstance(value, bool):
             raise TypeError(f"{name}: expected a tensor or a number beside tensors, got {type(value).__name__}")
+        if isinstance(value, torch.Tensor):
+            _check_tensor(name, value, tensors[0].device)
     numbers = [float(v) for v in bound.values if not isinstance(v, torch.Tensor)]
     kinds = "".join("t" if isinstance(v, torch.Tensor) else "n" for v in bound.values)
     call = (handle, tensors, numbers, kinds, list(bound.keywords))

@@ -11,16 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _arrays, _checks, _core
-from ._errors import UsageError
+from ._errors import ModelError, UsageError
 from ._expr import Expr, Tracer
 
 _BATCH = "batch."  # prefix of a batch's names in a plan, next to the parameters' names
 
 
 def _betas(betas: Any) -> tuple[float, float]:
-    if not isinstance(betas, Sequence) or len(betas) != 2:
+    two = _checks.pair(betas)
+    if not isinstance(two, (tuple, list)) or len(two) != 2:
         raise UsageError(f"betas: expected two numbers, got {betas!r}", "betas")
-    first, second = (_checks.real(b, "betas") for b in betas)
+    first, second = (_checks.real(b, "betas") for b in two)
     if not (0 <= first < 1 and 0 <= second < 1):
         raise UsageError(f"betas: expected numbers from 0 to below 1, got {betas!r}", "betas")
     return first, second
@@ -55,7 +56,7 @@ class Trainer:
         *,
         optimizer: str = "adamw",
         lr: float = 1e-3,
-        betas: tuple[float, float] | None = None,
+        betas: Sequence[float] | None = None,
         eps: float | None = None,
         weight_decay: float = 0.0,
         max_grad_norm: float = 0.0,
@@ -151,9 +152,17 @@ class Trainer:
 
     def resume(self, folder: str | os.PathLike[str]) -> tuple[int, Any] | None:
         """Resumes from the folder's newest checkpoint, bit for bit: returns (steps, state), or None, with nothing
-        changed, if there is none. UsageError names an option that differs; ModelError: it is of other parameters."""
-        state = self._core.resume(os.fspath(folder), self._options)
-        return None if state is None else (self.steps, json.loads(state))
+        changed, if there is none. UsageError names an option that differs; ModelError: it is of other parameters, or
+        damaged. Nothing has changed then."""
+        states: list[Any] = []
+
+        def accept(place: str, state: str) -> None:
+            try:
+                states.append(json.loads(state))
+            except (ValueError, RecursionError) as e:
+                raise ModelError(f"{place}: state: expected JSON as Trainer.save writes it: {e}", place) from None
+
+        return (self.steps, states[0]) if self._core.resume(os.fspath(folder), self._options, accept) else None
 
     def _read(self, averaged: bool) -> dict[str, Any]:
         out = {}

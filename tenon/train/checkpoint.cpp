@@ -117,13 +117,15 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
 
 RunFolder::~RunFolder() { close(lock_); }
 
-std::vector<int64_t> RunFolder::steps() const {
+std::vector<int64_t> checkpoint_steps(const fs::path& folder) {
   std::vector<int64_t> out;
-  for (const fs::path& entry : list_folder(path_))
+  for (const fs::path& entry : list_folder(folder))
     if (const auto step = step_of(entry)) out.push_back(*step);
   std::ranges::sort(out);
   return out;
 }
+
+std::vector<int64_t> RunFolder::steps() const { return checkpoint_steps(path_); }
 
 fs::path RunFolder::checkpoint(int64_t step) const { return path_ / (std::string(kPrefix) + std::to_string(step)); }
 
@@ -256,7 +258,7 @@ std::string first_difference(const nlohmann::json& there, const nlohmann::json& 
 
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
                                    const char* otherwise, const ParameterFile& file, Parameters& parameters,
-                                   const Optimizer& optimizer) {
+                                   const Optimizer& optimizer, const std::function<void(const Resumed&)>& accept) {
   const std::vector<int64_t> steps = folder.steps();
   if (steps.empty()) return std::nullopt;
   const fs::path from = folder.checkpoint(steps.back());
@@ -264,6 +266,7 @@ std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::orde
   const nlohmann::json here = options;
   const nlohmann::json there = r.run.is_object() ? r.run.value("options", nlohmann::json()) : nlohmann::json();
   if (there != here) throw Error(ErrorKind::Usage, from.string(), otherwise, first_difference(there, here));
+  if (accept) accept(r);
   read_checkpoint(from, file, parameters, optimizer);
   return r;
 }

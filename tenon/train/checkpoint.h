@@ -41,6 +41,8 @@ class RunFolder {
   std::filesystem::path path_;
   int lock_ = -1;
 };
+/// Steps of the checkpoints in a folder, ascending; changes nothing. Error(Model) if it cannot be read.
+std::vector<int64_t> checkpoint_steps(const std::filesystem::path& folder);
 /// Returns the result of `step` (`number` counts from 1). An Error(Numeric) in it is reported with the step and the
 /// last checkpoint.
 nlohmann::ordered_json named_step(const RunFolder& folder, int64_t number,
@@ -95,9 +97,10 @@ struct Resumed {
 };
 /// Restores masters, moments and averages of the newest checkpoint bit for bit, publishes them, and returns its record;
 /// empty if there is no checkpoint. If its run had other "options": Error(Usage) with the text `otherwise` and the
-/// first difference. Error(Model) for a checkpoint that is incomplete or has other parameters.
+/// first difference. Error(Model) for a checkpoint that is incomplete or has other parameters. `accept` is called with
+/// the record before anything is restored, and may throw.
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
                                    const char* otherwise, const ParameterFile& file, Parameters& parameters,
-                                   const Optimizer& optimizer);
+                                   const Optimizer& optimizer, const std::function<void(const Resumed&)>& accept = {});
 
 }  // namespace tenon::train

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import pathlib
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -40,6 +42,13 @@ def assert_close(found, expected, tolerance):
         raise AssertionError(
             f"{wrong.sum()} of {wrong.size} differ, the first at {at}: {f64(found)[at]}, expected {f64(expected)[at]}"
         )
+
+
+def run_alone(code, returns=0):
+    """What a script writes that runs in a Python of its own."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == returns, (done.returncode, done.stdout, done.stderr)
+    return done.stdout
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -103,6 +103,23 @@ def test_a_trainer_goes_on_to_the_bit(rng, tmp_path):
         ).resume(tmp_path)
 
 
+def test_betas_may_be_any_sequence(rng):
+    x, y, begin = np.ones((4, 8), np.float32), np.ones((4, 3), np.float32), weights(rng)
+    one, other = (tenon.train.Trainer(network, begin, betas=b) for b in ((0.5, 0.75), np.array([0.5, 0.75])))
+    for trainer in (one, other):
+        trainer.step(x=x, y=y)
+    assert all(np.array_equal(value, other.parameters()[name]) for name, value in one.parameters().items())
+
+
+def test_no_checkpoint_to_resume_from_changes_nothing(rng, tmp_path):
+    trainer = tenon.train.Trainer(network, weights(rng))
+    assert trainer.resume(tmp_path / "missing") is None and trainer.resume(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(tenon.ModelError, match="file"):
+        trainer.resume(tmp_path / "file")
+
+
 def test_what_a_loop_keeps_comes_back_as_it_was(rng, tmp_path):
     state = {
         "generator": np.random.default_rng(1).bit_generator.state,  # 128-bit integers
@@ -138,6 +155,9 @@ def test_a_checkpoint_that_is_not_whole_changes_nothing(rng, tmp_path):
     for step in ("-5", "1000000000000000000", "2", "1.5"):
         (place / "trainer.json").write_text(text.replace('"step": 1', f'"step": {step}'))
         refused('"step": 1')
+    for state, said in (("3", "has no state"), ('"{"', "expected JSON"), ('"' + "[" * 200000 + '"', "expected JSON")):
+        (place / "trainer.json").write_text(text.replace('"state": "null"', f'"state": {state}'))
+        refused(f"checkpoint-1.*{said}")
 
 
 def test_weights_that_are_no_numbers_are_not_saved(rng, tmp_path):
@@ -155,13 +175,16 @@ def test_what_a_trainer_refuses(rng):
     new = tenon.train.Trainer
     with pytest.raises(tenon.UsageError, match="parameters. expected at least one"):
         new(network, {})
+    with pytest.raises(tenon.UsageError, match=r"\[w\] expected at least one number of a float.*, got f32\[0"):
+        new(network, {"w": np.ones((0, 3), np.float32)})
     with pytest.raises(tenon.UsageError, match="adam"):
         new(network, weights(rng), optimizer="adam")
     with pytest.raises(tenon.UsageError, match="ema"):
         new(network, weights(rng), ema=1.5)
     with pytest.raises(tenon.UsageError, match="total_steps: expected at least 1 for lr_scheduler 'linear'"):
         new(network, weights(rng), lr_scheduler="linear")
-    for options in ({"eps": -1}, {"eps": float("nan")}, {"betas": (-0.5, 0.9)}, {"betas": (0.9,)}, {"betas": 0.9}):
+    for options in ({"eps": -1}, {"eps": float("nan")}, {"betas": (-0.5, 0.9)}, {"betas": (0.9,)}, {"betas": 0.9},
+                    {"betas": np.ones(3)}):  # fmt: skip
         with pytest.raises(tenon.UsageError, match=next(iter(options))):
             new(network, weights(rng), **options)
     with pytest.raises(tenon.UsageError, match="scale: expected a number that a float can hold"):

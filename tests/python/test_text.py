@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, run_alone
 
 import tenon
 
@@ -110,6 +110,88 @@ def test_a_stream_that_is_left_frees_the_pipeline(pipe):
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() <= before
+
+
+START = """
+import os, signal, tenon
+pipe = tenon.TextPipeline.from_pretrained()
+def endless():
+    return pipe.stream("1", ignore_eos=True, slide=True, max_tokens=2**24)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "stream = endless(); next(stream)",
+        "for token in endless(): break",
+        "one, two = endless(), endless(); next(one)",  # the second waits for its turn
+        "pipe = next(endless())",
+    ],
+)
+def test_python_may_end_during_a_stream(code):
+    for _ in range(2):
+        assert run_alone(f"{START}{code}\nprint('end')") == "end\n"
+
+
+def test_control_c_in_a_stream_ends_python():
+    run_alone(
+        START
+        + """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for i, token in enumerate(endless()):
+    if i == 5: os.kill(os.getpid(), signal.SIGINT)
+""",
+        returns=-signal.SIGINT,
+    )
+
+
+def test_a_stream_that_waits_for_another_can_be_closed(pipe):
+    with pipe.stream(QUESTION, ignore_eos=True, slide=True, max_tokens=2**24) as first:
+        next(first)
+        pipe.stream(QUESTION).close()
+        next(first)
+
+
+def read_by_threads(stream, count, then=lambda: None):
+    """How many tokens each of several threads got, or the exception it met."""
+    got, ready = [], threading.Barrier(count + 1)
+
+    def read():
+        ready.wait()
+        try:
+            got.append(sum(1 for _ in stream))
+        except BaseException as e:
+            got.append(e)
+
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(count)]
+    for t in threads:
+        t.start()
+    ready.wait()
+    then()
+    for t in threads:
+        t.join(10)
+    return got
+
+
+def test_several_threads_read_one_stream(pipe):
+    got = read_by_threads(pipe.stream(QUESTION), 3)
+    assert len(got) == 3 and sum(got) == pipe(QUESTION).completion_tokens
+    refused = read_by_threads(pipe.stream("1" * 200), 3)
+    assert sorted(type(g).__name__ for g in refused) == ["UsageError", "int", "int"], "one of them gets the error"
+
+
+def test_a_stream_may_be_closed_while_others_read_it(pipe):
+    for _ in range(5):
+        stream = pipe.stream(QUESTION, ignore_eos=True, slide=True, max_tokens=2**24)
+
+        def close():
+            time.sleep(0.02)
+            stream.close()
+
+        got = read_by_threads(stream, 2, close)
+        assert len(got) == 2 and all(isinstance(g, int) for g in got), got
+        assert stream.output is None
 
 
 def test_threads_wait_for_one_another(pipe):

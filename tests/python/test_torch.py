@@ -49,9 +49,35 @@ def test_numbers_and_out(device):
         close(y, x * a, 1e-6)
 
 
-def test_mixed_devices_are_refused():
-    with pytest.raises((tenon.UsageError, tenon.DeviceError), match="meta|device"):
-        tenon.fuse(lambda x: x * 2)(torch.empty(3, device="meta"))
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(3, device="meta"),
+        lambda: torch.empty(0, device="meta"),
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.eye(3).to_sparse_csr(),
+        lambda: torch.ones(3).to_mkldnn(),
+    ],
+    ids=["meta", "no elements", "coo", "csr", "mkldnn"],
+)
+def test_tensors_without_memory_are_refused_by_name(make):
+    bad = make()
+    good = torch.ones(bad.shape)
+    k = tenon.fuse(lambda x, y: x * 2 + y)
+    for a, b, name in ((bad, 1.0, "x"), (bad, bad, "x"), (good, bad, "y"), (good.requires_grad_(), bad, "y")):
+        with pytest.raises(tenon.UsageError, match=rf"^(\[{name}\]|{name}:)"):
+            k(a, b)
+    with pytest.raises(tenon.UsageError, match=r"^\[out\]"):
+        k(good.detach(), 1.0, out=bad)
+    with pytest.raises(tenon.UsageError, match=r"^\[grad\]"):
+        tenon.lion_step(good.detach(), torch.zeros(bad.shape), bad)
+
+
+def test_tensors_without_elements(device):
+    x = torch.empty(0, 3, device=device, requires_grad=True)
+    y = tenon.fuse(lambda x, y: x * 2 + y)(x, x.detach())
+    y.backward(y.detach())
+    assert y.shape == x.grad.shape == (0, 3)
 
 
 @pytest.mark.skipif("cuda" not in DEVICES, reason="no GPU")

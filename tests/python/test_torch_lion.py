@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 
 import tenon
@@ -196,6 +197,27 @@ def test_groups_have_their_own_options(device):
     assert bool((net[0].weight == frozen).all())
     optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(3, device=device))], "weight_decay": 0.5})
     assert optimizer.param_groups[-1]["betas"] == (0.9, 0.99)
+
+
+def test_a_step_names_the_group_with_a_bad_option(device):
+    net = model(device)
+    before = [p.detach().clone() for p in net.parameters()]
+    for name, value in (("lr", -1.0), ("lr", "a"), ("lr", torch.tensor(-1.0)), ("betas", (0.9, 1.0)), ("betas", 3),
+                        ("weight_decay", -1), ("non_finite", "x")):  # fmt: skip
+        groups = [{"params": net[0].parameters()}, {"params": net[2].parameters(), name: value}]
+        with pytest.raises(tenon.UsageError, match=rf"^param_groups\[1\]\.{name}: expected .*, got"):
+            train(net, tenon.optim.Lion(groups), 1)
+        assert all(bool((p == b).all()) for p, b in zip(net.parameters(), before)), "nothing was written"
+
+
+def test_betas_may_be_any_sequence(device):
+    for betas in (np.array([0.5, 0.75]), torch.tensor([0.5, 0.75]), [0.5, 0.75]):
+        optimizer = tenon.optim.Lion(model(device).parameters(), betas=betas)
+        assert tuple(optimizer.param_groups[0]["betas"]) == (0.5, 0.75)
+        assert type(optimizer.param_groups[0]["betas"]) in (tuple, list), "so that a saved state needs no NumPy"
+    for bad in ("00", np.ones(3), np.array(0.5), {0.5: 0, 0.75: 0}, np.array([0.5, 1.0])):
+        with pytest.raises(tenon.UsageError, match="betas: expected two numbers"):
+            tenon.optim.Lion(model(device).parameters(), betas=bad)
 
 
 def test_closure_and_scheduler(device):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Optional
 
 import torch
 
-from .. import _torch
+from .. import _checks, _torch
 from .._errors import NumericError, UsageError
 
 _NON_FINITE = ("propagate", "skip", "raise")
@@ -22,12 +22,27 @@ def _number(value: Any) -> float:
 
 
 def _are_betas(values: Any) -> bool:
+    values = _checks.pair(values)
     return isinstance(values, (tuple, list)) and len(values) == 2 and all(0.0 <= _number(b) < 1.0 for b in values)
 
 
 def _check(name: str, value: Any, good: bool, expected: str) -> None:
     if not good:
         raise UsageError(f"{name}: expected {expected}, got {value!r}", name)
+
+
+def _check_options(group: dict[str, Any], where: str = "") -> None:
+    lr, weight_decay, non_finite = group["lr"], group["weight_decay"], group["non_finite"]
+    _check(f"{where}lr", lr, 0.0 <= _number(lr) < float("inf"), "a finite number of at least 0")
+    _check(f"{where}betas", group["betas"], _are_betas(group["betas"]), "two numbers in [0, 1)")
+    _check(f"{where}weight_decay", weight_decay, _number(weight_decay) >= 0.0, "a number of at least 0")
+    _check(f"{where}non_finite", non_finite, non_finite in _NON_FINITE, f"one of {', '.join(_NON_FINITE)}")
+    _check(
+        f"{where}non_finite",
+        non_finite,
+        not (group["capturable"] and non_finite == "raise"),
+        '"propagate" or "skip" in a capturable optimizer',
+    )
 
 
 def _refuse_non_finite(grads: list[Any]) -> None:
@@ -60,7 +75,7 @@ class Lion(torch.optim.Optimizer):
         self,
         params: Any,
         lr: Any = 1e-4,
-        betas: tuple[float, float] = (0.9, 0.99),
+        betas: Sequence[float] = (0.9, 0.99),
         weight_decay: float = 0.0,
         *,
         eps: float = 0.0,
@@ -74,16 +89,7 @@ class Lion(torch.optim.Optimizer):
     ) -> None:
         _check("fused", fused, not fused, "None or False: every step is one launch already (see foreach)")
         _check("differentiable", differentiable, not differentiable, "False: no gradient flows through a step")
-        _check("lr", lr, 0.0 <= _number(lr) < float("inf"), "a finite number of at least 0")
-        _check("betas", betas, _are_betas(betas), "two numbers in [0, 1)")
-        _check("weight_decay", weight_decay, _number(weight_decay) >= 0.0, "a number of at least 0")
-        _check("non_finite", non_finite, non_finite in _NON_FINITE, f"one of {', '.join(_NON_FINITE)}")
-        _check(
-            "non_finite",
-            non_finite,
-            not (capturable and non_finite == "raise"),
-            '"propagate" or "skip" in a capturable optimizer',
-        )
+        betas = _checks.pair(betas)
         defaults = dict(
             lr=lr,
             betas=betas,
@@ -95,6 +101,7 @@ class Lion(torch.optim.Optimizer):
             master_weights=master_weights,
             non_finite=non_finite,
         )
+        _check_options(defaults)
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -155,11 +162,15 @@ class Lion(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """One step of every parameter that has a gradient. Returns the result of `closure`, which is called first."""
+        """One step of every parameter that has a gradient. Returns the result of `closure`, which is called first.
+        UsageError names a group whose options the constructor would refuse; nothing is written then."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if _torch.eager():  # a compiler would make every value a constant
+            for i, group in enumerate(self.param_groups):
+                _check_options(group, f"param_groups[{i}].")
         launches = [(group, lists) for group in self.param_groups for lists in self._collect(group)]
         apart = len(launches) > 1 or any(group["foreach"] is False for group, _ in launches)
         if apart:  # a single launch looks before it writes
