@@ -180,6 +180,9 @@ class WrongLora : public testing::Test {
       file.read(names, rest);
       ADD_FAILURE() << "read; expected: " << parts.front();
     } catch (const Error& e) {
+  EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"0.proj_in": 4, "proj_in": 16}})"), 1);
+  EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"roj_in": 4, "proj_in": 16}})"), 4);
+  EXPECT_THROW(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"mid_block.*proj_in": 4}})"), Error);
       EXPECT_EQ(e.exit_code(), 3) << e.what();
       EXPECT_THAT(e.what(), HasSubstr("x.safetensors"));
       for (const std::string& part : parts) EXPECT_THAT(e.what(), HasSubstr(part));
