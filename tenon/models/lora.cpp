@@ -138,7 +138,9 @@ class Reader {
     LoraMatrix m;
     for (const LoraTarget& t : targets) m.rows += t.shape[0];
     m.columns = shape.numel() / std::max<int64_t>(shape[0], 1);
-    const bool kronecker = !layer.has(Part::Down) && !layer.has(Part::Up);
+    constexpr std::array kFactors = {Part::W1, Part::W1a, Part::W1b, Part::W2, Part::W2a, Part::W2b};
+    const bool kronecker = !layer.has(Part::Down) && !layer.has(Part::Up) &&
+                           std::ranges::any_of(kFactors, [&](Part p) { return layer.has(p); });
     if (kronecker)
       read_kronecker(name, layer, m);
     else

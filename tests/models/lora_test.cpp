@@ -237,6 +237,9 @@ TEST_F(WrongLora, KindsThatAreNotRead) {
   expect_refused({"3 of 5 tensors", other + ".dora_scale"});
   EXPECT_FALSE(file.read(sd_names(), LoraRest::LeftOut).changes.at("unet").contains("conv_in.weight"));
   file.add("lora_unet_conv_out.hada_w1_a", {4, 2});
+  file = {};
+  file.put(layer + ".alpha", {}, {4});
+  expect_refused({"has no 'lora_A.weight' beside '" + layer + ".alpha'"});
   expect_refused({"4 of 6 tensors"});
 }
 
