@@ -92,7 +92,7 @@ void LoraFlags::load(ImageGenerator& model, ImageRequest& request) const {
     const LoraReport report = model.load_lora(use);
     spdlog::info("{}: {}, weight {}", escaped(use.file.native()), report.str(), use.weight);
     if (!report.redundant.empty())
-      spdlog::info("{}: skipped {} that others repeat: {}", escaped(use.file.native()),
+      spdlog::info("{}: skipped {} that would change nothing: {}", escaped(use.file.native()),
                    counted(std::ssize(report.redundant), "tensor"), first_names(report.redundant));
     if (!report.unmatched.empty())
       spdlog::warn("{}: skipped {} without a place in the model: {}", escaped(use.file.native()),
