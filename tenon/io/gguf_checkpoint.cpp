@@ -216,9 +216,9 @@ nlohmann::json gguf_config(const GgufFile& file) {
       << " numbers of a head are rotated; only all of them is supported";
   const auto scaling = file.string(front + "rope.scaling.type");
   auto factor = file.number(front + "rope.scaling.factor");
-  if (!factor) factor = file.number(front + "rope.scale_linear");            // from older files
-  const bool unnamed = !scaling && factor.value_or(1) != 1 && *factor != 0;  // treated as linear by llama.cpp
-  if (unnamed || (scaling && *scaling != "none"))
+  if (!factor) factor = file.number(front + "rope.scale_linear");  // from older files
+  const bool linear = scaling.value_or("linear") == "linear";      // as in llama.cpp, which takes 0 as 1
+  if (linear ? factor.value_or(1) != 1 && *factor != 0 : *scaling != "none")
     out["rope_scaling"] = {{"rope_type", std::string(scaling.value_or("linear"))}, {"factor", factor.value_or(1.0)}};
   const GgufTensor& embedding = file.at("token_embd.weight");
   out["vocab_size"] = embedding.shape.rank() == 2 ? embedding.shape[0] : 0;
