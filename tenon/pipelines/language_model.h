@@ -80,6 +80,8 @@ class LanguageModel {
   std::optional<ByteLevelTokenizer> tokenizer_;
   Sampling sampling_;
   std::vector<int32_t> stop_ids_;
+  bool stops_given_ = false;  // by a configuration, perhaps as an empty list
+  bool savable_ = true;       // as a folder with a config.json
   uint64_t random_seed_ = 0;
 };
 
