@@ -181,11 +181,31 @@ json parse_json(std::string_view text, const std::string& where, ErrorKind kind)
 
 json read_json(const std::filesystem::path& path) { return parse_json(read_file(path), path.string()); }
 
-json read_json_object(const std::filesystem::path& path) {
-  if (!file_exists(path)) return nullptr;
-  json value = read_json(path);
+namespace {
+json object_of(json value, const std::filesystem::path& path) {
   TENON_CHECK(Model, value.is_object(), path.string()) << "expected an object, found " << value.type_name();
   return value;
+}
+}  // namespace
+
+json read_json_object(const std::filesystem::path& path) {
+  return file_exists(path) ? object_of(read_json(path), path) : nullptr;
+}
+
+json read_python_json_object(const std::filesystem::path& path) {
+  if (!file_exists(path)) return nullptr;
+  constexpr std::string_view kInfinity = "-Infinity", kNull = "null     ";  // as long, so that messages name its bytes
+  std::string text = read_file(path);
+  bool inside = false;  // of a string
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (inside && text[i] == '\\')
+      ++i;
+    else if (text[i] == '"')
+      inside = !inside;
+    else if (!inside && text.compare(i, kInfinity.size(), kInfinity) == 0)
+      text.replace(i, kInfinity.size(), kNull);
+  }
+  return object_of(parse_json(text, path.string()), path);
 }
 
 std::string shown_json(const json& value) {

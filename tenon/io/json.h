@@ -25,6 +25,8 @@ nlohmann::json parse_json(std::string_view text, const std::string& where, Error
 nlohmann::json read_json(const std::filesystem::path& path);
 /// read_json of a file that must hold an object; null if the file does not exist.
 nlohmann::json read_json_object(const std::filesystem::path& path);
+/// The same for files of Python's json module, which writes -Infinity for "no lower limit"; it is read as null.
+nlohmann::json read_python_json_object(const std::filesystem::path& path);
 
 /// A value for a message: escaped and shortened.
 std::string shown_json(const nlohmann::json& value);

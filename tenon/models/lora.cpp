@@ -88,10 +88,16 @@ class Reader {
     for (const bool fused : {false, true})
       for (const auto& [name, layer] : layers_) {
         const std::vector<LoraTarget>* targets = names_.find(name);
-        if (targets && targets->front().fused == fused && !layer.has(Part::Unread)) read(name, layer, *targets);
+        if (!targets || targets->empty() || layer.has(Part::Unread)) continue;
+        if (targets->front().fused == fused) read(name, layer, *targets);
       }
-    for (const auto& [name, layer] : layers_)
-      if (!names_.find(name) || layer.has(Part::Unread)) leave_out(layer);
+    for (const auto& [name, layer] : layers_) {
+      const std::vector<LoraTarget>* targets = names_.find(name);
+      if (targets && targets->empty())
+        skip(layer);
+      else if (!targets || layer.has(Part::Unread))
+        leave_out(layer);
+    }
     judge();
     return std::move(out_);
   }
@@ -128,17 +134,23 @@ class Reader {
       if (why == layer.parts.end() || tensor != why->second) unmatched.push_back(tensor);
   }
 
+  void skip(const Layer& layer) {
+    out_.report.redundant.insert(out_.report.redundant.end(), layer.all.begin(), layer.all.end());
+  }
+
   void read(const std::string& name, const Layer& layer, const std::vector<LoraTarget>& targets) {
     check_stop(file_.name());
     if (targets.front().fused && known(targets)) {
-      out_.report.redundant.insert(out_.report.redundant.end(), layer.all.begin(), layer.all.end());
+      skip(layer);
       return;
     }
     const Shape& shape = targets.front().shape;
     LoraMatrix m;
     for (const LoraTarget& t : targets) m.rows += t.shape[0];
     m.columns = shape.numel() / std::max<int64_t>(shape[0], 1);
-    const bool kronecker = !layer.has(Part::Down) && !layer.has(Part::Up);
+    constexpr std::array kFactors = {Part::W1, Part::W1a, Part::W1b, Part::W2, Part::W2a, Part::W2b};
+    const bool kronecker = !layer.has(Part::Down) && !layer.has(Part::Up) &&
+                           std::ranges::any_of(kFactors, [&](Part p) { return layer.has(p); });
     if (kronecker)
       read_kronecker(name, layer, m);
     else

@@ -57,7 +57,7 @@ void LoraNames::alias(const std::string& component, const std::string& name, con
   int64_t row = 0;
   for (const std::string& layer : layers) {
     const auto it = known.find(flattened(layer));
-    if (it == known.end()) return;
+    if (it == known.end() || it->second.empty()) return;
     LoraTarget target = it->second.front();
     target.first_row = row;
     target.fused = layers.size() > 1;
@@ -65,6 +65,10 @@ void LoraNames::alias(const std::string& component, const std::string& name, con
     targets.push_back(std::move(target));
   }
   known.emplace(flattened(name), std::move(targets));
+}
+
+void LoraNames::add_unread(const std::string& component, const std::string& name) {
+  flat_[component].try_emplace(flattened(name));
 }
 
 const std::vector<LoraTarget>* LoraNames::find(std::string_view name) const {
@@ -142,7 +146,7 @@ LoraNames stable_diffusion_lora_names(const StableDiffusionConfig& c) {
   return names;
 }
 
-LoraNames z_image_lora_names(const ZImageConfig& c, const WeightShapes& text) {
+LoraNames z_image_lora_names(const ZImageConfig& c, const WeightShapes& text, const WeightShapes& whole_text) {
   LoraNames names;
   names.add("transformer", z_image_weights(c), denoiser_prefixes("transformer"));
   names.add("text_encoder", text, kTextPrefixes);
@@ -159,6 +163,12 @@ LoraNames z_image_lora_names(const ZImageConfig& c, const WeightShapes& text) {
     }
   for (const std::string& layer : names.layers("text_encoder"))
     if (layer.starts_with("model.")) names.alias("text_encoder", layer.substr(6), {layer});
+  for (const auto& [tensor, shape] : whole_text) {
+    std::string layer = tensor;
+    if (text.contains(tensor) || !replace_end(layer, kWeight, "")) continue;
+    names.add_unread("text_encoder", layer);
+    if (layer.starts_with("model.")) names.add_unread("text_encoder", layer.substr(6));
+  }
   return names;
 }
 

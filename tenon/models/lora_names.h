@@ -33,7 +33,10 @@ class LoraNames {
   /// Another name for one layer of a component, or for several stacked layers. Does nothing if one is missing.
   void alias(const std::string& component, const std::string& name, const std::vector<std::string>& layers);
 
-  /// The weights that the file's layer `name` changes; null if the model has no such layer.
+  /// A layer that the component has but never reads. Does nothing if the name is known.
+  void add_unread(const std::string& component, const std::string& name);
+
+  /// The weights that the file's layer `name` changes, none if it is never read; null if the model has no such layer.
   const std::vector<LoraTarget>* find(std::string_view name) const;
   /// Layers of a component, without prefix.
   std::vector<std::string> layers(const std::string& component) const;
@@ -54,7 +57,7 @@ class LoraNames {
 /// UNet and text encoder by the names of diffusers (current and older), single files and kohya.
 LoraNames stable_diffusion_lora_names(const StableDiffusionConfig& c);
 /// Transformer by the names of diffusers and of single files (fused attention.qkv), and the text encoder with weights
-/// `text`.
-LoraNames z_image_lora_names(const ZImageConfig& c, const WeightShapes& text);
+/// `text`; `whole_text` has also those that are never read.
+LoraNames z_image_lora_names(const ZImageConfig& c, const WeightShapes& text, const WeightShapes& whole_text);
 
 }  // namespace tenon

@@ -7,12 +7,20 @@
 
 namespace tenon {
 
+constexpr const char* kPatternSigns = "^$*+?()[]{}|\\";  // besides dots, which names have too
+
 LoraScale::LoraScale(const nlohmann::json& notes, std::string where) : notes_(notes), where_(std::move(where)) {
   if (notes_.is_null()) notes_ = nlohmann::json::object();
   TENON_CHECK(Model, notes_.is_object(), where_) << "PEFT metadata: expected an object, found " << notes_.type_name();
-  for (const auto& [key, value] : notes_.items())
+  for (const auto& [key, value] : notes_.items()) {
     TENON_CHECK(Model, !(key.ends_with("use_dora") && value == true), where_)
         << "is a DoRA (use_dora), which is not supported";
+    if (!key.ends_with("alpha_pattern") || !value.is_object()) continue;
+    for (const auto& [layer, alpha] : value.items())
+      TENON_CHECK(Model, layer.find_first_of(kPatternSigns) == layer.npos, where_)
+          << "PEFT metadata: " << shown(key) << ": '" << shown(layer)
+          << "' is a regular expression, expected a layer's name";
+  }
 }
 
 // In a file for several networks, keys begin with the network's name.
@@ -29,10 +37,13 @@ const nlohmann::json* LoraScale::find(const std::string& component, const char* 
 double LoraScale::of(const std::string& component, const std::string& name, int64_t rank,
                      const LoraNames& names) const {
   const nlohmann::json* alpha = find(component, "lora_alpha", names);
-  // Values per layer: a key is a layer's name or a suffix of it.
+  // Values per layer: a key is a layer's name or a suffix of it. The first counts; PEFT writes them sorted, as here.
   if (const nlohmann::json* one = find(component, "alpha_pattern", names); one && one->is_object())
     for (const auto& [layer, value] : one->items())
-      if (name == layer || name.ends_with("." + layer)) alpha = &value;
+      if (name == layer || name.ends_with("." + layer)) {
+        alpha = &value;
+        break;
+      }
   if (!alpha) return 1;
   TENON_CHECK(Model, alpha->is_number() && std::isfinite(alpha->get<double>()), where_)
       << "PEFT metadata: lora_alpha of '" << shown(name) << "': expected a number, found " << shown(alpha->dump());

@@ -198,7 +198,7 @@ class CheckpointReader {
            "diffusion_pytorch_model.safetensors or model.safetensors in it";
     if (folder_exists(path / "tokenizer")) out_.tokenizer_ = path / "tokenizer";
     if (folder_exists(path / "scheduler"))
-      out_.scheduler_config_ = read_json_object(path / "scheduler" / "scheduler_config.json");
+      out_.scheduler_config_ = read_python_json_object(path / "scheduler" / "scheduler_config.json");
   }
 
   // A folder that is itself one component: it contains the weight file, whatever it is called.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <span>
 
 #include "tenon/core/error.h"
@@ -31,6 +32,18 @@ bool is_family(const std::string& type) { return type == "llama" || type == "qwe
 // transformers' class for a family.
 std::string architecture_class(const std::string& type) {
   return (type == "llama" ? "Llama" : type == "qwen2" ? "Qwen2" : "Qwen3") + std::string("ForCausalLM");
+}
+
+// Completes a GGUF's config.json for the network `c`. Which biases there are is a matter of the class in transformers:
+// Qwen2 is Llama with those of queries, keys and values. False if no class has just these.
+bool describe_biases(const DecoderConfig& c, nlohmann::ordered_json& config) {
+  const bool qwen3 = c.family == "qwen3", qwen2 = !qwen3 && c.qkv_bias && !c.output_bias && !c.mlp_bias;
+  config["model_type"] = qwen3 ? "qwen3" : qwen2 ? "qwen2" : "llama";
+  config["architectures"] = {architecture_class(config["model_type"])};
+  if (qwen2) return true;
+  if (c.output_bias) config["attention_bias"] = true;
+  if (c.mlp_bias) config["mlp_bias"] = true;
+  return c.qkv_bias == c.output_bias;
 }
 
 fs::path gguf_of(const fs::path& path) {
@@ -194,10 +207,15 @@ void LanguageModel::open_gguf(const fs::path& file) {
   gguf_tensors_ = gguf_checkpoint(*gguf_);
   config_ = read_decoder_config(config, file.string());
   saved_config_ = config;
-  saved_config_["architectures"] = {architecture_class(config.at("model_type"))};
   WeightShapes found;
   for (const auto& [name, slice] : gguf_tensors_.tensors) found.emplace(name, slice.shape);
-  config_.qkv_bias = found.contains("model.layers.0.self_attn.q_proj.bias");
+  const auto biased = [&](const char* layer) {
+    return found.contains(std::string("model.layers.0.") + layer + ".bias");
+  };
+  config_.qkv_bias = biased("self_attn.q_proj");
+  config_.output_bias = biased("self_attn.o_proj");
+  config_.mlp_bias = config_.family == "llama" && (biased("mlp.gate_proj") || biased("mlp.down_proj"));
+  savable_ = describe_biases(config_, saved_config_);
   std::vector<std::string> left = required(shapes(), found).unexpected;
   left.insert(left.end(), gguf_tensors_.unexpected.begin(), gguf_tensors_.unexpected.end());
   refuse_left_over(std::move(left), file.string());
@@ -260,30 +278,45 @@ void LanguageModel::read_generation_config(const json& config, const std::string
   if (given("temperature")) sampling_.temperature = r.number("temperature", 1, 0, 1e6);
   if (sampling_.draw) sampling_.top_k = kTopK;
   if (given("top_k")) sampling_.top_k = r.integer("top_k", 0, 0, int64_t{1} << 24);
-  if (given("top_p")) sampling_.top_p = r.number("top_p", 1, 0, 1);
   if (given("min_p")) sampling_.min_p = r.number("min_p", 0, 0, 1);
   if (given("repetition_penalty")) sampling_.repetition_penalty = r.number("repetition_penalty", 1, 1e-6, 1e6);
   if (sampling_.temperature == 0) {  // commonly written to mean greedy
     sampling_.draw = false;
     sampling_.temperature = 1;
   }
-  if (sampling_.top_p == 0) r.refuse("top_p", "a number above 0");
+  if (!given("top_p")) return;
+  constexpr double kAny = std::numeric_limits<double>::max();  // where it has no effect
+  const double top_p = sampling_.draw ? r.number("top_p", 1, 0, 1) : r.number("top_p", 1, -kAny, kAny);
+  if (top_p > 0 && top_p <= 1)
+    sampling_.top_p = top_p;
+  else if (sampling_.draw)
+    r.refuse("top_p", "a number above 0");
 }
 
 // Every step compares the token drawn with each of them.
 constexpr size_t kMaxStopIds = 64;
 
-// A number or an array of them; if absent, what is known so far stays.
+// A number or an array of them, which may be empty; if absent, what is known so far stays. No text ends with an id
+// outside the vocabulary, so that such ids have no effect in transformers either.
 void LanguageModel::read_stop_ids(const json& config, const std::string& where) {
   constexpr const char* kKey = "eos_token_id";
   ConfigReader r(config, where);
   if (r.has(kKey)) {
     stop_ids_.clear();
-    const std::vector<int64_t> ids = r.integers(kKey, {}, 0, 0, config_.vocabulary - 1);
+    stops_given_ = true;
+    const json& given = config.at(kKey);
+    constexpr int64_t kMost = int64_t{1} << 53;
+    const bool none = given.is_array() && given.empty();
+    std::vector<int64_t> ids = none ? std::vector<int64_t>() : r.integers(kKey, {}, 0, -kMost, kMost);
+    const auto outside = [&](int64_t id) { return id < 0 || id >= config_.vocabulary; };
+    if (const auto first = std::ranges::find_if(ids, outside); first != ids.end())
+      spdlog::warn("{}: {}: ignoring {}, which is outside the vocabulary of {} tokens", shown(where), kKey, *first,
+                   config_.vocabulary);
+    std::erase_if(ids, outside);
     if (ids.size() > kMaxStopIds) r.refuse(kKey, "at most " + std::to_string(kMaxStopIds) + " tokens");
     for (const int64_t id : ids) stop_ids_.push_back(static_cast<int32_t>(id));
   }
-  if (stop_ids_.empty() && tokenizer_ && tokenizer_->eos_id()) stop_ids_ = {*tokenizer_->eos_id()};
+  if (!stops_given_ && tokenizer_ && tokenizer_->eos_id()) stop_ids_ = {*tokenizer_->eos_id()};
 }
 
 const ByteLevelTokenizer& LanguageModel::tokenizer() const {
@@ -296,6 +329,8 @@ const ByteLevelTokenizer& LanguageModel::tokenizer() const {
 
 const nlohmann::ordered_json& LanguageModel::saved_config() const {
   TENON_CHECK(Model, stored_ || gguf_, name_) << "has random weights: there is no stored config to save a model with";
+  TENON_CHECK(Model, savable_, name_) << "has biases in only some of attention's projections, which no config.json of '"
+                                      << config_.family << "' describes; expected none or all of them";
   return saved_config_;
 }
 

@@ -12,7 +12,7 @@ using namespace tenon;
 
 const LoraNames& names() {
   static const LoraNames all = z_image_lora_names(
-      {.width = 24, .layers = 1, .refiners = 1, .heads = 1, .text_width = 8, .axis_depths = {8, 8, 8}}, {});
+      {.width = 24, .layers = 1, .refiners = 1, .heads = 1, .text_width = 8, .axis_depths = {8, 8, 8}}, {}, {});
   return all;
 }
 

@@ -162,6 +162,9 @@ TEST(GgufErrors, WindowsAndPartlyRotatedHeads) {
     EXPECT_EQ(config(key, 4, "")["rope_scaling"]["rope_type"], "linear");
     EXPECT_FALSE(config(key, 1, "").contains("rope_scaling"));
     EXPECT_FALSE(config(key, 4).contains("rope_scaling"));
+    EXPECT_FALSE(config(key, 1, "linear").contains("rope_scaling"));
+    EXPECT_EQ(config(key, 2, "linear")["rope_scaling"]["factor"], 2);
+    EXPECT_EQ(config(key, 1, "yarn")["rope_scaling"]["rope_type"], "yarn");
   }
 }
 

@@ -53,7 +53,7 @@ TEST(LdmNames, OldAttentionAndTextPrefix) {
 void write_folder(const TempFolder& f, const std::string& variant = "") {
   put(f / "model_index.json", R"({"_class_name":"StableDiffusionPipeline"})");
   put(f / "unet/config.json", R"({"in_channels":4})");
-  put(f / "scheduler/scheduler_config.json", R"({"beta_end":0.012})");
+  put(f / "scheduler/scheduler_config.json", R"({"beta_end":0.012,"lambda_min_clipped":-Infinity})");
   put(f / "tokenizer/vocab.json", "{}");
   write_f32(f / ("unet/diffusion_pytorch_model" + variant + ".safetensors"),
             {{"conv_in.weight", {8, 4, 3, 3}}, {"conv_in.bias", {8}}});
@@ -72,6 +72,7 @@ TEST(Checkpoint, DiffusersFolder) {
   EXPECT_EQ(c.component("unet").config["in_channels"], 4);
   EXPECT_TRUE(c.component("vae").config.is_null());
   EXPECT_EQ(c.scheduler_config()["beta_end"], 0.012);
+  EXPECT_TRUE(c.scheduler_config()["lambda_min_clipped"].is_null());
   EXPECT_EQ(c.model_index()["_class_name"], "StableDiffusionPipeline");
   EXPECT_EQ(c.tokenizer(), folder / "tokenizer");
   EXPECT_EQ(c.component("vae").at("encoder.mid_block.attentions.0.to_q.weight").shape, (Shape{8, 8}));

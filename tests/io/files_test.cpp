@@ -269,6 +269,21 @@ TEST(Json, StrictParsing) {
   expect_error(ErrorKind::Model, (folder / "bad.json").string(), [&] { read_json(folder / "bad.json"); });
 }
 
+TEST(Json, PythonsMinusInfinity) {
+  const TempFolder folder;
+  const fs::path file = folder / "a.json";
+  put(file, R"({"a": -Infinity, "b\"": "\\\"-Infinity", "c": [-Infinity,1]})");
+  const nlohmann::json read = read_python_json_object(file);
+  EXPECT_TRUE(read["a"].is_null());
+  EXPECT_EQ(read["b\""], "\\\"-Infinity");
+  EXPECT_EQ(read["c"][1], 1);
+  for (const char* bad : {R"({"a": Infinity})", R"({"a": -Infinityx})", R"({"a": NaN})", "[1]", "\"-Infinity\""}) {
+    put(file, bad);
+    expect_error(ErrorKind::Model, file.string(), [&] { read_python_json_object(file); });
+  }
+  EXPECT_TRUE(read_python_json_object(folder / "none.json").is_null());
+}
+
 TEST(Utf8, FirstInvalidByte) {
   for (const char* good : {"", "a", "é", "€", "😀", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf", "\xee\x80\x80"})
     EXPECT_FALSE(first_invalid_utf8(good)) << good;

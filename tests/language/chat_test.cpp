@@ -99,6 +99,26 @@ TEST(LanguageFolders, WhatWouldChangeTheResultIsRefused) {
   refused("is of type i32", "", {}, "model.norm.weight", DType::I32);
 }
 
+// Settings that change nothing in transformers do not refuse a model.
+TEST(LanguageFolders, HarmlessGenerationSettings) {
+  const language_test::Folder folder;
+  language_test::write_model(language_test::recorded()["cases"][1], folder);
+  const auto with = [&](const char* settings) {
+    folder.write("generation_config.json", settings);
+    return LanguageModel::open(folder.path().string());
+  };
+  EXPECT_EQ(with(R"({"eos_token_id": [3, 999999, 4]})")->stop_ids(), (std::vector<int32_t>{3, 4}));
+  for (const char* none : {R"({"eos_token_id": []})", R"({"eos_token_id": -1})", R"({"eos_token_id": 999999})"})
+    EXPECT_TRUE(with(none)->stop_ids().empty()) << none;
+  EXPECT_EQ(with(R"({"top_p": 0.5})")->sampling().top_p, 0.5);
+  for (const char* idle : {R"({"top_p": 0.0})", R"({"top_p": 1.5})", R"({"do_sample": false, "top_p": -1})",
+                           R"({"do_sample": true, "temperature": 0, "top_p": 0})"})
+    EXPECT_EQ(with(idle)->sampling().top_p, 1) << idle;
+  for (const char* wrong : {R"({"do_sample": true, "top_p": 0})", R"({"do_sample": true, "top_p": 1.5})",
+                            R"({"top_p": "a"})", R"({"eos_token_id": "a"})", R"({"eos_token_id": [1.5]})"})
+    EXPECT_THROW(with(wrong), Error) << wrong;
+}
+
 // transformers' class default; files as published name it explicitly.
 TEST(LanguageFolders, RotaryBaseWithoutAWord) {
   for (const size_t number : {0U, 2U, 3U}) {

@@ -22,9 +22,12 @@ const LoraNames& sd_names() {
   return names;
 }
 const LoraNames& dit_names() {
-  static const LoraNames names =
-      z_image_lora_names(z_image_config(fixtures::z_image_recorded()["transformer"], "tiny"),
-                         decoder_weights(read_decoder_config(fixtures::z_image_recorded()["text"], "tiny")));
+  static const LoraNames names = [] {
+    const WeightShapes all = decoder_weights(read_decoder_config(fixtures::z_image_recorded()["text"], "tiny"));
+    WeightShapes read = all;
+    std::erase_if(read, [](const auto& tensor) { return tensor.first.starts_with("model.layers.2."); });
+    return z_image_lora_names(z_image_config(fixtures::z_image_recorded()["transformer"], "tiny"), read, all);
+  }();
   return names;
 }
 
@@ -133,6 +136,22 @@ TEST(Lora, FusedRowsAndTheirRepetition) {
   EXPECT_EQ(both.report.str(), "3 layers of transformer, rank 1");
 }
 
+// The text encoder's last layer, which trainers adapt too, does not count as one that has no place.
+TEST(Lora, LayersThatAreNeverRead) {
+  LoraFile file;
+  for (const std::string layer : {"model.layers.0", "model.layers.2", "layers.2"}) {
+    file.add("text_encoder." + layer + ".mlp.down_proj.lora_A.weight", {1, 48});
+    file.add("text_encoder." + layer + ".mlp.down_proj.lora_B.weight", {40, 1});
+  }
+  const Lora lora = file.read(dit_names());
+  EXPECT_EQ(lora.report.str(), "1 layer of text_encoder, rank 1");
+  EXPECT_EQ(lora.report.redundant.size(), 4U);
+  EXPECT_TRUE(lora.report.unmatched.empty());
+  file.add("text_encoder.model.layers.9.mlp.down_proj.lora_A.weight", {1, 48});
+  EXPECT_THROW(file.read(dit_names()), Error);
+  EXPECT_EQ(dit_names().find("text_encoder.model.embed_tokens"), nullptr);
+}
+
 TEST(Lora, KroneckerProducts) {
   LoraFile file;
   const std::string layer = "diffusion_model.layers.0.feed_forward.w2";  // [96, 256]
@@ -161,6 +180,9 @@ TEST(Lora, ScalesOfPeft) {
   EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.use_rslora": true})"), 4);
   EXPECT_EQ(scale(R"({"text_encoder.lora_alpha": 8})"), 1);
   EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"attentions.0.proj_in": 2, "proj": 1}})"), 0.5);
+  EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"0.proj_in": 4, "proj_in": 16}})"), 1);
+  EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"roj_in": 4, "proj_in": 16}})"), 4);
+  EXPECT_THROW(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"mid_block.*proj_in": 4}})"), Error);
   EXPECT_THROW(scale(R"({"unet.lora_alpha": "x"})"), Error);
   EXPECT_THROW(scale(R"({"unet.use_dora": true})"), Error);
   EXPECT_THROW(scale("[1]"), Error);
@@ -215,6 +237,9 @@ TEST_F(WrongLora, Values) {
 TEST_F(WrongLora, Halves) {
   file.add(layer + ".lora_A.weight", {4, 96});
   expect_refused({"has no 'lora_B.weight'"});
+  file = {};
+  file.put(layer + ".alpha", {}, {4});
+  expect_refused({"has no 'lora_A.weight' beside '" + layer + ".alpha'"});
 }
 
 TEST_F(WrongLora, OtherModels) {

@@ -116,8 +116,7 @@ TEST_F(LoraPictures, ChangingOnePlansNothingAndTakingItOffLeavesNoTrace) {
 
 TEST_F(LoraPictures, BranchesCostAtMostTwoLaunchesAProduct) {
   const auto model = dit(options(LoraApply::Merge));
-  LoraSet set([&] { return z_image_lora_names(model->model().transformer(), model->model().shapes("text_encoder")); },
-              options(LoraApply::Side));
+  LoraSet set([&] { return model->model().lora_names(); }, options(LoraApply::Side));
   const ZImageShape shape{.height = 4, .width = 6};
   const NetworkOptions plain{.precision = nn::kBf16};
   NetworkOptions side = plain;

@@ -164,10 +164,14 @@ TEST(Samplers, BadSettings) {
   bad("dpm++2m", "solver_order", 3);
   bad("dpm++2m", "solver_type", "heun");
   bad("dpm++2m", "use_lu_lambdas", true);
+  bad("dpm++2m", "lambda_min_clipped", -1);
+  bad("dpm++2m", "lambda_min_clipped", "x");
   json zero = with("rescale_betas_zero_snr", true);
   zero["timestep_spacing"] = "trailing";
   expect_error(ErrorKind::Model, "no signal", [&] { timesteps("ddim", zero, 4); });
   EXPECT_NO_THROW(make_sampler("ddim", with("trained_betas", nullptr))) << "null means absent";
+  for (const json& limit : {json(-5.1), json(nullptr), json(-1e300)})  // below the noisiest timestep's -2.68
+    EXPECT_NO_THROW(make_sampler("dpm++2m", with("lambda_min_clipped", limit))) << limit;
 }
 
 TEST(Samplers, Misuse) {

@@ -167,6 +167,17 @@ TEST(Adapter, IsReadBack) {
     }
   };
   refuses("use_dora", true, "use_dora");
+  refuses("use_qalora", true, "use_qalora");
+  refuses("use_bdlora", {{"nblocks", 2}}, "use_bdlora");
+  for (const char* init : {"pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga"})
+    refuses("init_lora_weights", init, "'init_lora_weights' is \"" + std::string(init));
+  for (const nlohmann::json& plain : {nlohmann::json(), nlohmann::json(true), nlohmann::json("gaussian"),
+                                      nlohmann::json("eva"), nlohmann::json("orthogonal")}) {
+    nlohmann::ordered_json changed = config;
+    changed["init_lora_weights"] = plain;
+    folder.write(kAdapterConfig, changed.dump());
+    EXPECT_NO_THROW(open()) << plain;
+  }
   refuses("peft_type", "IA3", "peft_type");
   refuses("rank_pattern", {{"q_proj", 2}}, "rank_pattern");
   refuses("modules_to_save", {"lm_head"}, "modules_to_save");

@@ -2,6 +2,7 @@
 // sample from this call's and the previous one's. Also for flow matching, where log-SNR is log((1 - sigma) / sigma).
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tenon/core/error.h"
 #include "tenon/pipelines/samplers/flow_schedule.h"
@@ -25,6 +26,7 @@ class DpmSolver2M : public Sampler {
     order_ = settings.integer("solver_order", 2, 1, 2);
     lower_order_final_ = settings.flag("lower_order_final", true);
     euler_at_final_ = settings.flag("euler_at_final", false);
+    check_unclipped(settings);
   }
 
  protected:
@@ -73,6 +75,16 @@ class DpmSolver2M : public Sampler {
   int max_steps() const override { return schedule_.train_steps(); }
 
  private:
+  // Timesteps of a lower log-SNR would be left out. Null (diffusers' minus infinity) leaves out none.
+  void check_unclipped(const Settings& settings) const {
+    constexpr const char* kKey = "lambda_min_clipped";
+    constexpr double kLargest = std::numeric_limits<double>::max();
+    const double lowest = -std::log(schedule_.sigmas().back());
+    const double limit = settings.number(kKey, lowest, -kLargest, kLargest);
+    TENON_CHECK(Model, limit <= lowest, settings.where(kKey))
+        << "is " << limit << ", which leaves out the noisiest timesteps; expected at most " << lowest;
+  }
+
   int count() const { return static_cast<int>(sigmas_.size()) - 1; }
   bool first_order_end() const {
     return last_sigma_ == 0 || euler_at_final_ || (lower_order_final_ && count() < kFewSteps);

@@ -284,7 +284,7 @@ ZImageCheckpoint ZImageCheckpoint::open(const fs::path& path, const PartPaths& p
   const fs::path scheduler = path / "scheduler" / "scheduler_config.json";
   if (!whole || !file_exists(scheduler)) return out;
   out.scheduler_file = scheduler.string();
-  out.scheduler = read_json(scheduler);
+  out.scheduler = read_python_json_object(scheduler);
   return out;
 }
 

@@ -16,7 +16,7 @@ ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const
       backend_(make_backend(options.device, {.threads = options.threads, .batch_invariant = options.batch_invariant})),
       lora_folder_(options.lora_folder),
       batch_invariant_(options.batch_invariant),
-      loras_([this] { return z_image_lora_names(model_->transformer(), model_->shapes("text_encoder")); }, options),
+      loras_([this] { return model_->lora_names(); }, options),
       kept_(
           backend_, [this](const std::string& component) { return loras_.over(component, model_->weights(component)); },
           options) {

@@ -131,6 +131,10 @@ WeightShapes ZImageModel::shapes(const std::string& component) const {
   return weights_of(std::array{decoder_states(text(), tokens, text_layers(), nn::kF32)});
 }
 
+LoraNames ZImageModel::lora_names() const {
+  return z_image_lora_names(transformer(), shapes(ZImageCheckpoint::kText), decoder_weights(text()));
+}
+
 std::unique_ptr<WeightSource> ZImageModel::weights(const std::string& component) const {
   const WeightShapes expected = shapes(component);
   if (random()) return random_weights(expected, random_seed_);

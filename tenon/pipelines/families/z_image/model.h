@@ -9,6 +9,7 @@
 
 #include "tenon/backend/weights.h"
 #include "tenon/io/chat_template.h"
+#include "tenon/models/lora_names.h"
 #include "tenon/pipelines/families/z_image/checkpoint.h"
 #include "tenon/pipelines/generation_defaults.h"
 #include "tenon/pipelines/samplers/settings.h"
@@ -52,6 +53,7 @@ class ZImageModel {
 
   /// Names and shapes of a component's weights that the networks read.
   WeightShapes shapes(const std::string& component) const;
+  LoraNames lora_names() const;
   /// Error(Model) lists missing tensors and wrong shapes.
   std::unique_ptr<WeightSource> weights(const std::string& component) const;
 

@@ -35,9 +35,7 @@ class ZImageTraining : public TrainableDenoiser {
     return {out.begin(), out.end()};
   }
   std::string component() const override { return ZImageCheckpoint::kTransformer; }
-  LoraNames lora_names() const override {
-    return z_image_lora_names(model_->transformer(), model_->shapes(ZImageCheckpoint::kText));
-  }
+  LoraNames lora_names() const override { return model_->lora_names(); }
   WeightShapes shapes() const override { return model_->shapes(ZImageCheckpoint::kTransformer); }
   std::unique_ptr<WeightSource> weights() const override { return model_->weights(ZImageCheckpoint::kTransformer); }
 
