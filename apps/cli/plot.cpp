@@ -12,6 +12,7 @@
 #include "tenon/core/log.h"
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
+#include "tenon/io/json.h"
 #include "tenon/train/metrics.h"
 
 namespace tenon::cli {
@@ -118,20 +119,28 @@ ordered_json run_object(const std::string& folder) {
           {"samples", chosen_samples(folder, drew)}};
 }
 
-int run_plot(const PlotFlags& flags) {
+int run_plot(const PlotFlags& flags, const Common& common) {
   const std::string output =
       flags.output.empty() ? (fs::path(flags.runs.front()) / "plot.html").string() : flags.output;
   const Overwrite overwrite = flags.overwrite ? Overwrite::Yes : Overwrite::No;
   ordered_json runs = ordered_json::array();
-  for (const std::string& folder : flags.runs) runs.push_back(run_object(folder));
+  for (const std::string& folder : flags.runs) {
+    std::error_code none;  // no such file yet
+    TENON_CHECK(Usage, !fs::equivalent(output, fs::path(folder) / train::kMetricsFile, none), "--output")
+        << "'" << shown(output) << "' holds the run's metrics, which a page must not replace";
+    runs.push_back(run_object(folder));
+  }
   check_output(output, overwrite, kOverwriteHint);
   const std::string page = self_contained_page("tenon plot", kPlotStyle, kPlotBody, "runs", runs, kPlotScript);
   write_file(output, std::as_bytes(std::span(page)), overwrite);
-  std::cout << escaped(output) << "\n";
+  if (common.json)
+    std::cout << json_text(ordered_json{{"path", as_utf8(output)}}) << "\n";
+  else
+    std::cout << escaped(output) << "\n";
   return 0;
 }
 
-Action declare_plot(CLI::App& app, const Common&) {
+Action declare_plot(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<PlotFlags>();
   offer(app.add_option("RUN", flags->runs,
                        "folders of training runs, finished or in progress; several are drawn on one page"),
@@ -139,7 +148,7 @@ Action declare_plot(CLI::App& app, const Common&) {
       ->required();
   app.add_option("-o,--output", flags->output, "HTML file to write (default: plot.html in the first folder)");
   app.add_flag("--overwrite", flags->overwrite, "replace an existing file");
-  return [flags] { return run_plot(*flags); };
+  return [flags, &common] { return run_plot(*flags, common); };
 }
 
 const RegisterVerb kPlot{{"plot", "draw the curves of training runs on one HTML page", declare_plot}};

@@ -82,22 +82,24 @@ struct Timings {
   std::vector<double> steps;
 };
 
+/// How LoRAs are applied.
+enum class LoraApply : uint8_t {
+  Merge,  ///< added to the weights: no extra computation; a change recomputes the weights that it touches
+  Side    ///< side branches of linear layers: a change only copies two small matrices
+};
+
 struct ImageResult {
   std::vector<Image> images;  ///< empty if the request does not want them decoded
   std::vector<uint64_t> seeds;
   ImageRequest request;  ///< with every default filled in, the sampler by its main name
   NetworkType type = DType::F32;
-  std::vector<double> timesteps;  ///< of every model call
-  std::vector<double> sigmas;     ///< noise over signal at every model call; infinite where there is no signal
-  std::vector<float> latents;     ///< [batch, 4, H/8, W/8], before decoding
+  bool fusion = true;                       ///< PipelineOptions'
+  LoraApply lora_apply = LoraApply::Merge;  ///< PipelineOptions'
+  std::vector<double> timesteps;            ///< of every model call
+  std::vector<double> sigmas;  ///< noise over signal at every model call; infinite where there is no signal
+  std::vector<float> latents;  ///< [batch, 4, H/8, W/8], before decoding
   Timings timings;
   int64_t peak_bytes = 0;  ///< of the largest network, as planned
-};
-
-/// How LoRAs are applied.
-enum class LoraApply : uint8_t {
-  Merge,  ///< added to the weights: no extra computation; a change recomputes the weights that it touches
-  Side    ///< side branches of linear layers: a change only copies two small matrices
 };
 
 /// Locations of a model's parts, each a file or a component's folder, for families whose models come in parts. Empty:

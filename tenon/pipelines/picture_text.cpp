@@ -130,9 +130,13 @@ ordered_json picture_json(const ImageResult& result, size_t i) {
   if (r.cfg_normalization > 0) out["cfg_normalization"] = r.cfg_normalization;
   if (r.cfg_truncation < 1) out["cfg_truncation"] = r.cfg_truncation;
   if (r.clip_skip) out["clip_skip"] = r.clip_skip;
-  for (const LoraUse& use : r.loras)
+  for (const LoraUse& use : r.loras) {
     out["loras"].push_back(
         {{"file", as_utf8(use.file.filename().native())}, {"weight", use.weight}, {"sha256", use.sha256}});
+    if (use.partial) out["loras"].back()["partial"] = true;
+  }
+  if (!r.loras.empty() && result.lora_apply == LoraApply::Side) out["lora_apply"] = "side";
+  if (!result.fusion) out["fusion"] = false;
   out.update({{"timesteps", result.timesteps}, {"sigmas", result.sigmas}, {"type", result.type.text()}});
   if (r.init) out.update({{"strength", r.strength}, {"init_sha256", r.init->sha256}});
   if (r.init && r.init->scaled_from)

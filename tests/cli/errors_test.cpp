@@ -47,7 +47,7 @@ TEST_F(CliErrors, UsageIsTwo) {
   expect_error(2, {"generate", "a <lora:b:1e30>", "-m", model()}, {"[<lora:b>]", "from -10000 to 10000, got 1e+30"});
   expect_error(2, {"generate", "a circle", "--steps", "many"}, {"many"});
   expect_error(2, {"generate", "-m", model()}, {"prompt"});
-  expect_error(2, {"generate", "a circle", "-p", "a square", "-m", model()}, {"more than once"});
+  expect_error(2, {"generate", "a circle", "-p", "a square", "-m", model()}, {"more than one way"});
   expect_error(2, {"explain", "--part", "lungs"}, {"lungs"});
 }
 

@@ -73,6 +73,16 @@ TEST_F(CliPlot, SamplesOfARun) {
   EXPECT_TRUE(samples[1]["pictures"].empty());
 }
 
+TEST_F(CliPlot, NeverReplacesTheMetrics) {
+  std::filesystem::create_directory(folder() / "a");
+  const std::string metrics = "{\"step\":1,\"loss\":2}\n";
+  std::ofstream(folder() / "a/metrics.jsonl") << metrics;
+  expect_error(2, {"plot", "a", "-o", "a/metrics.jsonl", "--overwrite"}, {"--output", "metrics"});
+  EXPECT_EQ(std::filesystem::file_size(folder() / "a/metrics.jsonl"), metrics.size());
+  const Finished f = tenon({"plot", "a", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(f.out).at("path"), "a/plot.html") << f.out;
+}
+
 TEST_F(CliPlot, SeveralRunsAndNothingYet) {
   write("a", "{\"step\": 1, \"loss\": 1}\n");
   write("b", "");

@@ -163,6 +163,12 @@ TEST_F(LoraPictures, NamedInPrompts) {
   EXPECT_EQ(about.at("loras").at(0).at("file"), "kohya.safetensors");
   EXPECT_EQ(about.at("loras").at(0).at("weight"), 0.5);
   EXPECT_EQ(about.at("loras").at(0).at("sha256").get<std::string>().size(), 64U);
+  EXPECT_FALSE(about.contains("lora_apply") || about.contains("fusion"));
+  PipelineOptions other = options(LoraApply::Side);
+  other.fusion = false;
+  const auto beside = picture_json(sd(other)->generate(r), 0);
+  EXPECT_EQ(beside.at("lora_apply"), "side");
+  EXPECT_EQ(beside.at("fusion"), false);
   const ImageText text = picture_text(result, 0, {"tiny", ""}, {"1", ""});
   EXPECT_THAT(text.at(0).second, testing::StartsWith(prompt + " <lora:kohya:0.5>\n"));
   EXPECT_THAT(text.at(0).second, HasSubstr("Lora hashes: "));

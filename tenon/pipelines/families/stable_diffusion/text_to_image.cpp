@@ -270,6 +270,8 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   const std::unique_ptr<Sampler> sampler = make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
   sampler->set_steps(r.steps, r.init ? r.strength : 1.0);
   result.type = networks_.type();
+  result.fusion = networks_.fusion;
+  result.lora_apply = loras_.apply_as();
   result.timesteps.assign(sampler->timesteps().begin(), sampler->timesteps().end());
   for (int i = 0; i < sampler->calls(); ++i) {
     const NoiseLevel level = sampler->noise_level(i);
