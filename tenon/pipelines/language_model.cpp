@@ -34,6 +34,18 @@ std::string architecture_class(const std::string& type) {
   return (type == "llama" ? "Llama" : type == "qwen2" ? "Qwen2" : "Qwen3") + std::string("ForCausalLM");
 }
 
+// Completes a GGUF's config.json for the network `c`. Which biases there are is a matter of the class in transformers:
+// Qwen2 is Llama with those of queries, keys and values. False if no class has just these.
+bool describe_biases(const DecoderConfig& c, nlohmann::ordered_json& config) {
+  const bool qwen3 = c.family == "qwen3", qwen2 = !qwen3 && c.qkv_bias && !c.output_bias && !c.mlp_bias;
+  config["model_type"] = qwen3 ? "qwen3" : qwen2 ? "qwen2" : "llama";
+  config["architectures"] = {architecture_class(config["model_type"])};
+  if (qwen2) return true;
+  if (c.output_bias) config["attention_bias"] = true;
+  if (c.mlp_bias) config["mlp_bias"] = true;
+  return c.qkv_bias == c.output_bias;
+}
+
 fs::path gguf_of(const fs::path& path) {
   if (!folder_exists(path)) return path.extension() == ".gguf" ? path : fs::path();
   return file_exists(path / kLanguageConfig) ? fs::path() : only_file(path, ".gguf");
@@ -195,10 +207,15 @@ void LanguageModel::open_gguf(const fs::path& file) {
   gguf_tensors_ = gguf_checkpoint(*gguf_);
   config_ = read_decoder_config(config, file.string());
   saved_config_ = config;
-  saved_config_["architectures"] = {architecture_class(config.at("model_type"))};
   WeightShapes found;
   for (const auto& [name, slice] : gguf_tensors_.tensors) found.emplace(name, slice.shape);
-  config_.qkv_bias = found.contains("model.layers.0.self_attn.q_proj.bias");
+  const auto biased = [&](const char* layer) {
+    return found.contains(std::string("model.layers.0.") + layer + ".bias");
+  };
+  config_.qkv_bias = biased("self_attn.q_proj");
+  config_.output_bias = biased("self_attn.o_proj");
+  config_.mlp_bias = config_.family == "llama" && (biased("mlp.gate_proj") || biased("mlp.down_proj"));
+  savable_ = describe_biases(config_, saved_config_);
   std::vector<std::string> left = required(shapes(), found).unexpected;
   left.insert(left.end(), gguf_tensors_.unexpected.begin(), gguf_tensors_.unexpected.end());
   refuse_left_over(std::move(left), file.string());
@@ -312,6 +329,8 @@ const ByteLevelTokenizer& LanguageModel::tokenizer() const {
 
 const nlohmann::ordered_json& LanguageModel::saved_config() const {
   TENON_CHECK(Model, stored_ || gguf_, name_) << "has random weights: there is no stored config to save a model with";
+  TENON_CHECK(Model, savable_, name_) << "has biases in only some of attention's projections, which no config.json of '"
+                                      << config_.family << "' describes; expected none or all of them";
   return saved_config_;
 }
 

@@ -49,7 +49,7 @@ class LanguageModel {
   std::string fingerprint() const;
   /// For saving a model like this one: config.json, and by name the other files besides the weights (tokenizer,
   /// generation_config.json). From a folder they are copied unchanged; for a GGUF they are generated. Error(Model) for
-  /// random weights.
+  /// random weights, and for biases that no config.json describes.
   const nlohmann::ordered_json& saved_config() const;
   std::map<std::string, std::string> saved_files() const;
   WeightShapes shapes() const { return decoder_weights(config_); }

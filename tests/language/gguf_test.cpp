@@ -1,0 +1,86 @@
+// Language models in GGUF files: what their tensors and metadata say about the network and the end of a text.
+#include <gtest/gtest.h>
+
+#include "tenon/core/error.h"
+#include "tenon/pipelines/language_model.h"
+#include "tests/gguf/gguf_bytes.h"
+#include "tests/language/language_fixtures.h"
+
+namespace tenon {
+namespace {
+using Names = std::vector<std::string>;
+using Keys = std::vector<std::pair<std::string, uint32_t>>;
+
+const Names kQkv = {"attn_q", "attn_k", "attn_v"};
+
+// A model of one layer, 8 wide, in which `biased` layers have a bias.
+std::shared_ptr<const LanguageModel> open(const std::string& architecture, const Names& biased, const Keys& more = {}) {
+  Keys keys = {{"embedding_length", 8},
+               {"block_count", 1},
+               {"feed_forward_length", 16},
+               {"attention.head_count", 2},
+               {"context_length", 32}};
+  for (auto& [key, value] : keys) key = architecture + "." + key;
+  keys.insert(keys.end(), more.begin(), more.end());
+  std::vector<std::pair<std::string, std::vector<uint64_t>>> tensors = {
+      {"token_embd.weight", {8, 20}},   {"output_norm.weight", {8}},          {"blk.0.attn_norm.weight", {8}},
+      {"blk.0.ffn_norm.weight", {8}},   {"blk.0.attn_q.weight", {8, 8}},      {"blk.0.attn_k.weight", {8, 8}},
+      {"blk.0.attn_v.weight", {8, 8}},  {"blk.0.attn_output.weight", {8, 8}}, {"blk.0.ffn_gate.weight", {8, 16}},
+      {"blk.0.ffn_up.weight", {8, 16}}, {"blk.0.ffn_down.weight", {16, 8}}};
+  if (architecture == "qwen3")
+    for (const char* norm : {"blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight"}) tensors.push_back({norm, {4}});
+  for (const std::string& layer : biased)
+    tensors.push_back({"blk.0." + layer + ".bias", {layer == "ffn_gate" || layer == "ffn_up" ? 16U : 8U}});
+  gguf_test::GgufBytes file;
+  file.header(tensors.size(), keys.size() + 3).string_key("general.architecture", architecture);
+  for (const auto& [key, value] : keys) file.key(key, GgufType::U32).number(value);
+  file.key(architecture + ".attention.key_length", GgufType::U32).number(uint32_t{4});
+  file.key(architecture + ".attention.layer_norm_rms_epsilon", GgufType::F32).number(1e-5F);
+  uint64_t at = 0;
+  for (const auto& [name, shape] : tensors) {
+    file.tensor(name, shape, 0, at);
+    uint64_t size = 4;
+    for (const uint64_t extent : shape) size *= extent;
+    at += (size + 31) / 32 * 32;
+  }
+  const language_test::Folder folder;
+  folder.write("m.gguf", file.data(at).bytes());
+  return LanguageModel::open((folder.path() / "m.gguf").string());
+}
+
+// The configuration that is written beside trained weights describes the same network.
+TEST(LanguageGguf, BiasesAndTheConfigurationThatIsSaved) {
+  Names attention = kQkv, all = kQkv;
+  attention.emplace_back("attn_output");
+  for (const char* layer : {"attn_output", "ffn_gate", "ffn_up", "ffn_down"}) all.emplace_back(layer);
+  for (const auto& [architecture, biased, saved] : {std::tuple("llama", Names(), "llama"),
+                                                    {"llama", kQkv, "qwen2"},
+                                                    {"llama", attention, "llama"},
+                                                    {"llama", all, "llama"},
+                                                    {"qwen2", kQkv, "qwen2"},
+                                                    {"qwen2", Names(), "llama"},
+                                                    {"qwen3", Names(), "qwen3"},
+                                                    {"qwen3", attention, "qwen3"}}) {
+    const auto model = open(architecture, biased);
+    EXPECT_EQ(model->config().family, architecture);
+    EXPECT_EQ(model->shapes().size(), (std::string(architecture) == "qwen3" ? 13 : 11) + biased.size());
+    const nlohmann::ordered_json config = model->saved_config();
+    EXPECT_EQ(config["model_type"], saved) << architecture << biased.size();
+    EXPECT_EQ(decoder_weights(read_decoder_config(config, "saved")), model->shapes()) << architecture << biased.size();
+  }
+  for (const auto& [architecture, biased] : {std::pair("qwen3", kQkv), {"llama", Names{"attn_output"}}}) {
+    const auto model = open(architecture, biased);
+    try {
+      static_cast<void>(model->saved_config());
+      ADD_FAILURE() << architecture;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("biases in only some of attention's projections"), std::string::npos)
+          << e.what();
+    }
+  }
+  EXPECT_THROW(open("llama", {"attn_q"}), Error);
+  EXPECT_THROW(open("qwen3", {"ffn_gate", "ffn_up", "ffn_down"}), Error);
+}
+
+}  // namespace
+}  // namespace tenon
