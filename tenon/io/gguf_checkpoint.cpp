@@ -157,6 +157,16 @@ constexpr std::array<Rename, 6> kNeeded = {{{"embedding_length", "hidden_size"},
                                             {"attention.head_count_kv", "num_key_value_heads"},
                                             {"context_length", "max_position_embeddings"}}};
 
+// All tokens that end a text: of a text, of a turn, of a message to a tool.
+std::vector<int64_t> end_tokens(const GgufFile& file) {
+  std::vector<int64_t> out;
+  for (const char* what : {"eos", "eot", "eom"}) {
+    const auto id = file.integer(std::string("tokenizer.ggml.") + what + "_token_id");
+    if (id && std::ranges::find(out, *id) == out.end()) out.push_back(*id);
+  }
+  return out;
+}
+
 }  // namespace
 
 int64_t GgufSlice::file_row(int64_t row) const {
@@ -223,8 +233,11 @@ nlohmann::json gguf_config(const GgufFile& file) {
   const GgufTensor& embedding = file.at("token_embd.weight");
   out["vocab_size"] = embedding.shape.rank() == 2 ? embedding.shape[0] : 0;
   out["tie_word_embeddings"] = file.tensors().count("output.weight") == 0;
-  for (const char* id : {"bos_token_id", "eos_token_id"})
-    if (const auto value = file.integer(std::string("tokenizer.ggml.") + id)) out[id] = *value;
+  if (const auto bos = file.integer("tokenizer.ggml.bos_token_id")) out["bos_token_id"] = *bos;
+  if (const std::vector<int64_t> ends = end_tokens(file); ends.size() == 1)
+    out["eos_token_id"] = ends[0];
+  else if (!ends.empty())
+    out["eos_token_id"] = ends;
   return out;
 }
 

@@ -82,5 +82,18 @@ TEST(LanguageGguf, BiasesAndTheConfigurationThatIsSaved) {
   EXPECT_THROW(open("qwen3", {"ffn_gate", "ffn_up", "ffn_down"}), Error);
 }
 
+TEST(LanguageGguf, TokensThatEndAText) {
+  const std::string front = "tokenizer.ggml.", end = "_token_id";
+  const auto stops = [&](const std::vector<std::pair<const char*, uint32_t>>& ids) {
+    Keys keys;
+    for (const auto& [what, id] : ids) keys.emplace_back(front + what + end, id);
+    return open("llama", {}, keys)->stop_ids();
+  };
+  EXPECT_EQ(stops({{"eos", 3}}), (std::vector<int32_t>{3}));
+  EXPECT_EQ(stops({{"eos", 3}, {"eot", 7}, {"eom", 3}}), (std::vector<int32_t>{3, 7}));
+  EXPECT_EQ(stops({{"eom", 9}, {"eot", 4}}), (std::vector<int32_t>{4, 9}));
+  EXPECT_EQ(stops({{"eos", 3}, {"eot", 20}}), (std::vector<int32_t>{3})) << "there are 20 tokens";
+}
+
 }  // namespace
 }  // namespace tenon
