@@ -28,10 +28,12 @@ AdapterConfig read_adapter_config(const fs::path& file) {
   TENON_CHECK(Model, config.is_object(), file.string()) << "is " << shown_json(config) << ", expected an object";
   ConfigReader r(config, file.string());
   r.expect("peft_type", {"LORA"});
-  for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias"}) r.expect(key, {false});
+  for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora"}) r.expect(key, {false});
+  // The others (pissa, olora, corda, loftq, lora_ga) also change the weights that the product is added to.
+  if (r.has("init_lora_weights")) r.expect("init_lora_weights", {true, false, "gaussian", "eva", "orthogonal", "mica"});
   r.expect("bias", {"none"});
-  for (const char* key :
-       {"modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication", "alora_invocation_tokens"}) {
+  for (const char* key : {"modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication",
+                          "alora_invocation_tokens", "use_bdlora"}) {
     const json value = config.value(key, json());
     TENON_CHECK(Model, value.is_null() || value.empty(), file.string())
         << key << " is " << shown_json(value) << ", which is not supported";
