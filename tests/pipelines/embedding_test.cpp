@@ -109,10 +109,33 @@ TEST_F(Embed, SettingsOfTheFilesWin) {
   EXPECT_EQ(p.crop, 42);
   EXPECT_EQ(p.mean[2], 0.5);
   const fs::path timm = write("timm");
-  std::ofstream(timm / "config.json") << R"({"pretrained_cfg": {"input_size": [3, 28, 28], "crop_pct": 0.875}})";
+  std::ofstream(timm / "config.json") << R"({"pretrained_cfg": {"input_size": [3, 28, 28], "crop_pct": 0.875,
+                                            "interpolation": "bicubic", "crop_mode": "center"}})";
   const ImagePreprocessing q = ImageEncoder::open(timm.string())->preprocessing();
   EXPECT_EQ(q.short_side, 32);
   EXPECT_EQ(q.crop, 28);
+}
+
+// What transformers computes from a pixel x: (x * rescale_factor - mean) / deviation, each step if it is on.
+TEST_F(Embed, StepsOfTheFilesChangeValues) {
+  const fs::path hf = write("transformers-registers");
+  const auto of = [&](const std::string& keys) {
+    std::ofstream(hf / "preprocessor_config.json")
+        << R"({"size": {"shortest_edge": 64}, "crop_size": {"height": 56, "width": 56}, "do_resize": true,
+               "do_center_crop": true, "do_convert_rgb": true, "image_processor_type": "BitImageProcessor",
+               "resample": 3, "image_mean": [0.5, 0.25, 0], "image_std": [0.5, 0.5, 2])"
+        << keys << "}";
+    ImageEmbedding embed(ImageEncoder::open(hf.string()), f32());
+    return embed.preprocess(Image{70, 70, 3, std::vector<uint8_t>(70 * 70 * 3, 102)});
+  };
+  const std::vector<float> usual =
+      of(R"(, "do_rescale": true, "do_normalize": true, "rescale_factor": 0.00392156862745098)");
+  EXPECT_FLOAT_EQ(usual[0], (0.4f - 0.5f) / 0.5f);
+  EXPECT_EQ(of(""), usual);
+  EXPECT_FLOAT_EQ(of(R"(, "do_normalize": false)")[1], 0.4f);
+  EXPECT_FLOAT_EQ(of(R"(, "do_rescale": false)")[1], (102 - 0.25f) / 0.5f);
+  EXPECT_FLOAT_EQ(of(R"(, "rescale_factor": 0.0078431372549)")[1], (0.8f - 0.25f) / 0.5f);
+  EXPECT_FLOAT_EQ(of(R"(, "do_rescale": false, "do_normalize": false)")[2], 102);
 }
 
 TEST_F(Embed, SettingsThatAreAbsurdNameTheirFile) {
@@ -134,11 +157,22 @@ TEST_F(Embed, SettingsThatAreAbsurdNameTheirFile) {
   refused(hf, own, R"({"crop_size": {"height": -1}})", "'crop_size'");
   refused(hf, own, R"({"image_std": [1, 0, 1]})", "'image_std' is [1,0,1]");
   refused(hf, own, R"({"image_mean": [1, "x", 1]})", "'image_mean'");
+  refused(hf, own, R"({"crop_size": {"height": 28, "width": 42}})", "'crop_size'");
+  refused(hf, own, R"({"size": {"height": 64, "width": 64}})", "'size'");
+  refused(hf, own, R"({"size": {"shortest_edge": 64, "longest_edge": 70}})", "expected only shortest_edge");
+  refused(hf, own, R"({"do_center_crop": false})", "'do_center_crop' is false");
+  refused(hf, own, R"({"do_resize": false})", "'do_resize' is false");
+  refused(hf, own, R"({"resample": 2})", "'resample' is 2");
+  refused(hf, own, R"({"rescale_factor": 0})", "'rescale_factor' is 0");
+  refused(hf, own, R"({"image_processor_type": "ViTImageProcessor"})", "'image_processor_type'");
   refused(hf, own, "[]", "expected an object");
   refused(timm, config, R"({"pretrained_cfg": 3})", "pretrained_cfg");
   refused(timm, config, R"({"pretrained_cfg": {"crop_pct": 1e-300}})", "'crop_pct' is 1e-300");
   refused(timm, config, R"({"pretrained_cfg": {"crop_pct": "x"}})", "'crop_pct'");
   refused(timm, config, R"({"pretrained_cfg": {"std": [0, 0, 0]}})", "'std'");
+  refused(timm, config, R"({"pretrained_cfg": {"input_size": [3, 28, 42]}})", "'input_size'");
+  refused(timm, config, R"({"pretrained_cfg": {"interpolation": "bilinear"}})", "'interpolation' is \"bilinear\"");
+  refused(timm, config, R"({"pretrained_cfg": {"crop_mode": "squash"}})", "'crop_mode' is \"squash\"");
 }
 
 TEST_F(Embed, APictureIsTheSameWhateverStandsBesideIt) {

@@ -73,21 +73,32 @@ std::array<double, 3> three_numbers(ConfigReader& r, const json& settings, const
   return {v[0], v[1], v[2]};
 }
 
-// A side in pixels, from 37, [37, 37], {"height": 37, ..} or {"shortest_edge": 37}.
-int64_t side_of(ConfigReader& r, const json& settings, const char* key, int64_t fallback) {
+bool is_side(const json& v) {
+  return v.is_number_unsigned() && v.get<uint64_t>() > 0 && v.get<uint64_t>() <= static_cast<uint64_t>(kMaxImageSide);
+}
+std::string sides() { return "pixels from 1 to " + std::to_string(kMaxImageSide); }
+
+// A side in pixels, from 37 or an object whose only keys are `keys`, all with the same number.
+int64_t side_of(ConfigReader& r, const json& settings, const char* key, const std::vector<std::string>& keys,
+                int64_t fallback) {
   if (!r.has(key)) return fallback;
   const json& v = settings[key];
-  const json* side = &v;
-  for (const char* inner : {"shortest_edge", "height"})
-    if (v.is_object() && v.contains(inner)) side = &v[inner];
-  if (v.is_array() && !v.empty()) side = &v.back();
-  const bool good = side->is_number_unsigned() && side->get<uint64_t>() > 0 &&
-                    side->get<uint64_t>() <= static_cast<uint64_t>(kMaxImageSide);
-  if (!good) r.refuse(key, "pixels from 1 to " + std::to_string(kMaxImageSide));
-  return side->get<int64_t>();
+  if (is_side(v)) return v.get<int64_t>();
+  const std::string expected = keys.size() == 1 ? "only " + keys[0] : "equal " + keys[0] + " and " + keys[1];
+  bool good = v.is_object() && v.contains(keys[0]) && is_side(v[keys[0]]);
+  for (const std::string& inner : keys) good = good && v.contains(inner) && v[inner] == v[keys[0]];
+  for (const auto& [inner, value] : v.items())
+    good = good && (value.is_null() || std::ranges::find(keys, inner) != keys.end());
+  if (!good) r.refuse(key, expected + ", " + sides());
+  return v[keys[0]].get<int64_t>();
 }
 
-constexpr double kMinShare = 0.01, kMinDeviation = 1e-6, kMaxColour = 1e6;
+constexpr double kMinFactor = 1e-6, kSameFactor = 1e-9, kMinShare = 0.01, kMinDeviation = 1e-6, kMaxColour = 1e6;
+
+// Like expect(), but null means absent.
+void expect_if_given(ConfigReader& r, const char* key, std::initializer_list<json> allowed) {
+  if (r.has(key)) r.expect(key, allowed);
+}
 
 void read_normalisation(ImagePreprocessing& p, ConfigReader& r, const json& settings, const char* mean,
                         const char* deviation) {
@@ -97,17 +108,50 @@ void read_normalisation(ImagePreprocessing& p, ConfigReader& r, const json& sett
 
 void read_timm(ImagePreprocessing& p, const json& cfg, const std::string& where) {
   ConfigReader r(cfg, where + " pretrained_cfg");
-  p.crop = side_of(r, cfg, "input_size", p.crop);
+  if (r.has("input_size")) {
+    const json& size = cfg["input_size"];
+    const bool square = size.is_array() && size.size() == 3 && is_side(size[2]) && size[1] == size[2];
+    if (!square) r.refuse("input_size", "3 channels and a square, " + sides());
+    p.crop = size[2].get<int64_t>();
+  }
+  expect_if_given(r, "interpolation", {"bicubic"});
+  expect_if_given(r, "crop_mode", {"center"});
   const double share = r.has("crop_pct") ? r.number("crop_pct", 1, kMinShare, 1) : 1;
   p.short_side = static_cast<int64_t>(std::floor(static_cast<double>(p.crop) / share));
   read_normalisation(p, r, cfg, "mean", "std");
 }
 
+// Values are x / 255 here and x * rescale_factor there, so mean and deviation are scaled by what is between the two.
+void read_values(ImagePreprocessing& p, ConfigReader& r, const json& settings) {
+  const auto on = [&](const char* key) { return !r.has(key) || r.flag(key, true); };
+  read_normalisation(p, r, settings, "image_mean", "image_std");
+  double factor = 1.0 / 255;
+  if (r.has("rescale_factor")) factor = r.number("rescale_factor", factor, kMinFactor, kMaxColour);
+  if (!on("do_rescale")) factor = 1;
+  if (!on("do_normalize")) {
+    p.mean.fill(0);
+    p.deviation.fill(1);
+  }
+  const double unit = factor * 255;
+  if (std::abs(unit - 1) < kSameFactor) return;
+  for (size_t i = 0; i < p.mean.size(); ++i) {
+    p.mean[i] /= unit;
+    p.deviation[i] /= unit;
+  }
+}
+
 void read_hugging_face(ImagePreprocessing& p, const json& settings, const std::string& where) {
   ConfigReader r(settings, where);
-  p.short_side = side_of(r, settings, "size", p.short_side);
-  p.crop = side_of(r, settings, "crop_size", p.crop);
-  read_normalisation(p, r, settings, "image_mean", "image_std");
+  // Others have other steps, and other defaults for the keys that are absent.
+  expect_if_given(r, "image_processor_type",
+                  {"BitImageProcessor", "BitImageProcessorFast", "BitImageProcessorPil", "CLIPImageProcessor",
+                   "CLIPImageProcessorFast", "CLIPImageProcessorPil"});
+  for (const char* step : {"do_resize", "do_center_crop"}) expect_if_given(r, step, {true});
+  constexpr int kBicubic = 3;  // of Pillow
+  expect_if_given(r, "resample", {kBicubic});
+  p.short_side = side_of(r, settings, "size", {"shortest_edge"}, p.short_side);
+  p.crop = side_of(r, settings, "crop_size", {"height", "width"}, p.crop);
+  read_values(p, r, settings);
 }
 
 }  // namespace
