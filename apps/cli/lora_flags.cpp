@@ -2,7 +2,6 @@
 #include "apps/cli/verb.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "tenon/core/error.h"
@@ -10,6 +9,7 @@
 #include "tenon/core/options.h"
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
+#include "tenon/io/prompt_loras.h"
 #include "tenon/pipelines/lora_set.h"
 
 namespace tenon::cli {
@@ -34,15 +34,12 @@ LoraUse parse_use(const std::string& text, const fs::path& folder) {
     return *file;
   };
   if (file || colon == text.npos || colon == 0) return {.file = there(text)};
-  const std::string number = text.substr(colon + 1);
-  double weight = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
-  TENON_CHECK(Usage, error == std::errc() && end == number.data() + number.size(), "--lora")
-      << "expected FILE or FILE:WEIGHT, got '" << shown(text) << "'";
+  const std::optional<double> weight = lora_weight(std::string_view(text).substr(colon + 1));
+  TENON_CHECK(Usage, weight, "--lora") << "expected FILE or FILE:WEIGHT, got '" << shown(text) << "'";
   const std::string name = text.substr(0, colon);
-  check_lora_weight(name, weight);  // before looking for a file
+  check_lora_weight(name, *weight);  // before looking for a file
   file = find_file(name, folder);
-  return {.file = there(name), .weight = weight};
+  return {.file = there(name), .weight = *weight};
 }
 
 std::string first_names(const std::vector<std::string>& names) {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "tenon/core/error.h"
@@ -33,14 +34,21 @@ PromptLora parse(std::string_view inside, const std::string& where) {
   TENON_CHECK(Usage, !out.name.empty() && out.name.find('\0') == out.name.npos && stays_inside(out.name), where)
       << tag << "expected the name of a file in the folder of LoRAs";
   if (colon == inside.size()) return out;
-  const std::string_view number = inside.substr(colon + 1);
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), out.weight);
-  TENON_CHECK(Usage, error == std::errc() && end == number.data() + number.size() && std::isfinite(out.weight), where)
+  const std::optional<double> weight = lora_weight(inside.substr(colon + 1));
+  TENON_CHECK(Usage, weight && std::isfinite(*weight), where)
       << tag << "expected <lora:FILE:WEIGHT> with a number as weight";
+  out.weight = *weight;
   return out;
 }
 
 }  // namespace
+
+std::optional<double> lora_weight(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(out) : std::nullopt;
+}
 
 std::vector<PromptLora> take_loras(std::string& prompt, const std::string& where) {
   std::vector<PromptLora> out;

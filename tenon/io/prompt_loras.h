@@ -1,6 +1,8 @@
 // LoRAs named in prompts, in the syntax of AUTOMATIC1111's web UI.
 #pragma once
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon {
@@ -16,5 +18,8 @@ struct PromptLora {
 /// end. A name is a file in the LoRA folder or below it. Error(Usage) at `where` for an unterminated tag, an empty
 /// name, a name that leads out of the folder, or a weight that is not a finite number.
 std::vector<PromptLora> take_loras(std::string& prompt, const std::string& where);
+
+/// The number that `text` consists of, with at most one sign; otherwise empty.
+std::optional<double> lora_weight(std::string_view text);
 
 }  // namespace tenon

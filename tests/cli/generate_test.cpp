@@ -58,7 +58,7 @@ TEST_F(CliGenerate, Loras) {
   fixtures::recorded_lora("diffusers").write(folder() / "own.safetensors");
   const std::string plain = hash({}), ink = hash({"--lora", "styles/ink.safetensors:0.8"});
   EXPECT_NE(ink, plain);
-  EXPECT_EQ(hash({"--lora", "ink:0.8", "--lora-dir", "styles"}), ink);
+  EXPECT_EQ(hash({"--lora", "ink:+0.8", "--lora-dir", "styles"}), ink);
   EXPECT_EQ(hash({"--lora", "styles/ink:0"}), plain);
   const Finished f = tenon(quick({"--lora", "own", "--lora", "styles/ink:-0.5", "--json"}));
   ASSERT_EQ(f.code, 0) << f.err;

@@ -22,12 +22,14 @@ TEST(PromptLoras, AreTakenOut) {
             "a cat");
   EXPECT_EQ(without_loras("a <lora:x:1> <lora:y:2>, b", {{"x", 1}, {"y", 2}}), "a , b");
   EXPECT_EQ(without_loras("<lora:x:1>", {{"x", 1}}), "");
+  EXPECT_EQ(without_loras("<lora:x:+0.5>", {{"x", 0.5}}), "");
   EXPECT_EQ(without_loras("a <lora> <3", {}), "a <lora> <3");
 }
 
 TEST(PromptLoras, WrongOnes) {
   for (std::string prompt : {"<lora:", "<lora:x", "<lora:>", "<lora::1>", "<lora:x:>", "<lora:x:much>", "<lora:x:1:2>",
-                             "<lora:x:nan>", "<lora:x:inf>", "<lora:/etc/x:1>", "<lora:../x:1>", "<lora:a/../../x>"}) {
+                             "<lora:x:+>", "<lora:x:+-1>", "<lora:x:++1>", "<lora:x:nan>", "<lora:x:inf>",
+                             "<lora:/etc/x:1>", "<lora:../x:1>", "<lora:a/../../x>"}) {
     try {
       take_loras(prompt, "prompt");
       ADD_FAILURE() << prompt;
