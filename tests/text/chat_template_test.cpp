@@ -161,6 +161,16 @@ TEST(ChatTemplate, WhiteSpaceAroundTags) {
   EXPECT_EQ(render("{{ '}}' }}{{ {'a': {'b': 1}}['a'] }}"), "}}{'b': 1}");
 }
 
+TEST(ChatTemplate, ItemsOfAMappingAreWrittenAsPythonsTuples) {
+  const ordered_json d = {{"d", {{"b", 1}, {"a", {"x", nullptr}}}}};
+  EXPECT_EQ(render("{{ d|dictsort }}", d), "[('a', ['x', None]), ('b', 1)]");
+  EXPECT_EQ(render("{{ d|items|list }}{{ d.items()|list|last|string }}", d),
+            "[('b', 1), ('a', ['x', None])]('a', ['x', None])");
+  EXPECT_EQ(render("{{ d|dictsort|tojson }}", d), R"([["a", ["x", null]], ["b", 1]])");
+  EXPECT_EQ(render("{{ d|dictsort|last == ['b', 1] }} {{ d|dictsort|last == d|items|first }}", d), "False True");
+  EXPECT_EQ(render("{{ d|dictsort|last|list }}{% for k, v in d.items() %} {{ k }}{% endfor %}", d), "['b', 1] b a");
+}
+
 TEST(ChatTemplate, WhatATemplateRefusesIsAUsageError) {
   expect_error(ErrorKind::Usage, "[test] line 2: roles must alternate",
                [] { render("{% if true %}\n{{ raise_exception('roles must ' ~ 'alternate') }}{% endif %}"); });

@@ -295,7 +295,7 @@ List pairs_of(const Value& v, const char* what, Budget& budget) {
   if (v.is_undefined()) return out;
   if (!v.is_dict()) throw RenderError{std::string(what) + ": expected a mapping, found " + described(v)};
   budget.make(v.dict().items().size() * 4 * sizeof(Value));
-  for (const auto& [key, value] : v.dict().items()) out.emplace_back(List{Value(key), value});
+  for (const auto& [key, value] : v.dict().items()) out.push_back(Value::pair(key, value));
   return out;
 }
 

@@ -127,7 +127,7 @@ class Writer {
     else if (v.is_string())
       add(json_ ? json_string(v.string()) : quoted(v.string()));
     else if (v.is_list())
-      write_list(v.list());
+      write_list(v);
     else if (v.is_dict())
       write_dict(v.dict());
     else if (!json_ && v.is_undefined())
@@ -151,8 +151,9 @@ class Writer {
     add(std::string_view(&close, 1));
   }
 
-  void write_list(const List& list) {
-    write_items(list.size(), '[', ']', [&](size_t i) { write(list[i]); });
+  void write_list(const Value& v) {
+    const bool tuple = v.is_pair() && !json_;
+    write_items(v.list().size(), tuple ? '(' : '[', tuple ? ')' : ']', [&](size_t i) { write(v.list()[i]); });
   }
   void write_dict(const Dict& dict) {
     std::vector<const std::pair<std::string, Value>*> items;
@@ -185,7 +186,7 @@ bool equal(const Value& a, const Value& b, Budget& budget) {
     return a.string() == b.string();
   }
   if (a.is_list() && b.is_list()) {
-    if (a.list().size() != b.list().size()) return false;
+    if (a.list().size() != b.list().size() || a.is_pair() != b.is_pair()) return false;
     for (size_t i = 0; i < a.list().size(); ++i)
       if (!equal(a.list()[i], b.list()[i], budget)) return false;
     return true;
@@ -217,6 +218,13 @@ Value::Value(Dict dict) {
 
 Value Value::undefined(const Value& name) {
   return Undefined{std::get<std::shared_ptr<const std::string>>(name.data_)};
+}
+
+Value Value::pair(Value key, Value value) {
+  const Value both = List{std::move(key), std::move(value)};
+  Value out;
+  out.data_ = std::make_shared<const Nested<List>>(Nested<List>{both.list(), both.depth(), true});
+  return out;
 }
 
 int Value::depth() const {

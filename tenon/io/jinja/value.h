@@ -58,6 +58,8 @@ class Value {
   Value(Dict dict);
   /// An undefined value named after a string value; shares the string.
   static Value undefined(const Value& name);
+  /// A mapping's key with its value: a list, except that it is written as Python's tuple and equals no list.
+  static Value pair(Value key, Value value);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }
@@ -68,6 +70,7 @@ class Value {
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return std::holds_alternative<std::shared_ptr<const std::string>>(data_); }
   bool is_list() const { return std::holds_alternative<Shared<List>>(data_); }
+  bool is_pair() const { return is_list() && std::get<Shared<List>>(data_)->pair; }
   bool is_dict() const { return std::holds_alternative<Shared<Dict>>(data_); }
   bool is_namespace() const { return std::holds_alternative<Namespace>(data_); }
   bool is_function() const { return std::holds_alternative<Function>(data_); }
@@ -91,6 +94,7 @@ class Value {
   struct Nested {
     T items;
     int depth;
+    bool pair = false;
   };
   template <class T>
   using Shared = std::shared_ptr<const Nested<T>>;
