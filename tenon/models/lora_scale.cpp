@@ -8,6 +8,19 @@
 namespace tenon {
 
 constexpr const char* kPatternSigns = "^$*+?()[]{}|\\";  // besides dots, which names have too
+constexpr char kAnchor = '^';                            // in front of a name: the whole name, as diffusers writes
+
+namespace {
+// Whether a key of alpha_pattern is the layer's name or the end of it.
+bool fits(std::string_view key, const std::string& name, const std::string& component, const LoraNames& names) {
+  const bool whole = key.starts_with(kAnchor);
+  key.remove_prefix(whole ? 1 : 0);
+  if (name == key) return true;
+  if (!name.ends_with("." + std::string(key))) return false;
+  const std::string before = name.substr(0, name.size() - key.size() - 1);
+  return !whole || before == "base_model.model" || names.component_of(before) == component;
+}
+}  // namespace
 
 LoraScale::LoraScale(const nlohmann::json& notes, std::string where) : notes_(notes), where_(std::move(where)) {
   if (notes_.is_null()) notes_ = nlohmann::json::object();
@@ -17,7 +30,7 @@ LoraScale::LoraScale(const nlohmann::json& notes, std::string where) : notes_(no
         << "is a DoRA (use_dora), which is not supported";
     if (!key.ends_with("alpha_pattern") || !value.is_object()) continue;
     for (const auto& [layer, alpha] : value.items())
-      TENON_CHECK(Model, layer.find_first_of(kPatternSigns) == layer.npos, where_)
+      TENON_CHECK(Model, layer.find_first_of(kPatternSigns, layer.starts_with(kAnchor) ? 1 : 0) == layer.npos, where_)
           << "PEFT metadata: " << shown(key) << ": '" << shown(layer)
           << "' is a regular expression, expected a layer's name";
   }
@@ -37,10 +50,10 @@ const nlohmann::json* LoraScale::find(const std::string& component, const char* 
 double LoraScale::of(const std::string& component, const std::string& name, int64_t rank,
                      const LoraNames& names) const {
   const nlohmann::json* alpha = find(component, "lora_alpha", names);
-  // Values per layer: a key is a layer's name or a suffix of it. The first counts; PEFT writes them sorted, as here.
+  // Values per layer: the first key that fits counts; PEFT writes them sorted, as here.
   if (const nlohmann::json* one = find(component, "alpha_pattern", names); one && one->is_object())
     for (const auto& [layer, value] : one->items())
-      if (name == layer || name.ends_with("." + layer)) {
+      if (fits(layer, name, component, names)) {
         alpha = &value;
         break;
       }

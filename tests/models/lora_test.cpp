@@ -182,6 +182,8 @@ TEST(Lora, ScalesOfPeft) {
   EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"attentions.0.proj_in": 2, "proj": 1}})"), 0.5);
   EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"0.proj_in": 4, "proj_in": 16}})"), 1);
   EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"roj_in": 4, "proj_in": 16}})"), 4);
+  EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"^mid_block.attentions.0.proj_in": 4}})"), 1);
+  EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"^attentions.0.proj_in": 4}})"), 2);
   EXPECT_THROW(scale(R"({"unet.lora_alpha": 8, "unet.alpha_pattern": {"mid_block.*proj_in": 4}})"), Error);
   EXPECT_THROW(scale(R"({"unet.lora_alpha": "x"})"), Error);
   EXPECT_THROW(scale(R"({"unet.use_dora": true})"), Error);

@@ -228,7 +228,7 @@ TEST_F(ZImageFiles, ALanguageModelRefusesWhatItWouldDrop) {
     if (name.starts_with("model.layers.0.")) all.emplace(replaced(name, {{"layers\\.0", "layers.2"}}), t);
   write_text_gguf(all);
   EXPECT_EQ(LanguageModel::open(at("q.gguf"))->config().layers, folder_->text().layers);
-  for (const std::string name : {"rope_freqs.weight", "blk.0.attn_output.bias", "blk.1.ffn_up.bias"}) {
+  for (const std::string name : {"rope_freqs.weight", "blk.1.attn_output.bias", "blk.1.ffn_up.bias"}) {
     FileTensors more = all;
     more[name] = norm;
     write_text_gguf(more);
