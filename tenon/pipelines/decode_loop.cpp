@@ -13,7 +13,6 @@ namespace {
 
 // A lot is up to kLot runs, enqueued and read together. At most kLots lots are under way.
 constexpr int64_t kLot = 8, kLots = 2;
-constexpr double kColdest = 1e-6;  // scores divided by less could be infinite; the likeliest token has all the weight
 
 // Writes the states of one row only, in order with the runs: what these did to other rows stays.
 Plan plan_join(const DecodeStepShape& shape, int64_t vocabulary, const Target& target) {
@@ -96,8 +95,7 @@ void DecodeLoop::join(size_t row, const DecodeRow& as) {
   limit_[row] = static_cast<int32_t>(to.limit);
   draws_[row] = static_cast<int32_t>(as.draw - as.position - 1);
   for (size_t i = 0; i < 4; ++i) seed_[4 * row + i] = static_cast<int32_t>(as.seed >> 16 * i & 0xffff);
-  const double numbers[] = {s.draw ? std::max(s.temperature, kColdest) : 0, static_cast<double>(s.top_k), s.top_p,
-                            s.min_p};
+  const double numbers[] = {s.draw ? s.temperature : 0, static_cast<double>(s.top_k), s.top_p, s.min_p};
   std::ranges::copy(numbers, rule_.begin() + static_cast<std::ptrdiff_t>(4 * row));
   const auto stops = stops_.begin() + static_cast<std::ptrdiff_t>(row) * shape_.stops;
   std::fill_n(std::ranges::copy(as.stops, stops).out, shape_.stops - std::ssize(as.stops), -1);

@@ -62,7 +62,7 @@ TEST_F(CliZImage, WrongFlags) {
   expect_error(2, draw({"a", "--sampler", "ddim"}), {"ddim", "flow matching"});
   expect_error(2, draw({"a", "-i", "tiny/none.png"}), {"none.png"});
   expect_error(2, draw({"-p", "a", "-p", "b", "--batch-size", "2"}), {"--batch-size", "several prompts"});
-  expect_error(2, draw({"a", "-p", "b"}), {"prompt", "more than once"});
+  expect_error(2, draw({"a", "-p", "b"}), {"prompt", "more than one way"});
   expect_error(2, draw({"a", "--flow-shift", "0"}), {"flow shift", "0.001..1000"});
   expect_error(2, {"generate", "a", "--flow-shift", "3"}, {"flow shift", "flow-matching models only"});
   expect_error(2, {"generate", "a", "--vae", "tiny/vae"}, {"--vae", "Z-Image"});
