@@ -44,30 +44,27 @@ class Conversation {
     asked.push_back({{"role", "user"}, {"content", question}});
     r.prompt = generator_->model().encode_chat(asked);
     if (r.sampling.draw) spdlog::info("seed {}", r.seed);
-    std::string answer;
-    std::vector<TextToken> tokens;
-    TextResult result;
-    bool ended = true;
+    TextResult result, written;
+    written.end = TextEnd::Cancelled;
     const TurnInterrupt interrupt({SIGINT});
     const StopScope until([&] { return interrupt.asked() != 0; });
     try {
       result = generator_->generate(r, [&](const TextToken& t) {
-        answer += t.text;
-        tokens.push_back(t);
+        written.text += t.text;
+        written.tokens.push_back(t);
         if (!common_.json) print_piece(t.text);
       });
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Cancelled || stop_signal() != 0) throw;
-      result = {.tokens = std::move(tokens), .text = answer, .end = TextEnd::Cancelled};
-      ended = false;
+      result = written;
     }
     if (common_.json)
       std::cout << json_text(text_json(*generator_, r, result, false)) << std::endl;
     else
       print_piece("\n");
     messages_ = std::move(asked);
-    add("assistant", answer);
-    if (ended) log_speed(r, result);
+    add("assistant", written.text);
+    if (result.end != TextEnd::Cancelled) log_speed(r, result);
   }
 
  private:

@@ -25,6 +25,9 @@ struct Cursor {
     ++at;
     return true;
   }
+  void skip(std::string_view marks) {
+    while (!ended() && marks.find(text[at]) != std::string_view::npos) ++at;
+  }
   void skip_blanks() {
     while (!ended() && is_blank(text[at])) ++at;
   }
@@ -70,7 +73,7 @@ std::string canonical(std::string number) {
 
 std::string robust_number(std::string_view behind) {
   Cursor c{behind};
-  while (c.here() == ' ' || c.here() == '\t' || c.here() == '$' || c.here() == '*') ++c.at;
+  c.skip(" \t$*");
   return c.number(true);
 }
 
@@ -156,12 +159,9 @@ std::optional<std::string> gold_answer(std::string_view text, Extractor extracto
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   const bool is_robust = extractor == Extractor::Robust;
   Cursor c{text};
-  const auto skip = [&](std::string_view marks) {
-    while (is_robust && !c.ended() && marks.find(c.here()) != std::string_view::npos) ++c.at;
-  };
-  skip(" $*");
+  if (is_robust) c.skip(" $*");
   const std::string number = c.number(is_robust);
-  skip(" $*%.");
+  if (is_robust) c.skip(" $*%.");
   if (number.empty() || !c.ended()) return {};
   return is_robust ? canonical(number) : number;
 }
