@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <set>
 #include <thread>
 
 #include "tenon/backend/cuda/driver/cubin.h"
@@ -90,6 +92,25 @@ TEST(Nvrtc, SeveralThreads) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(good, 4);
+}
+
+// A handler of the compiler's would end the process without its own clean-up.
+TEST(Nvrtc, SignalsStayTheProgramsWhileItCompiles) {
+  SKIP_WITHOUT_NVRTC();
+  std::atomic<bool> done = false;
+  std::thread compiling([&done] {
+    EXPECT_FALSE(find_nvrtc().nvrtc->compile(plain_kernel("store", "int* a", "*a = 5;"), "sm_89").cubin.empty());
+    done = true;
+  });
+  std::set<int> changed;
+  while (!done)
+    for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT, SIGSEGV}) {
+      struct sigaction now {};
+      sigaction(number, nullptr, &now);
+      if (now.sa_handler != SIG_DFL) changed.insert(number);
+    }
+  compiling.join();
+  EXPECT_THAT(changed, testing::IsEmpty());
 }
 
 TEST(Nvrtc, MissingIsOneErrorWithTheCommand) {

@@ -2,6 +2,11 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <span>
 
 namespace tenon::cuda {
 namespace fs = std::filesystem;
@@ -80,6 +85,33 @@ std::string load_builtins(const LoadedLibrary& nvrtc) {
 }  // namespace
 
 void* LoadedLibrary::symbol(const char* name) const { return dlsym(handle_, name); }
+
+// The loader keeps the addresses of imported functions in a table, which the library's dynamic section describes.
+void LoadedLibrary::redirect_calls(const char* name, void* replacement) const {
+  link_map* map = nullptr;
+  if (dlinfo(handle_, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) return;
+  const ElfW(Rela)* entries = nullptr;
+  const ElfW(Sym)* symbols = nullptr;
+  const char* names = nullptr;
+  size_t count = 0;
+  for (const ElfW(Dyn)* d = map->l_ld; d->d_tag != DT_NULL; ++d) {
+    // NOLINTBEGIN(performance-no-int-to-ptr): the loader has made these addresses
+    if (d->d_tag == DT_JMPREL) entries = reinterpret_cast<const ElfW(Rela)*>(d->d_un.d_ptr);
+    if (d->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const ElfW(Sym)*>(d->d_un.d_ptr);
+    if (d->d_tag == DT_STRTAB) names = reinterpret_cast<const char*>(d->d_un.d_ptr);
+    if (d->d_tag == DT_PLTRELSZ) count = d->d_un.d_val / sizeof(ElfW(Rela));
+  }
+  if (!entries || !symbols || !names) return;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  for (const ElfW(Rela) & entry : std::span(entries, count)) {
+    if (std::strcmp(names + symbols[ELF64_R_SYM(entry.r_info)].st_name, name) != 0) continue;
+    const uintptr_t slot = map->l_addr + entry.r_offset;
+    // Some libraries are linked so that the loader write-protects the table.
+    if (mprotect(reinterpret_cast<void*>(slot & ~(page - 1)), page, PROT_READ | PROT_WRITE) != 0) return;
+    *reinterpret_cast<void**>(slot) = replacement;
+    // NOLINTEND(performance-no-int-to-ptr)
+  }
+}
 
 SearchResult load_library(Library which, const SearchSettings& settings, int newest_major) {
   SearchResult result;

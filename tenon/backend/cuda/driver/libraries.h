@@ -39,6 +39,9 @@ class LoadedLibrary {
   Function* function(const char* name) const {
     return reinterpret_cast<Function*>(symbol(name));
   }
+  /// Makes the library call `replacement` wherever it calls the function `name` of another library. Does nothing if it
+  /// calls no such function.
+  void redirect_calls(const char* name, void* replacement) const;
 
  private:
   void* handle_;

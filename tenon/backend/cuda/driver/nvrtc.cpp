@@ -1,5 +1,6 @@
 #include "tenon/backend/cuda/driver/nvrtc.h"
 
+#include <csignal>
 #include <sstream>
 
 #include "tenon/backend/cuda/driver/cubin.h"
@@ -16,6 +17,11 @@ LoadedLibrary find(const SearchSettings& settings, int newest_major) {
   throw Error(ErrorKind::Device, "nvrtc", "kernels cannot be compiled: " + library_name(Library::Nvrtc) + " " + why,
               "install it: " + install_command(Library::Nvrtc, settings, newest_major));
 }
+
+// NVRTC calls this in place of signal(). Otherwise it would handle SIGINT and SIGTERM for the whole process whenever it
+// compiles, by calling exit(4) from the handler.
+using SignalHandler = void (*)(int);
+SignalHandler leave_signals_alone(int, SignalHandler) { return SIG_IGN; }
 
 }  // namespace
 
@@ -101,6 +107,7 @@ void Nvrtc::bind(Function*& function, const char* name) {
 }
 
 Nvrtc::Nvrtc(const SearchSettings& settings, int newest_major) : library_(find(settings, newest_major)) {
+  library_.redirect_calls("signal", reinterpret_cast<void*>(&leave_signals_alone));
   int (*get_version)(int*, int*) = nullptr;
   bind(get_version, "nvrtcVersion");
   bind(api_.create, "nvrtcCreateProgram");
