@@ -83,8 +83,7 @@ bool is_its_own(const std::string& device, DType type, bool batch_invariant, int
 TEST(BatchInvariant, AnEmulatedPictureIsTheSameInABatch) {
   // At 32 x 32 sums are so short that one picture's few rows and three pictures' many add up alike.
   EXPECT_FALSE(is_its_own("emulated", DType::F16, false, 40)) << "what is there to fix?";
-  EXPECT_TRUE(is_its_own("emulated", DType::F16, true, kEmulatedSide));
-  EXPECT_TRUE(is_its_own("emulated", DType::BF16, true, kEmulatedSide));
+  EXPECT_TRUE(is_its_own("emulated", DType::BF16, true, kEmulatedSide));  // f16's launches: EveryLaunchOfAUNet
 }
 
 TEST(BatchInvariant, ACpuPictureIsTheSameInABatch) {
