@@ -4,6 +4,7 @@
 #include <array>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <sstream>
 
 #include "tenon/io/image.h"
@@ -144,7 +145,8 @@ TEST_F(CliTrainLora, LessMemoryIsTheSameRun) {
 }
 
 TEST_F(CliTrainLora, SigtermLeavesACheckpointOfThatStep) {
-  Process process(arguments("run", {"--steps", "4000", "--checkpoint-every", "0"}), folder());
+  const std::vector<std::string> recipe = words("--steps 4000 --checkpoint-every 0 --validation-steps 1");
+  Process process(arguments("run", recipe), folder());
   ASSERT_TRUE(process.wait_for_log("step 2/", 60));
   process.signal(SIGTERM);
   const Finished f = process.finish();
@@ -154,17 +156,22 @@ TEST_F(CliTrainLora, SigtermLeavesACheckpointOfThatStep) {
   // The same model in another folder counts as the same, so the run resumes.
   fs::create_directory(folder() / "elsewhere");
   fs::copy(TENON_SOURCE_DIR "/assets/default-model", folder() / "elsewhere/default-model", fs::copy_options::recursive);
-  Process more(arguments("run", {"-m", "elsewhere/default-model", "--steps", "4000", "--checkpoint-every", "0"}),
-               folder());
+  std::vector<std::string> other_folder = recipe;
+  other_folder.insert(other_folder.end(), {"-m", "elsewhere/default-model"});
+  Process more(arguments("run", other_folder), folder());
   EXPECT_TRUE(more.wait_for_log("step " + std::to_string(std::stoi(step) + 1) + "/", 60));
   more.signal(SIGTERM);
   const Finished gone_on = more.finish();
   EXPECT_EQ(gone_on.code, 143) << gone_on.err;
   step = std::to_string(metrics("run").back().at("step").get<int>());
+  // The validation that the first signal came before is done on resuming.
+  std::map<int, int> validated;
+  for (const json& m : metrics("run")) validated[m.at("step").get<int>()] += m.contains("validation_loss") ? 1 : 0;
+  for (const auto& [at, times] : validated) EXPECT_EQ(times, at == std::stoi(step) ? 0 : 1) << at;
   // A changed picture makes it another run.
   fs::remove(folder() / "pictures/1.png");
   fs::remove(folder() / "pictures/1.txt");
-  expect_error(2, arguments("run", {"--steps", "4000"}),
+  expect_error(2, arguments("run", recipe),
                {"checkpoint-" + step, "other options, pictures or model files", "(pictures: "});
 }
 
