@@ -7,6 +7,7 @@ import ast
 import inspect
 import pathlib
 import sys
+import textwrap
 
 from nanobind.stubgen import StubGen
 
@@ -26,10 +27,8 @@ def core():
 
 def node_stub(name, function):
     """The signature of a node's function."""
-    doc = f'    """{function.__doc__}"""\n'
-    if "Reduction" in function.__doc__:
-        return f"def {name}(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:\n{doc}\n"
-    return f"def {name}(*args: Expr | float) -> Expr:\n{doc}\n"
+    signature = str(inspect.signature(function)).replace("'", "")
+    return f'def {name}{signature}:\n    """{textwrap.indent(function.__doc__, "    ").strip()}"""\n\n'
 
 
 def package():

@@ -53,7 +53,11 @@ void declare_lora_what(CLI::App& app, LoraTrainFlags& f) {
                        "LoRA file to apply to the model during training only; it is not part of the result"),
         {}, Beside::Files);
   offer(app.add_option(both_spellings("instance_data_dir"), f.pictures,
-                       "folder of PNG and JPEG pictures to train on, each with its caption in a .txt file beside it"),
+                       "folder of PNG and JPEG pictures to train on, each with its caption in a .txt file beside it "
+                       "(default: an embedded model learns 16 pictures that the program draws, by default with "
+                       "--steps 3000 --lr 5e-4, or for default-model --steps 6000 --lr 2e-3 --targets all-linear, and "
+                       "--train-batch-size 4 --lr-scheduler cosine --lr-warmup-steps 20 --validation-steps 500 "
+                       "--sample-every 1000)"),
         {}, Beside::Files);
   app.add_option("--caption," + both_spellings("instance_prompt"), f.caption,
                  "caption of pictures without a .txt file");

@@ -86,7 +86,7 @@ Array from_tensor(const nb::dlpack::dltensor& t, const std::string& name) {
   Array a;
   const std::optional<DType> dtype = dtype_of(t.dtype);
   TENON_CHECK(Usage, dtype.has_value(), name)
-      << "expected f32, bf16, f16, f64, e4m3, an integer of at most 64 bits or bool, got " << text_of(t.dtype);
+      << "expected f32, bf16, f16, e4m3, i8, i16, i32, i64, u8 or bool, got " << text_of(t.dtype);
   TENON_CHECK(Usage, t.ndim <= kMaxRank, name) << "expected at most " << kMaxRank << " axes, got " << t.ndim;
   a.dtype = *dtype;
   a.device = device_of(t.device, name);

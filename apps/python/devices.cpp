@@ -45,6 +45,11 @@ void set_num_threads(int threads) {
 
 }  // namespace
 
+int chosen_threads() {
+  const std::lock_guard lock(devices().mutex);
+  return devices().threads > 0 ? devices().threads : threads_from_environment();
+}
+
 std::shared_ptr<Backend> open_device(const DeviceName& name) {
   Devices& all = devices();
   const std::lock_guard lock(all.mutex);
@@ -57,13 +62,16 @@ std::shared_ptr<Backend> open_device(const DeviceName& name) {
   std::shared_ptr<Backend>& device = all.open[name];
   if (device) return device;
   BackendOptions options;
-  options.threads = all.threads > 0 ? all.threads : threads_from_environment();
+  options.threads = all.threads > 0 ? all.threads : threads_from_environment();  // locked: not chosen_threads()
   options.ordinal = name.ordinal;
   return device = make_backend(name.backend, options);
 }
 
 void bind_devices(nb::module_& m) {
-  m.def("backend_names", &backend_names);
+  m.def(
+      "backend_names", &backend_names,
+      "The backends of this build, such as cpu, cuda and null (which plans and computes nothing); whether a device is "
+      "usable says describe_device.");
   m.def(
       "describe_device",
       [](const std::string& backend, int ordinal) {

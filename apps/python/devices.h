@@ -18,6 +18,9 @@ struct DeviceName {
   std::string str() const { return backend == "cuda" ? backend + ":" + std::to_string(ordinal) : backend; }
 };
 
+/// CPU threads for what is opened without a number of its own: set_num_threads, else TENON_THREADS, else 0 (all
+/// processors). Error(Usage) if that variable is not a number.
+int chosen_threads();
 /// Opens the device if it is not open. Error(Device) if the machine has none. A forked child opens its own devices.
 std::shared_ptr<Backend> open_device(const DeviceName& name);
 

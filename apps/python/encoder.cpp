@@ -1,6 +1,7 @@
 // Features of pictures, and the abilities of models.
 #include <cstring>
 
+#include "apps/python/devices.h"
 #include "apps/python/interrupt.h"
 #include "apps/python/process.h"
 #include "tenon/core/error.h"
@@ -48,7 +49,7 @@ class Encoder {
   Encoder(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
           bool fusion, bool batch_invariant) {
     options_.device = device;
-    options_.threads = threads;
+    options_.threads = threads ? threads : chosen_threads();
     if (!dtype.empty()) options_.type = NetworkType::parse(dtype);
     options_.fusion = fusion;
     options_.batch_invariant = batch_invariant;

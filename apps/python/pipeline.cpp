@@ -1,9 +1,11 @@
 // Text to image. Python's signals are checked before every launch, so Ctrl-C ends a picture within a step.
 #include <cstring>
 
+#include "apps/python/devices.h"
 #include "apps/python/interrupt.h"
 #include "apps/python/process.h"
 #include "tenon/core/error.h"
+#include "tenon/core/options.h"
 #include "tenon/io/random.h"
 #include "tenon/pipelines/lora_set.h"
 #include "tenon/pipelines/model_files.h"
@@ -21,15 +23,16 @@ class ImagePipeline {
  public:
   ImagePipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
                 bool fusion, const std::string& lora_apply, int64_t lora_rank, bool batch_invariant,
-                const std::string& offload) {
+                const std::string& offload, const std::filesystem::path& lora_folder) {
     PipelineOptions options;
     options.device = device;
-    options.threads = threads;
+    options.threads = threads ? threads : chosen_threads();
     if (!dtype.empty()) options.type = NetworkType::parse(dtype);
     options.fusion = fusion;
     options.lora_apply = lora_apply == "side" ? LoraApply::Side : LoraApply::Merge;
     options.lora_rank = lora_rank;
     options.batch_invariant = batch_invariant;
+    options.lora_folder = lora_folder.empty() ? std::filesystem::path(option(Option::LoraDir)) : lora_folder;
     if (!offload.empty()) options.offload = parse_offload(offload, "offload");
     options.keep_networks = true;
     pipeline_ = Interrupt::run([&] { return open_as<ImageGenerator>(spec.string(), options); });
@@ -160,9 +163,10 @@ void bind_pipeline(nb::module_& m) {
       });
   nb::class_<ImagePipeline>(m, "ImagePipeline")
       .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, const std::string&,
-                    int64_t, bool, const std::string&>(),
+                    int64_t, bool, const std::string&, const std::filesystem::path&>(),
            nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
-           nb::arg("lora_apply"), nb::arg("lora_rank"), nb::arg("batch_invariant"), nb::arg("offload"))
+           nb::arg("lora_apply"), nb::arg("lora_rank"), nb::arg("batch_invariant"), nb::arg("offload"),
+           nb::arg("lora_folder"))
       .def("run", &run, nb::arg("request"), nb::arg("on_step").none(), nb::arg("with_texts"))
       .def(
           "load_lora",

@@ -1,4 +1,5 @@
 // Text generation. Python's signals are checked before every token and launch.
+#include "apps/python/devices.h"
 #include "apps/python/interrupt.h"
 #include "apps/python/process.h"
 #include "tenon/core/error.h"
@@ -18,7 +19,7 @@ class TextPipeline {
                bool fusion, int64_t context, const std::string& cache_limit) {
     TextOptions options;
     options.device = device;
-    options.threads = threads;
+    options.threads = threads ? threads : chosen_threads();
     if (!dtype.empty()) options.type = NetworkType::parse(dtype);
     options.fusion = fusion;
     options.context = context;

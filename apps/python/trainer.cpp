@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "apps/python/devices.h"
 #include "apps/python/gil.h"
 #include "apps/python/graph.h"
 #include "apps/python/process.h"
@@ -59,7 +60,7 @@ class Trainer {
     }
     TENON_CHECK(Usage, !shapes.empty(), "parameters") << "expected at least one parameter";
     const GilReleased released;
-    const std::shared_ptr<Backend> backend = make_backend(device);
+    const std::shared_ptr<Backend> backend = make_backend(device, {.threads = chosen_threads()});
     backend_ = std::make_unique<std::shared_ptr<Backend>>(backend);
     auto made = make_optimizer(optimizer, backend, options);
     parameters_ = std::make_unique<train::Parameters>(backend, source, shapes, made->moments().size(), ema > 0);

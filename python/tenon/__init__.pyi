@@ -15,173 +15,311 @@ from .lion import explain_lion as explain_lion, lion_foreach as lion_foreach, li
 from .pipeline import ImageOutput as ImageOutput, Pipeline as Pipeline
 from .text import TextOutput as TextOutput, TextPipeline as TextPipeline, TextStream as TextStream, TextToken as TextToken
 
-def abs(*args: Expr | float) -> Expr:
-    """The pointwise node `abs` of 1 operand(s)."""
+def abs(x: Expr | float) -> Expr:
+    """|x|; its gradient is 0 at 0.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
 def absmax(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:
-    """Reduction `absmax` over an axis, several, or with None all."""
+    """The largest absolute value; NaN if any element is NaN. Ties share the gradient.
+
+    Over one axis, several, or with axis=None all; with keepdim they stay, with extent 1. Computes in
+    f32; the result has x's type, or f32 if that is e4m3, an integer or bool. UsageError if there is
+    nothing to reduce."""
 
 
-def add(*args: Expr | float) -> Expr:
-    """The pointwise node `add` of 2 operand(s)."""
+def add(a: Expr | float, b: Expr | float) -> Expr:
+    """a + b, as the operator does.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def barrier(*args: Expr | float) -> Expr:
-    """The pointwise node `barrier` of 1 operand(s) and 1 number(s)."""
+def barrier(x: Expr | float, stage: float) -> Expr:
+    """x, stored in memory, after all that is behind barriers of lower stages (0, 1, ..).
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy; stage: Python number.
+    The result has the type of the floating-point operands, or f32 if these differ or there are none
+    (e4m3 counts as none)."""
 
 
-def ceil(*args: Expr | float) -> Expr:
-    """The pointwise node `ceil` of 1 operand(s)."""
+def ceil(x: Expr | float) -> Expr:
+    """The smallest whole number not below x; gradient 0.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def clamp(*args: Expr | float) -> Expr:
-    """The pointwise node `clamp` of 1 operand(s) and 2 number(s)."""
+def clamp(x: Expr | float, lo: float, hi: float) -> Expr:
+    """lo where x < lo, else hi where x > hi, else x, also if lo > hi; NaN stays NaN.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy; lo and hi: Python
+    numbers. The result has the type of the floating-point operands, or f32 if these differ or there are
+    none (e4m3 counts as none)."""
 
 
-def cos(*args: Expr | float) -> Expr:
-    """The pointwise node `cos` of 1 operand(s)."""
+def cos(x: Expr | float) -> Expr:
+    """Cosine of x in radians.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def div(*args: Expr | float) -> Expr:
-    """The pointwise node `div` of 2 operand(s)."""
+def div(a: Expr | float, b: Expr | float) -> Expr:
+    """a / b, as the operator does.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def equal(*args: Expr | float) -> Expr:
-    """The pointwise node `equal` of 2 operand(s)."""
+def equal(a: Expr | float, b: Expr | float) -> Expr:
+    """True where a == b.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    bool."""
 
 
-def erf(*args: Expr | float) -> Expr:
-    """The pointwise node `erf` of 1 operand(s)."""
+def erf(x: Expr | float) -> Expr:
+    """The error function.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def exp(*args: Expr | float) -> Expr:
-    """The pointwise node `exp` of 1 operand(s)."""
+def exp(x: Expr | float) -> Expr:
+    """e to the power x.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def floor(*args: Expr | float) -> Expr:
-    """The pointwise node `floor` of 1 operand(s)."""
+def floor(x: Expr | float) -> Expr:
+    """The largest whole number not above x; gradient 0.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def fma(*args: Expr | float) -> Expr:
-    """The pointwise node `fma` of 3 operand(s)."""
+def fma(a: Expr | float, b: Expr | float, c: Expr | float) -> Expr:
+    """a * b + c, rounded once.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def fmod(*args: Expr | float) -> Expr:
-    """The pointwise node `fmod` of 2 operand(s)."""
+def fmod(a: Expr | float, b: Expr | float) -> Expr:
+    """a - trunc(a / b) * b, exact, of the sign of a (% has that of b); NaN where b is 0.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def gelu(*args: Expr | float) -> Expr:
-    """The pointwise node `gelu` of 1 operand(s)."""
+def gelu(x: Expr | float) -> Expr:
+    """x / 2 * (1 + erf(x / sqrt(2))), the exact form.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def gelu_tanh(*args: Expr | float) -> Expr:
-    """The pointwise node `gelu_tanh` of 1 operand(s)."""
+def gelu_tanh(x: Expr | float) -> Expr:
+    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))), GELU's usual approximation.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def leaky_relu(*args: Expr | float) -> Expr:
-    """The pointwise node `leaky_relu` of 1 operand(s) and 1 number(s)."""
+def leaky_relu(x: Expr | float, slope: float) -> Expr:
+    """x, or slope * x where x < 0.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy; slope: Python number.
+    The result has the type of the floating-point operands, or f32 if these differ or there are none
+    (e4m3 counts as none)."""
 
 
-def lerp(*args: Expr | float) -> Expr:
-    """The pointwise node `lerp` of 3 operand(s)."""
+def lerp(a: Expr | float, b: Expr | float, t: Expr | float) -> Expr:
+    """a + t * (b - a).
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def less(*args: Expr | float) -> Expr:
-    """The pointwise node `less` of 2 operand(s)."""
+def less(a: Expr | float, b: Expr | float) -> Expr:
+    """True where a < b.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    bool."""
 
 
-def log(*args: Expr | float) -> Expr:
-    """The pointwise node `log` of 1 operand(s)."""
+def log(x: Expr | float) -> Expr:
+    """Natural logarithm.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def materialize(*args: Expr | float) -> Expr:
-    """The pointwise node `materialize` of 1 operand(s)."""
+def materialize(x: Expr | float) -> Expr:
+    """x, stored in memory by the launch that computes it: nothing is fused across it.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
 def max(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:
-    """Reduction `reduce_max` over an axis, several, or with None all."""
+    """The largest element; NaN if any is NaN. Ties share the gradient. (Of two expressions: maximum.)
+
+    Over one axis, several, or with axis=None all; with keepdim they stay, with extent 1. Computes in
+    f32; the result has x's type, or f32 if that is e4m3, an integer or bool. UsageError if there is
+    nothing to reduce."""
 
 
-def maximum(*args: Expr | float) -> Expr:
-    """The pointwise node `max` of 2 operand(s)."""
+def maximum(a: Expr | float, b: Expr | float) -> Expr:
+    """The larger operand; NaN if either is NaN. At ties the gradient goes to a.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
 def mean(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:
-    """Reduction `mean` over an axis, several, or with None all."""
+    """The arithmetic mean.
+
+    Over one axis, several, or with axis=None all; with keepdim they stay, with extent 1. Computes in
+    f32; the result has x's type, or f32 if that is e4m3, an integer or bool. UsageError if there is
+    nothing to reduce."""
 
 
-def minimum(*args: Expr | float) -> Expr:
-    """The pointwise node `min` of 2 operand(s)."""
+def minimum(a: Expr | float, b: Expr | float) -> Expr:
+    """The smaller operand; NaN if either is NaN. At ties the gradient goes to a.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def mul(*args: Expr | float) -> Expr:
-    """The pointwise node `mul` of 2 operand(s)."""
+def mul(a: Expr | float, b: Expr | float) -> Expr:
+    """a * b, as the operator does.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def neg(*args: Expr | float) -> Expr:
-    """The pointwise node `neg` of 1 operand(s)."""
+def neg(x: Expr | float) -> Expr:
+    """-x, as the operator does.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def pow(*args: Expr | float) -> Expr:
-    """The pointwise node `pow` of 2 operand(s)."""
+def pow(a: Expr | float, b: Expr | float) -> Expr:
+    """a to the power b, as C's pow; the gradient of a is 0 where b is 0, that of b where a is 0.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def quick_gelu(*args: Expr | float) -> Expr:
-    """The pointwise node `quick_gelu` of 1 operand(s)."""
+def quick_gelu(x: Expr | float) -> Expr:
+    """x * sigmoid(1.702 * x), a cheap approximation of GELU.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def relu(*args: Expr | float) -> Expr:
-    """The pointwise node `relu` of 1 operand(s)."""
+def relu(x: Expr | float) -> Expr:
+    """The larger of x and 0; its gradient is 0 at 0.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def rsqrt(*args: Expr | float) -> Expr:
-    """The pointwise node `rsqrt` of 1 operand(s)."""
+def rsqrt(x: Expr | float) -> Expr:
+    """1 / sqrt(x).
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def sigmoid(*args: Expr | float) -> Expr:
-    """The pointwise node `sigmoid` of 1 operand(s)."""
+def sigmoid(x: Expr | float) -> Expr:
+    """1 / (1 + exp(-x)).
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def sign(*args: Expr | float) -> Expr:
-    """The pointwise node `sign` of 1 operand(s)."""
+def sign(x: Expr | float) -> Expr:
+    """-1, 0 or 1; 0 at 0 and -0, NaN at NaN; gradient 0.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def silu(*args: Expr | float) -> Expr:
-    """The pointwise node `silu` of 1 operand(s)."""
+def silu(x: Expr | float) -> Expr:
+    """x * sigmoid(x).
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def sin(*args: Expr | float) -> Expr:
-    """The pointwise node `sin` of 1 operand(s)."""
+def sin(x: Expr | float) -> Expr:
+    """Sine of x in radians.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def sqrt(*args: Expr | float) -> Expr:
-    """The pointwise node `sqrt` of 1 operand(s)."""
+def sqrt(x: Expr | float) -> Expr:
+    """Square root; NaN where x < 0.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def stop_gradient(*args: Expr | float) -> Expr:
-    """The pointwise node `stop_gradient` of 1 operand(s)."""
+def stop_gradient(x: Expr | float) -> Expr:
+    """x, through which no gradient flows.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
-def sub(*args: Expr | float) -> Expr:
-    """The pointwise node `sub` of 2 operand(s)."""
+def sub(a: Expr | float, b: Expr | float) -> Expr:
+    """a - b, as the operator does.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
 def sum(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:
-    """Reduction `sum` over an axis, several, or with None all."""
+    """The sum.
+
+    Over one axis, several, or with axis=None all; with keepdim they stay, with extent 1. Computes in
+    f32; the result has x's type, or f32 if that is e4m3, an integer or bool. UsageError if there is
+    nothing to reduce."""
 
 
 def sumsq(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:
-    """Reduction `sumsq` over an axis, several, or with None all."""
+    """The sum of the squares.
+
+    Over one axis, several, or with axis=None all; with keepdim they stay, with extent 1. Computes in
+    f32; the result has x's type, or f32 if that is e4m3, an integer or bool. UsageError if there is
+    nothing to reduce."""
 
 
-def tanh(*args: Expr | float) -> Expr:
-    """The pointwise node `tanh` of 1 operand(s)."""
+def tanh(x: Expr | float) -> Expr:
+    """Hyperbolic tangent.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of the floating-point operands, or f32 if these differ or there are none (e4m3 counts as none)."""
 
 
 def variance(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:
-    """Reduction `variance` over an axis, several, or with None all."""
+    """The mean squared deviation from the mean: divided by the number of elements n, not n - 1.
+
+    Over one axis, several, or with axis=None all; with keepdim they stay, with extent 1. Computes in
+    f32; the result has x's type, or f32 if that is e4m3, an integer or bool. UsageError if there is
+    nothing to reduce."""
 
 
-def where(*args: Expr | float) -> Expr:
-    """The pointwise node `where` of 3 operand(s)."""
+def where(condition: Expr | float, a: Expr | float, b: Expr | float) -> Expr:
+    """a where condition is not 0, else b.
+
+    Operands are expressions, captured arrays or numbers, broadcast as in NumPy. The result has the type
+    of a and b, or f32 if these differ or there are none (e4m3 counts as none)."""

@@ -7,7 +7,10 @@ import numpy
 from numpy.typing import NDArray
 
 
-def backend_names() -> list[str]: ...
+def backend_names() -> list[str]:
+    """
+    The backends of this build, such as cpu, cuda and null (which plans and computes nothing); whether a device is usable says describe_device.
+    """
 
 def describe_device(backend: str = 'cpu', ordinal: int = 0) -> str: ...
 
@@ -214,7 +217,7 @@ class ImageRequest:
     def set_latents(self, arg: bytes, /) -> None: ...
 
 class ImagePipeline:
-    def __init__(self, spec: str | os.PathLike, device: str, dtype: str, threads: int, fusion: bool, lora_apply: str, lora_rank: int, batch_invariant: bool, offload: str) -> None: ...
+    def __init__(self, spec: str | os.PathLike, device: str, dtype: str, threads: int, fusion: bool, lora_apply: str, lora_rank: int, batch_invariant: bool, offload: str, lora_folder: str | os.PathLike) -> None: ...
 
     def run(self, request: ImageRequest, on_step: object | None, with_texts: bool) -> dict: ...
 

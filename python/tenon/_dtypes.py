@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from ._errors import UsageError
 
 FLOATS = ("f64", "f32", "f16", "bf16", "e4m3")
 
@@ -49,6 +53,29 @@ def name_of(dtype: Any) -> str:
     if found is None:
         raise TypeError(f"dtype: expected one of {', '.join(sorted(_KNOWN))} or a library's name for it, got {dtype!r}")
     return found
+
+
+def network_type(dtype: Any) -> str:
+    """The type that a model's networks compute in, in the engine's spelling ("" for None): a type by any library's name
+    for it, or a string as the command line's `--type` takes it, "e4m3, bf16: text_encoder"."""
+    if dtype is None:
+        return ""
+    if not isinstance(dtype, str) or not dtype.strip():
+        return name_of(dtype)
+    head, comma, exceptions = dtype.partition(",")
+    head = head.strip().rpartition(".")[2]
+    return _NAMES.get(head, head) + comma + exceptions
+
+
+@contextmanager
+def named_dtype() -> Iterator[None]:
+    """Errors about the type name the argument as Python's callers know it."""
+    try:
+        yield
+    except UsageError as e:
+        if e.where != "type":
+            raise
+        raise UsageError(str(e).replace("[type]", "[dtype]", 1), "dtype", e.hint) from None
 
 
 def numpy_name(name: str) -> str | None:

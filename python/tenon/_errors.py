@@ -37,7 +37,7 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 class NumericError(Error, ArithmeticError):
-    """A value that is not finite where it must be."""
+    """A value that is not finite where it must be, or an index of `gather` outside its axis."""
 
     kind = "numeric"
 
@@ -49,7 +49,7 @@ class DeviceError(Error, RuntimeError):
 
 
 class CancelledError(Error):
-    """Work that was cancelled."""
+    """Work that was cancelled by something other than Ctrl-C, which raises KeyboardInterrupt."""
 
     kind = "cancelled"
 

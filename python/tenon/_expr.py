@@ -143,7 +143,7 @@ class Expr:
         return _index(self, key if isinstance(key, tuple) else (key,))
 
     def cast(self, dtype: Any) -> Expr:
-        """Rounded to `dtype`; if it is a result, stored as that type."""
+        """Converted to `dtype`; if it is a result, stored as that type. How: tenon.cast."""
         name = _dtypes.name_of(dtype)
         value = self._value
         return self._with(value if value.dtype == name else _core.make("cast", [value], dtype=name), name)
@@ -246,9 +246,12 @@ def _lift(operand: Any, graph: Any, name: str) -> Expr:
     raise TypeError(f"{name}: expected an expression or a number, got {type(operand).__name__}")
 
 
-def _apply(name: str, operands: Sequence[Any], numbers: Sequence[float] = (), dtype: str | None = None) -> Expr:
-    graph = _graph_of(operands, name)
-    lifted = [_lift(o, graph, name) for o in operands]
+def _apply(
+    name: str, operands: Sequence[Any], numbers: Sequence[float] = (), dtype: str | None = None, public: str = ""
+) -> Expr:
+    """The pointwise node `name`; errors about its operands call it `public`, if its function has another name."""
+    graph = _graph_of(operands, public or name)
+    lifted = [_lift(o, graph, public or name) for o in operands]
     if dtype is None:
         kinds = [o.dtype for o in lifted if o.dtype]
         dtype = _dtypes.promote(kinds) if kinds else ""  # plain numbers take the other operand's type
@@ -408,8 +411,18 @@ def _anchor(node: str, operands: Sequence[Expr], **attributes: Any) -> Expr:
 
 
 def matmul(a: Expr, b: Expr) -> Expr:
-    """a [.., M, K] times b [K, N], or [.., K, N] with a's leading axes; accumulates in f32."""
-    return _anchor("linear", (a, _only(b, "matmul").T))
+    """a [.., M, K] times b [K, N], or b [.., K, N] with exactly a's leading axes, which are not broadcast; a may be [K]
+    if b is [K, N]. Accumulates in f32; the result's type is that of the operands, f32 if they differ. UsageError for
+    other shapes, and so for b of one axis: sum(a * b) is the product of two vectors."""
+    a, b = _only(a, "matmul (@)"), _only(b, "matmul (@)")
+    fits = a.ndim > 0 and b.ndim > 1 and a.shape[-1] == b.shape[-2]
+    if not fits or (b.ndim > 2 and (a.ndim != b.ndim or a.shape[:-2] != b.shape[:-2])):
+        raise UsageError(
+            f"matmul (@): a {list(a.shape)} and b {list(b.shape)} do not fit: expected a [.., M, K] and b [K, N], or "
+            "b [.., K, N] with a's leading axes",
+            "matmul",
+        )
+    return _anchor("linear", (a, b.T))
 
 
 def linear(x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
@@ -426,8 +439,12 @@ def conv2d(x: Expr, weight: Expr, stride: int = 1, padding: int | Sequence[int] 
 
 
 def attention(q: Expr, k: Expr, v: Expr, scale: float | None = None, causal: bool = False) -> Expr:
-    """softmax(scale q k^T) v per head: q [B, H, Sq, D], k [B, Hkv, Sk, D], v [B, Hkv, Sk, Dv]; scale: 1/sqrt(D)."""
-    q = _only(q, "attention")
+    """softmax(scale q k^T) v per head: q [B, H, Sq, D], k and v [B, Hkv, Sk, D], result [B, H, Sq, D]. H is a multiple
+    of Hkv: each head of k and v serves H / Hkv consecutive heads of q. scale: default 1/sqrt(D). causal: query i sees
+    keys up to i + Sk - Sq, so that the last query sees all; needs Sk of at least Sq. UsageError for other shapes."""
+    q, k, v = (_only(x, "attention") for x in (q, k, v))
+    if k.ndim == v.ndim == 4 and k.shape[-1] != v.shape[-1]:
+        raise UsageError(f"attention: expected k and v of one width, got {k.shape[-1]} and {v.shape[-1]}", "attention")
     width = q.shape[-1] if q.ndim else 0
     if scale is None:
         scale = 1.0 / math.sqrt(width) if width else 1.0

@@ -3,24 +3,31 @@ pointwise node of the engine."""
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _core, _dtypes
+from . import _core, _dtypes, _node_docs
 from ._checks import real
 from ._errors import UsageError
 from ._expr import Expr, _apply, _axis, _integers, _lift, _only, permute, reshape
 
 
 def cast(x: Expr, dtype: Any) -> Expr:
-    """x rounded to `dtype`; if it is a result, stored as that type."""
+    """x converted to `dtype` (f64, f32, f16, bf16, e4m3, i64, i32, i16, i8, u8, bool, or a library's name); if it is a
+    result, stored as that type. Floating-point types round to nearest even; e4m3 saturates at 448, also infinities.
+    Integers truncate towards zero and saturate, NaN becomes 0; bool is whether x is not 0 (NaN is not)."""
     return _only(x, "cast").cast(dtype)
 
 
 def round_to(x: Expr, dtype: Any) -> Expr:
-    """x rounded to the values of `dtype`, but still f32."""
-    return _only(x, "round_to")._view("round", dtype=_dtypes.name_of(dtype))
+    """x rounded to the nearest values of a floating-point `dtype` as `cast` rounds, but still computed with in f32.
+    UsageError for integers and bool, to which only `cast` converts."""
+    name = _dtypes.name_of(dtype)
+    if name not in _dtypes.FLOATS:
+        raise UsageError(f"round_to: expected a floating-point type, got {name}; tenon.cast converts to it", "round_to")
+    return _only(x, "round_to")._view("round", dtype=name)
 
 
 def softmax(x: Expr, axis: int = -1) -> Expr:
@@ -76,31 +83,39 @@ def _reduction(node: str, name: str) -> Callable[..., Expr]:
         x = _only(x, name)
         axes = _axes(axis, x.ndim, name)
         kept = [i for i in range(x.ndim) if i not in axes]
-        rows = reshape(permute(x, kept + axes), [*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes)])
+        outer, inner = ([x.shape[i] for i in some] for some in (kept, axes))
+        if math.prod(outer) and not math.prod(inner):
+            raise UsageError(f"{name}: reduces over axis {axis!r} without elements of {list(x.shape)}", name)
+        rows = reshape(permute(x, kept + axes), [*outer, math.prod(inner)])
         y = rows._with(_core.make(node, [rows._value], ints=[0]), _dtypes.promote([x.dtype]))
         return reshape(y, [1 if i in axes else x.shape[i] for i in range(x.ndim)] if keepdim else rows.shape[:-1])
 
     reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = f"Reduction `{node}` over an axis, several, or with None all."
+    reduce.__doc__ = _node_docs.reduction(name)
     return reduce
 
 
-def _pointwise(node: str, arity: int, numbers: int) -> Callable[..., Expr]:
+def _pointwise(node: str, name: str, operands: int, numbers: int) -> Callable[..., Expr]:
     dtype = "bool" if node in ("less", "equal") else None
+    arguments, doc = _node_docs.pointwise(name, operands, numbers)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    types = ["Expr | float"] * operands + ["float"] * numbers
+    signature = inspect.Signature([inspect.Parameter(n, kind, annotation=t) for n, t in zip(arguments, types)])
 
-    def function(*args: Any) -> Expr:
-        if len(args) != arity + numbers:
-            raise TypeError(f"{node}: expected {arity} operands and {numbers} numbers, got {len(args)} arguments")
-        given = [real(n, node) for n in args[arity:]]
+    def function(*args: Any, **kwargs: Any) -> Expr:
+        try:
+            args = signature.bind(*args, **kwargs).args
+        except TypeError as e:
+            raise TypeError(f"{name}: expected {', '.join(arguments)}: {e}") from None
+        given = [real(n, name) for n in args[operands:]]
         if node == "where":
             kinds = [a.dtype for a in args[1:] if isinstance(a, Expr) and a.dtype]
             return _apply(node, args, given, _dtypes.promote(kinds) if kinds else None)
-        return _apply(node, args[:arity], given, dtype)
+        return _apply(node, args[:operands], given, dtype, name)
 
-    function.__name__ = function.__qualname__ = node
-    function.__doc__ = f"The pointwise node `{node}` of {arity} operand(s)" + (
-        f" and {numbers} number(s)." if numbers else "."
-    )
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    function.__signature__ = signature.replace(return_annotation="Expr")  # type: ignore[attr-defined]
     return function
 
 
@@ -111,7 +126,10 @@ _REDUCTIONS = {"reduce_max": "max"}
 
 def _functions() -> dict[str, Callable[..., Expr]]:
     """One function per pointwise node and per reduction of the engine."""
-    out = {_POINTWISE.get(name, name): _pointwise(name, *takes) for name, *takes in _core.pointwise_names()}
+    out = {}
+    for node, *takes in _core.pointwise_names():
+        name = _POINTWISE.get(node, node)
+        out[name] = _pointwise(node, name, *takes)
     for node in _core.reduction_names():
         name = _REDUCTIONS.get(node, node)
         out[name] = _reduction(node, name)

@@ -135,8 +135,8 @@ class Fused:
         self._cache: dict[tuple[tuple[str, ...], bytes], _Traced] = {}
         self._shapes: dict[Any, list[tuple[tuple[int, ...], str]]] = {}  # of results, by what determines them
         self._last: _Traced | None = None
-        self._structure: Any = None  # of the last result_types(), for PyTorch's operators
-        self._backward: dict[Any, Fused] = {}  # by arguments and results of the gradients
+        self._structure: Any = None  # of the last _result_types(), for PyTorch's operators
+        self._backwards: dict[Any, Fused] = {}  # by arguments and results of the gradients
         self._handle = next(_HANDLES)
         self.__doc__ = getattr(function, "__doc__", None)
         _ALL[self._handle] = self
@@ -170,11 +170,11 @@ class Fused:
             if _is_negated(array):
                 raise UsageError(f"{name}: its memory holds the negated numbers; use its resolve_neg()", name)
 
-    def backward(self, count: int, keywords: tuple[str, ...], wrt: tuple[int, ...], seeded: tuple[int, ...]) -> Fused:
+    def _backward(self, count: int, keywords: tuple[str, ...], wrt: tuple[int, ...], seeded: tuple[int, ...]) -> Fused:
         """A function of the `count` arguments and of gradients of the results, among those written, that `seeded`
         names. It returns a list: the gradients of the arguments that `wrt` names."""
         key = (count, keywords, wrt, seeded)
-        if key not in self._backward:
+        if key not in self._backwards:
 
             def back(*given: Expr) -> list[Expr]:
                 from ._grad import gradients
@@ -186,8 +186,8 @@ class Fused:
                 arrays = [stored[final] for final in order]
                 return gradients([arrays[i] for i in seeded], given[count:], [given[i] for i in wrt])
 
-            self._backward[key] = Fused(back, f"{self._name}.backward")
-        return self._backward[key]
+            self._backwards[key] = Fused(back, f"{self._name}.backward")
+        return self._backwards[key]
 
     def _read(self, bound: _Bound) -> Any:
         if any(_is_negated(v) for v in bound.values):
@@ -247,7 +247,7 @@ class Fused:
         self._last = traced
         return traced
 
-    def result_types(self, shapes: Sequence[tuple[int, ...] | None], dtypes: Sequence[str], bound: _Bound) -> Any:
+    def _result_types(self, shapes: Sequence[tuple[int, ...] | None], dtypes: Sequence[str], bound: _Bound) -> Any:
         """Shape and type of every array that a call with arguments of these shapes and types (None: a number) writes,
         and the form of the function's results; for compilers that ask before there are arrays."""
         key = (bound.keywords, tuple(shapes), tuple(dtypes))
@@ -278,7 +278,7 @@ class Fused:
                 raise UsageError(f"{key}: requires gradients, and writing to it would change them", key)
         return given
 
-    def run(self, bound: _Bound, out: Any = None, stored: Any = None) -> tuple[list[Any], Any]:
+    def _run(self, bound: _Bound, out: Any = None, stored: Any = None) -> tuple[list[Any], Any]:
         """The arrays that a call writes, each once, and the form of the function's results. They are new, or those of
         `out`, which has that form, or `stored`."""
         call = self._read(bound)
@@ -306,7 +306,7 @@ class Fused:
             arrays = _torch.call_fused(self._handle, args, kwargs, out)
             structure = self._structure  # set by the call above
         else:
-            arrays, structure = self.run(self._bind(args, kwargs), out)
+            arrays, structure = self._run(self._bind(args, kwargs), out)
         return pack(structure, arrays) if out is None else out
 
     def __reduce__(self) -> Any:

@@ -80,12 +80,15 @@ def grad(function: Callable[..., Any] | Fused, argnums: Argnums = None) -> Fused
         dw = tenon.grad(loss, "w")(w, x)          # one gradient
         dw, dx = tenon.grad(loss)(w, x)           # one per floating-point array, in order
 
-    `argnums` names the arguments to differentiate by: a position, a name, or several of them. Gradients are f32 and
-    have the shape of their argument.
+    `argnums` names the arguments to differentiate by. A position or a name alone gives the gradient itself; several
+    give a tuple, in their order. None, the default, means every floating-point array, and gives a tuple even if there
+    is only one (JAX's default is argument 0). Gradients are f32 and have the shape of their argument. UsageError if the
+    function does not return one number, or an argument is not an array of floats or a number.
     """
     return _differentiated(function, argnums, False)
 
 
 def value_and_grad(function: Callable[..., Any] | Fused, argnums: Argnums = None) -> Fused:
-    """Like `grad`, but returns the function's value first: (value, gradient, ..), from one plan."""
+    """Like `grad`, but the fused function returns one flat tuple, (value, gradient, ..), from one plan: also with one
+    gradient, and not nested as in JAX."""
     return _differentiated(function, argnums, True)

@@ -149,19 +149,19 @@ def _bound(handle: int, tensors: Sequence[Any], numbers: Sequence[float], kinds:
 def _fused(*call: Any) -> list[Any]:
     function, bound = _bound(*call)
     with torch.no_grad():
-        return function.run(bound)[0]
+        return function._run(bound)[0]
 
 
 def _fused_out(*call: Any) -> None:
     function, bound = _bound(*call[:-1])
     with torch.no_grad():
-        function.run(bound, stored=call[-1])
+        function._run(bound, stored=call[-1])
 
 
 def _types_of(function: Any, bound: Any) -> Any:
     shapes = [tuple(int(n) for n in v.shape) if isinstance(v, torch.Tensor) else None for v in bound.values]
     dtypes = [_dtypes.name_of(v.dtype) if isinstance(v, torch.Tensor) else "" for v in bound.values]
-    return function.result_types(shapes, dtypes, bound)
+    return function._result_types(shapes, dtypes, bound)
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
@@ -181,7 +181,7 @@ def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
     grads: list[Any] = [None] * len(tensors)
     if given and any(needed):
         wrt = tuple(p for p, n in zip(places, needed) if n)
-        back = function.backward(len(kinds), keywords, wrt, given)
+        back = function._backward(len(kinds), keywords, wrt, given)
         call = (back._handle, tensors + [seeds[i] for i in given], numbers, kinds + "t" * len(given), [])
         _, (_, _, positions) = _types_of(*_bound(*call))
         stored = torch.ops.tenon.fused(*call)

@@ -99,13 +99,17 @@ class ImageEncoder:
         deterministic: str = "run",
     ) -> ImageEncoder:
         """Opens a model: a folder or .safetensors file of timm's, transformers' or the original's, or "random:vit-s14".
-        `dtype`: type of computation (bf16, f16 or f32; default: the device's preference). `threads`: CPU threads, 0 for
-        TENON_THREADS or all processors. `deterministic`: "run" gives the same features in every run; "batch" also in
-        every batch, which costs time on a GPU. Raises ModelError if it is not an image encoder, DeviceError if the
-        device does not exist."""
+        `device` as in Pipeline.from_pretrained. `dtype`: type of computation: "bf16", "f16" (on a GPU), "f32", a
+        library's type such as torch.float32, or a type with exceptions as the command's --type takes them, "bf16, f32:
+        blocks.0"; default: bf16 where the device computes in it, else f32. `threads`: CPU threads, 0 for TENON_THREADS
+        or all processors. `fusion`: False runs every node as its own launch. `deterministic`: "run" gives the same
+        features in every run; "batch" also in every batch, which costs time on a GPU. Raises ModelError if it is not an
+        image encoder, UsageError for a type that it or the device does not have, DeviceError if the device does not
+        exist."""
         invariant = _checks.batch_invariant(deterministic)
-        type_name = "" if dtype is None else _dtypes.name_of(dtype)
-        return cls(_core.ImageEncoder(os.fspath(path), device, type_name, _checks.threads(threads), fusion, invariant))
+        type_name, count = _dtypes.network_type(dtype), _checks.threads(threads)
+        with _dtypes.named_dtype():
+            return cls(_core.ImageEncoder(os.fspath(path), device, type_name, count, fusion, invariant))
 
     @property
     def name(self) -> str:
@@ -119,7 +123,7 @@ class ImageEncoder:
 
     @property
     def dtype(self) -> str:
-        """The type of computation: "bf16", "f16" or "f32"."""
+        """The type of computation, with its exceptions: what `dtype` took, such as "f32" or "bf16, f32: blocks.0"."""
         return self._core.dtype
 
     def __call__(
@@ -159,7 +163,7 @@ def load(
 ) -> ImageEncoder | Pipeline | TextPipeline:
     """Opens a model of any kind: a folder, a .safetensors file or "random:NAME". The weights decide the kind: an
     ImageEncoder for features of pictures, a Pipeline for drawing, a TextPipeline for generating text. `device`: "cpu"
-    (also None), "cuda" or, with several GPUs, "cuda:1". The rest as in the class's from_pretrained. Raises ModelError if
+    (also None), "cuda", "cuda:1" (one of several) or "auto". The rest as in the class's from_pretrained. Raises ModelError if
     it is none of these, or does not exist."""
     if not isinstance(spec, (str, bytes, os.PathLike)):
         raise TypeError(f"spec: expected a path or random:NAME, got {type(spec).__name__}")

@@ -158,23 +158,37 @@ class Pipeline:
         lora_rank: int = 32,
         deterministic: str = "run",
         offload: int | str | None = None,
+        lora_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
     ) -> Pipeline:
-        """Opens a model: a diffusers folder, a single .safetensors file, or the package's own. `device`: "cpu", "cuda",
-        or "auto" for a GPU if one can be used. `dtype`: type of computation (bf16, f16 or f32; default: the device's
-        preference). `threads`: CPU threads, 0 for TENON_THREADS or all processors. `lora_apply`: "merge" adds LoRAs to
-        the weights; "side" keeps them beside linear layers, where the ranks of all active ones may total `lora_rank`.
-        `deterministic`: "run" gives the same pictures in every run; "batch" also in every batch of at most 8 pictures,
-        which costs time on a GPU. `offload`: most GPU memory to use, in bytes or as "10GB" or "auto" (what is free):
-        weights that do not fit stay in the host's memory and are copied while others are in use. Raises ModelError if
-        it is not such a model, DeviceError if the device does not exist."""
+        """Opens a model: a diffusers folder, a single .safetensors file, or the package's own.
+
+        device: "cpu", "cuda", "cuda:1" (one of several), or "auto" for a GPU if one can be used.
+        dtype: type of computation: "bf16", "f16" (on a GPU), "f32" or, for Z-Image, "e4m3"; a library's type such as
+            torch.float32; or a type with exceptions as the command's --type takes them, "e4m3, bf16: text_encoder".
+            Default: bf16 where the device computes in it, else f32.
+        threads: CPU threads, 0 for TENON_THREADS or all processors. fusion: False runs every node as its own launch.
+        lora_apply: "merge" adds LoRAs to the weights; "side" keeps them beside linear layers, where the ranks of all
+            active ones may total lora_rank. lora_dir: folder of the LoRAs that prompts name; default: TENON_LORA_DIR,
+            else the working directory.
+        deterministic: "run" gives the same pictures in every run; "batch" also in every batch of at most 8 pictures,
+            which costs time on a GPU.
+        offload: most GPU memory to use, in bytes or as "10GB" or "auto" (what is free): weights that do not fit stay
+            in the host's memory and are copied while others are in use.
+
+        Raises ModelError if it is not such a model, UsageError for a type that the model or the device does not have,
+        DeviceError if the device does not exist."""
         invariant = _checks.batch_invariant(deterministic)
         _flag(lora_apply, "lora_apply", ("merge", "side"))
         rank = whole(lora_rank, "lora_rank")
-        type_name = "" if dtype is None else _dtypes.name_of(dtype)
+        type_name = _dtypes.network_type(dtype)
         spec = "" if path is None else os.fspath(path)
         count = _checks.threads(threads)
         room = _checks.memory(offload, "offload")
-        return cls(_core.ImagePipeline(spec, device, type_name, count, fusion, lora_apply, rank, invariant, room))
+        folder = "" if lora_dir is None else os.fspath(lora_dir)
+        with _dtypes.named_dtype():
+            return cls(
+                _core.ImagePipeline(spec, device, type_name, count, fusion, lora_apply, rank, invariant, room, folder)
+            )
 
     @property
     def name(self) -> str:
@@ -278,8 +292,8 @@ class Pipeline:
         cfg_normalization: float = 0.0,
         cfg_truncation: float = 1.0,
     ) -> Any:
-        """Draws. Arguments and their order are those of diffusers' StableDiffusionPipeline, `image` and `strength` those
-        of its StableDiffusionImg2ImgPipeline; arguments left out take the model's defaults.
+        """Draws, with the arguments of diffusers' StableDiffusionPipeline, in their order, `image` and `strength` as in
+        its StableDiffusionImg2ImgPipeline. What is left out takes the model's defaults.
 
         image: a picture to start from: a PIL image, a uint8 or 0..1 array [height, width, 3], or a 0..1 tensor
             [3, height, width], fitted to `width` and `height` (default: its own, rounded down to a multiple of 8) by
@@ -290,7 +304,7 @@ class Pipeline:
         cfg_normalization, cfg_truncation: as in diffusers' ZImagePipeline.
         callback_on_step_end: called as (pipe, step, timestep, {"latents": array}); may return a dict of new latents.
         output_type: "pil", "np", "pt" or "latent" (see ImageOutput). return_dict=False gives (images, None).
-
+        sampler: Tenon's, A1111's or diffusers' name. In a prompt <lora:FILE:WEIGHT> applies a LoRA (see `lora_dir`).
         Arguments that only diffusers supports are refused by name. Ctrl-C ends the call within a step."""
         given = locals()
         _refuse(**{name: given[name] for name in _UNSUPPORTED})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import json
 import os
 import queue
@@ -202,16 +203,19 @@ class TextPipeline:
         cache_limit: int | str | None = None,
     ) -> TextPipeline:
         """Opens a model: a folder as transformers writes it, a .gguf file, or the package's own ("sums"). `device`,
-        `dtype` and `threads` as in Pipeline.from_pretrained, but bf16 by default; "int8" keeps weights of linear layers
-        in i8 and everything else in bf16. `context`: most tokens of prompt and text together; 0 for all of the model's
-        positions. `cache_limit`: most memory for keys and values, in bytes or as "2GB"; with it, context 0 means as
-        many tokens as fit. Raises ModelError if it is not a language model, DeviceError if the device does not exist,
-        MemoryError for a limit too small for one text."""
-        type_name = "" if dtype is None else _dtypes.name_of(dtype)
+        `threads` and `fusion` as in Pipeline.from_pretrained. `dtype`: "bf16" (the default), "f16" (on a GPU), "f32",
+        or "int8", which keeps weights of linear layers in i8 and everything else in bf16; a library's type; or a type
+        with exceptions as the command's --type takes them, "bf16, e4m3: mlp". `context`: most tokens of prompt and text
+        together; 0 for all of the model's positions. `cache_limit`: most memory for keys and values, in bytes or as
+        "2GB"; with it, context 0 means as many tokens as fit. Raises ModelError if it is not a language model,
+        UsageError for a type that it or the device does not have, DeviceError if the device does not exist,
+        OutOfMemoryError for a limit too small for one text."""
+        type_name, count = _dtypes.network_type(dtype), _checks.threads(threads)
         spec = "" if path is None else os.fspath(path)
         longest = whole(context, "context", 0, _MOST_TOKENS)
         room = _checks.memory(cache_limit, "cache_limit")
-        return cls(_core.TextPipeline(spec, device, type_name, _checks.threads(threads), fusion, longest, room))
+        with _dtypes.named_dtype():
+            return cls(_core.TextPipeline(spec, device, type_name, count, fusion, longest, room))
 
     @property
     def name(self) -> str:
@@ -225,7 +229,8 @@ class TextPipeline:
 
     @property
     def dtype(self) -> str:
-        """The type of computation: "bf16", "f16" or "f32"."""
+        """The type of computation, with its exceptions: what `dtype` took, such as "bf16", "i8" or "bf16, e4m3 rows:
+        mlp"."""
         return self._core.dtype
 
     @property
@@ -254,11 +259,13 @@ class TextPipeline:
         seed: the same seed gives the same text; without one (or with -1) one is drawn and reported.
 
         Ctrl-C ends the call within a token with KeyboardInterrupt."""
+        _check_options("TextPipeline()", options)
         return self._writer(prompt, **options)()
 
     def stream(self, prompt: Any, **options: Any) -> TextStream:
-        """The same, token by token: `for token in pipe.stream("Once"): print(token.text, end="")`. Errors in the
-        arguments are raised here, or when the first token is requested."""
+        """The same, with the same options, token by token: `for token in pipe.stream("Once"): print(token.text,
+        end="")`. Errors in the arguments are raised here, or when the first token is requested."""
+        _check_options("TextPipeline.stream", options)
         return TextStream(self._writer(prompt, **options))
 
     def _prompt(self, prompt: Any) -> list[int]:
@@ -317,6 +324,17 @@ class TextPipeline:
 
     def __repr__(self) -> str:
         return f"<tenon.TextPipeline {self.name} in {self.dtype} on {self.device}>"
+
+
+_SIGNATURE = inspect.signature(TextPipeline._writer)
+_OPTIONS = list(_SIGNATURE.parameters)[2:]
+for _function, _result in ((TextPipeline.__call__, "TextOutput"), (TextPipeline.stream, "TextStream")):
+    _function.__signature__ = _SIGNATURE.replace(return_annotation=_result)  # type: ignore[attr-defined]
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    for unknown in (o for o in options if o not in _OPTIONS):
+        raise TypeError(f"{name}: expected the options {', '.join(_OPTIONS)}, got {unknown!r}")
 
 
 def _ids(ids: Any) -> list[int]:

@@ -68,7 +68,8 @@ class Trainer:
     ) -> None:
         """`optimizer`: "adamw", "lion" or "sgd" (with betas[0] as momentum); None means its default. `max_grad_norm`:
         limit of the gradients' norm, 0: none. `lr_scheduler`: "constant", "linear" or "cosine", after
-        `lr_warmup_steps`, down to 0 at `total_steps`. `ema`: decay of a moving average of the parameters, 0: none."""
+        `lr_warmup_steps`, down to 0 at `total_steps`. `ema`: decay of a moving average of the parameters, 0: none.
+        `device`: "cpu", "cuda" or "cuda:1". `grad_norm` is NaN before the first step."""
         if not callable(loss):
             raise TypeError(f"loss: expected a function, got {type(loss).__name__}")
         self._loss = loss
@@ -177,7 +178,7 @@ class Trainer:
         return self._read(False)
 
     def averages(self) -> dict[str, Any]:
-        """Their moving averages, if `ema` was given."""
+        """The parameters' moving averages, like `parameters`. UsageError without `ema`."""
         return self._read(True)
 
 

@@ -44,6 +44,11 @@ void add_parts(std::set<std::string>& to, const std::string& name, const std::st
     to.insert(name.substr(begins[i], begins[i + length] - 1 - begins[i]));
 }
 
+void check_no_int8(const std::string& network, const PrecisionPolicy& policy) {
+  TENON_CHECK(Usage, !policy.follows(Rule::I8Weights), "type")
+      << "int8 is for language models, not for '" << network << "'; use bf16 or f32";
+}
+
 }  // namespace
 
 NetworkType::NetworkType(DType type) : stored(type == DType::E4M3 || type == DType::I8 ? DType::BF16 : type) {
@@ -127,12 +132,17 @@ PrecisionPolicy precision_of(const std::string& name, const NetworkOptions& opti
   return out;
 }
 
+void check_rules(const NetworkType& type, std::span<const std::string_view> networks,
+                 const std::optional<PrecisionPolicy>& own) {
+  for (const std::string_view name : networks)
+    check_no_int8(std::string(name), precision_of(std::string(name), {.policy = type.policy}, own));
+}
+
 Plan plan_one(const std::string& name, const std::string& result, const Expr& value, const NetworkOptions& options,
               const std::optional<PrecisionPolicy>& own) {
   PlanOptions o;
   o.precision = precision_of(name, options, own);
-  TENON_CHECK(Usage, !o.precision.follows(Rule::I8Weights), "type")
-      << "int8 is for language models, not for '" << name << "'; use bf16 or f32";
+  check_no_int8(name, o.precision);
   o.name = name;
   o.fusion = options.fusion;
   o.fold_scales = options.fold_scales;

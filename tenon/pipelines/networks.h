@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,11 @@ struct NamedNetwork {
 /// name of one of their weights (a misspelling), since it would have no effect. `networks` is called only if there are
 /// exceptions.
 void check_exceptions(const NetworkType& type, const std::function<std::vector<NamedNetwork>()>& networks);
+
+/// Error(Usage) if one of these networks, none of them a language model, cannot be planned in `type`: int8, or e4m3
+/// without a policy of its own (`own`: as in precision_of). For opening a model: planning refuses it too, but later.
+void check_rules(const NetworkType& type, std::span<const std::string_view> networks,
+                 const std::optional<PrecisionPolicy>& own = {});
 
 /// `options.policy` for the network `name`, whose own policy for e4m3 is `own`; side branches are not quantised.
 /// Error(Usage) for e4m3 in a network without such a policy.

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <vector>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -53,18 +54,23 @@ std::vector<Life> lives_of(Plan& plan) {
 
 // Places each at the lowest offset free for its whole life. Returns the bytes of all.
 int64_t place(const std::vector<Life>& lives) {
+  struct Taken {
+    int64_t begin, end;
+    int first, last;
+  };
   int64_t bytes = 0;
-  std::multimap<int64_t, const Life*> placed;
+  std::vector<Taken> placed;  // by begin; read far more often than inserted into
   for (const Life& l : lives) {
     int64_t offset = 0;
-    for (const auto& [begin, o] : placed) {
-      if (o->last < l.first || l.last < o->first) continue;
-      if (begin >= offset + l.buffer->bytes) break;
-      offset = std::max(offset, aligned(begin + o->buffer->bytes));
+    for (const Taken& o : placed) {
+      if (o.last < l.first || l.last < o.first) continue;
+      if (o.begin >= offset + l.buffer->bytes) break;
+      offset = std::max(offset, o.end);
     }
     l.buffer->offset = offset;
-    bytes = std::max(bytes, aligned(offset + l.buffer->bytes));
-    placed.emplace(offset, &l);
+    const int64_t end = aligned(offset + l.buffer->bytes);
+    bytes = std::max(bytes, end);
+    placed.insert(std::ranges::upper_bound(placed, offset, {}, &Taken::begin), {offset, end, l.first, l.last});
   }
   return bytes;
 }

@@ -19,7 +19,10 @@ constexpr const char *kLatents = "latents", *kNoise = "noise", *kPictureShare = 
 
 PrecisionPolicy training_precision(const TrainableDenoiser& model, DType type, const nn::SideBranches& branches) {
   if (type != DType::E4M3) return training_precision(type);
-  return precision_of(model.name(), {.policy = NetworkType(type).policy, .side = branches}, model.e4m3_rows());
+  const std::optional<PrecisionPolicy> own = model.e4m3_rows();
+  TENON_CHECK(Usage, own, "type") << "e4m3: it is not known which layers of '" << model.name()
+                                  << "' tolerate it; use bf16 or f32";  // training takes no exceptions by name
+  return precision_of(model.name(), {.policy = NetworkType(type).policy, .side = branches}, own);
 }
 
 Expr denoising_loss(Graph& g, const TrainableDenoiser& model, const DenoisingShape& shape, nn::DenoisingTarget target,

@@ -299,6 +299,8 @@ TEST_F(CliErrors, DeviceThatComputesNothing) {
   expect_error(2, {"explain", "-m", "random:tiny", "--time", "--device", "null"}, {"null computes nothing"});
   expect_error(2, {"train", "grpo", "--device", "null", "-o", "grpo"}, {"[device]", "cannot train"});
   expect_error(2, {"train", "lora", "--device", "null", "-o", "lora"}, {"[device]", "cannot train"});
+  expect_error(2, {"train", "lora", "-m", "default-model", "--type", "e4m3", "-o", "lora"},
+               {"which layers of 'default-model' tolerate it; use bf16 or f32\n"});  // no exceptions, which it refuses
   for (const char* run : {"grpo", "lora"}) EXPECT_FALSE(std::filesystem::exists(folder() / run)) << run;
 }
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/pipelines/families/z_image/networks.h"
@@ -75,6 +77,18 @@ TEST(NetworkType, ANetworkHasItsOwnPolicyBehindTheExceptions) {
   NetworkOptions branches = options_of("e4m3");
   branches.side.rank = 4;
   EXPECT_EQ(precision_of("transformer", branches, own).exceptions.size(), 3u);
+}
+
+TEST(NetworkType, WhatNoPictureModelComputesInIsRefusedWhenItOpens) {
+  const std::array<std::string_view, 2> networks{"unet", "vae_decoder"};
+  const auto error = [&](const char* type, const std::optional<PrecisionPolicy>& own = {}) {
+    return error_of([&] { check_rules(NetworkType::parse(type), networks, own); });
+  };
+  EXPECT_THAT(error("int8"), HasSubstr("int8 is for language models, not for 'unet'"));
+  EXPECT_THAT(error("bf16, int8: vae_decoder"), HasSubstr("int8 is for language models"));
+  EXPECT_THAT(error("e4m3, bf16: unet"), HasSubstr("which layers of 'vae_decoder' tolerate it"));
+  check_rules(NetworkType::parse("e4m3"), networks, PrecisionPolicy());
+  check_rules(NetworkType::parse("bf16, e4m3: ff.net"), networks);
 }
 
 TEST(NetworkType, ExceptionsNameSomethingOfTheModel) {

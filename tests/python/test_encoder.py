@@ -235,7 +235,9 @@ def test_bad_models(folder, tmp_path):
         tenon.load(folder, device=0)
     with pytest.raises(tenon.DeviceError, match="nowhere"):
         tenon.load(folder, device="nowhere")
-    with pytest.raises(TypeError, match="dtype"):
+    with pytest.raises(tenon.UsageError, match=r"dtype. 'f12' is not supported; expected bf16"):
         tenon.load(folder, dtype="f12")
+    with pytest.raises(TypeError, match="dtype: expected"):
+        tenon.load(folder, dtype=3)
     with pytest.raises(tenon.UsageError, match="f64"):
         tenon.load(folder, dtype="f64")

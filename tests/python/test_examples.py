@@ -46,8 +46,8 @@ def test_importing_the_package_imports_no_array_library():
 def test_every_public_name_is_documented():
     import tenon
 
-    missing = [n for n in tenon.__all__ if not (getattr(tenon, n).__doc__ or "").strip()]
-    assert missing == []
+    missing = [n for n in tenon.__all__ if len((getattr(tenon, n).__doc__ or "").strip()) < 20]
+    assert [n for n in missing if n != "__version__"] == []
     text = (pathlib.Path(ROOT) / "docs/python.md").read_text()
     for name in ("tenon.fuse", "tenon.lion_step", "tenon.lion_foreach", "tenon.optim.Lion", "Pipeline.from_pretrained"):
         assert name in text

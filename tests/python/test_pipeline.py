@@ -201,8 +201,31 @@ def test_bad_prompts_and_models(pipe, tmp_path):
         tenon.Pipeline.from_pretrained(tmp_path)
     with pytest.raises(tenon.DeviceError, match="nowhere"):
         tenon.Pipeline.from_pretrained(device="nowhere")
-    with pytest.raises(TypeError, match="dtype"):
+    with pytest.raises(tenon.UsageError, match="f12"):
         tenon.Pipeline.from_pretrained(dtype="f12")
+    with pytest.raises(tenon.UsageError, match=r"dtype. int8 is for language models, not for 'unet'"):
+        tenon.Pipeline.from_pretrained(dtype="int8")  # when it is opened, not when it draws
+    with pytest.raises(tenon.UsageError, match="did you mean 'text_encoder'"):
+        tenon.Pipeline.from_pretrained(dtype="bf16, f32: text_encode")
+
+
+def test_a_type_may_have_exceptions():
+    exact = tenon.Pipeline.from_pretrained(dtype="f32, bf16: text_encoder")
+    draw = {"num_inference_steps": 1, "seed": 1, "output_type": "latent"}
+    other = tenon.Pipeline.from_pretrained(dtype="torch.float32")
+    assert not np.array_equal(exact("a red circle", **draw).images, other("a red circle", **draw).images)
+
+
+def test_prompts_find_loras_in_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "thing.safetensors").write_bytes(b"\x02" + b"\0" * 7 + b"{}")
+    with pytest.raises(tenon.ModelError, match="there is no thing, nor thing.safetensors"):
+        tenon.Pipeline.from_pretrained()("a <lora:thing:1>", seed=1)
+    there = tenon.Pipeline.from_pretrained(lora_dir=tmp_path)
+    with pytest.raises(tenon.ModelError, match=str(tmp_path / "thing.safetensors")):
+        there("a <lora:thing:1>", seed=1)
+    monkeypatch.setenv("TENON_LORA_DIR", str(tmp_path))
+    with pytest.raises(tenon.ModelError, match=str(tmp_path / "thing.safetensors")):
+        tenon.Pipeline.from_pretrained()("a <lora:thing:1>", seed=1)
 
 
 def test_a_callback_cannot_draw_with_its_own_pipeline(pipe):

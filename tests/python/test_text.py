@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pathlib
 import re
@@ -312,3 +313,18 @@ def test_sums():
 def test_declared(pipe):
     stub = (ROOT / "python/tenon/__init__.pyi").read_text()
     assert "TextPipeline as TextPipeline" in stub and "train as train" in stub
+
+
+def test_types_with_exceptions_and_types_that_no_layer_has():
+    some = tenon.TextPipeline.from_pretrained(dtype="bf16, e4m3: mlp")
+    assert some.dtype == "bf16, e4m3 rows: mlp" and some(QUESTION, max_tokens=2).tokens
+    with pytest.raises(tenon.UsageError, match=r"dtype. e4m3: .* name them, as in 'bf16, e4m3: LAYER'"):
+        tenon.TextPipeline.from_pretrained(dtype="e4m3")
+
+
+def test_unknown_options_are_named_with_the_call(pipe):
+    with pytest.raises(TypeError, match=r"TextPipeline\(\): expected the options max_tokens, .*, got 'zz'"):
+        pipe(QUESTION, zz=1)
+    with pytest.raises(TypeError, match=r"TextPipeline.stream: .* got 'zz'"):
+        pipe.stream(QUESTION, zz=1)
+    assert list(inspect.signature(pipe.__call__).parameters)[:2] == ["prompt", "max_tokens"]

@@ -48,6 +48,7 @@ class DecoderGenerator : public TextGenerator {
     NetworkOptions& networks = setup->networks;
     networks.precision = {type.stored, type.stored};
     networks.policy = type.policy;
+    precision_of("decoder", networks);  // throws for e4m3, which planning would refuse
     networks.fusion = options.fusion;
     networks.fold_scales = options.fold_scales;
     networks.target = backend.target();

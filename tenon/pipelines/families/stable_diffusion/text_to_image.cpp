@@ -1,6 +1,7 @@
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -28,6 +29,7 @@ TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, cons
   TENON_CHECK(Usage, std::find(types.begin(), types.end(), type.stored) != types.end(), "type")
       << name_of(type.stored) << " is not supported by " << backend_->name() << "; use " << known;
   check_exceptions(type, [this] { return networks_of(*model_); });
+  check_rules(type, std::array<std::string_view, 4>{"unet", "text_encoder", "vae_decoder", "vae_encoder"});
   networks_ = {.precision = {type.stored, type.stored},
                .policy = type.policy,
                .side = loras_.branches(),

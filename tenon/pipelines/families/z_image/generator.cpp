@@ -1,6 +1,7 @@
 #include "tenon/pipelines/families/z_image/generator.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "tenon/core/clock.h"
@@ -26,6 +27,8 @@ ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const
   TENON_CHECK(Usage, type.stored != DType::F16, "type") << "f16 overflows in this model; use bf16";
   TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
   check_exceptions(type, [this] { return networks_of(*model_); });
+  check_rules(type, std::array<std::string_view, 4>{"transformer", "text_encoder", "vae_decoder", "vae_encoder"},
+              PrecisionPolicy());
   networks_ = {.precision = {type.stored, type.stored},
                .policy = type.policy,
                .side = loras_.branches(),

@@ -1,0 +1,53 @@
+"""Functions made from the engine's nodes: how they are called and what they refuse."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+from conftest import ROOT, assert_close, run_alone
+
+import tenon
+from tenon import _node_docs
+
+
+def test_errors_name_what_the_caller_wrote():
+    x, y = np.ones((1, 3, 4), np.float32), np.ones((2, 4, 5), np.float32)
+    for a, b in ((x, y), (y[0, :, 0], y[0, :, 0]), (x, x)):
+        with pytest.raises(tenon.UsageError, match=r"matmul \(@\): a \[.*\] and b \[.*\] do not fit: expected a \[.., M, K\]"):
+            tenon.fuse(lambda a, b: a @ b)(a, b)
+    with pytest.raises(TypeError, match="maximum: expected a, b: missing"):
+        tenon.fuse(lambda a: tenon.maximum(a))(x)
+    with pytest.raises(tenon.UsageError, match="attention: expected k and v of one width, got 4 and 8"):
+        tenon.fuse(lambda q, v: tenon.attention(q, q, v))(np.ones((1, 1, 3, 4), np.float32), np.ones((1, 1, 3, 8), np.float32))
+    with pytest.raises(tenon.UsageError, match="a. expected f32, bf16, f16, e4m3, i8, i16, i32, i64, u8 or bool, got uint16"):
+        tenon.fuse(lambda a: a + 1)(x.astype(np.uint16))
+
+
+def test_operands_by_name():
+    x = np.linspace(-2, 2, 7, dtype=np.float32)
+    y = tenon.fuse(lambda a: tenon.clamp(hi=1, x=a, lo=-1))(x)
+    assert_close(y, x.clip(-1, 1), 0)
+
+
+def test_conversions_to_integers():
+    x = np.array([1.7, -1.7, 300, -300, np.nan, np.inf], np.float32)
+    y = tenon.fuse(lambda a: (tenon.cast(a, "i8"), tenon.cast(a, "u8")))(x)
+    assert y[0].tolist() == [1, -1, 127, -128, 0, 127] and y[1].tolist() == [1, 0, 255, 0, 0, 255]
+    with pytest.raises(tenon.UsageError, match="round_to: expected a floating-point type, got i8"):
+        tenon.fuse(lambda a: tenon.round_to(a, "i8"))(x)
+
+def test_every_node_says_what_it_computes():
+    known = {*_node_docs.POINTWISE, *_node_docs.REDUCTIONS}
+    assert set(tenon.NODES) == known, "python/tenon/_node_docs.py: an entry for each function of a node"
+    text = (ROOT / "docs/python.md").read_text()
+    for name, function in tenon.NODES.items():
+        assert function.__name__ == name and re.search(rf"\b{name}\b", text)
+        assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(function).parameters.values())
+
+
+def test_threads_set_for_everything_opened_afterwards():
+    code = "import tenon; tenon.set_num_threads(3); print(tenon.TextPipeline.from_pretrained().device)"
+    assert "3 threads" in run_alone(code)
