@@ -120,10 +120,8 @@ Action declare_compile(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompileFlags>();
   f->part.declare(app, "all");
   CLI::Option* offload = app.get_option("--offload")->group("");  // recognised so that it can be refused with a reason
-  offer(app.add_option("--arch", f->archs, "GPU architectures to compile for, comma-separated: sm_89, sm_90a"),
-        {"sm_89", "sm_90a"})
-      ->delimiter(',')
-      ->capture_default_str();
+  offer(comma_list(app, "--arch", f->archs, "GPU architectures to compile for, comma-separated: sm_89, sm_90a"),
+        {"sm_89", "sm_90a"});
   app.add_flag("--cudnn", f->cudnn, "also check that cuDNN has a plan for every convolution and attention");
   return [f, offload, &common] {
     TENON_CHECK(Usage, offload->empty(), "--offload")

@@ -19,11 +19,11 @@ std::string quoted(const std::string& text) {
 // ---- bash ----
 
 // The frame: rejoins the words of COMP_WORDS that bash split at colons and equal signs; the words before the cursor
-// then decide. If nothing is offered, bash completes file names.
+// then decide; $verb is a verb, or a verb and its method: train/lora. If nothing is offered, bash completes file names.
 constexpr const char* kBashBegin = R"bash(# bash completion for tenon, made by `tenon completion bash`
 _tenon() {
   local -a words=()
-  local i word glue=0 verb= cur prev flags= values= head
+  local i word glue=0 verb= cur prev flags= values= files=0 head
   COMPREPLY=()
   for ((i = 0; i <= COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
@@ -38,12 +38,20 @@ _tenon() {
   done
   cur=${words[${#words[@]}-1]} prev=${words[${#words[@]}-2]}
   for ((i = 1; i < ${#words[@]} - 1; i++)); do
-    case ${words[i]} in
+    case $verb/${words[i]} in
 )bash";
 
 constexpr const char* kBashEnd = R"bash(  [[ $cur == -* ]] && values=$flags
   [[ -n $values ]] || return 0
   COMPREPLY=($(compgen -W "$values" -- "$cur"))
+  if ((files)) && [[ $cur != -* ]]; then
+    local IFS=$'\n'
+    local -a found=($(compgen -f -- "$cur"))
+    if ((${#found[@]})); then
+      COMPREPLY+=("${found[@]}")
+      compopt -o filenames 2>/dev/null
+    fi
+  fi
   if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then  # bash replaces what is behind the last colon only
     head=${cur%"${cur##*:}"}
     for i in "${!COMPREPLY[@]}"; do COMPREPLY[i]=${COMPREPLY[i]#"$head"}; done
@@ -51,6 +59,11 @@ constexpr const char* kBashEnd = R"bash(  [[ $cur == -* ]] && values=$flags
 }
 complete -o default -F _tenon tenon
 )bash";
+
+// Assigns what is offered for an option with choices.
+std::string bash_choices(const DescribedOption& o) {
+  return "values=" + quoted(joined(o.choices, " ")) + (o.beside == Beside::Files ? " files=1" : "");
+}
 
 // Cases of `case "$verb:$prev"` for flags that take a value. A flag without choices ends the search: a file may follow.
 void bash_values(std::ostream& out, const std::string& verb, const std::vector<DescribedOption>& options) {
@@ -62,22 +75,40 @@ void bash_values(std::ostream& out, const std::string& verb, const std::vector<D
     if (o.choices.empty())
       out << "return 0 ;;\n";
     else
-      out << "values=" << quoted(joined(o.choices, " ")) << "; cur_is_value=1 ;;\n";
+      out << bash_choices(o) << " cur_is_value=1 ;;\n";
   }
+}
+
+// The verbs, and their methods as train/lora.
+std::vector<DescribedVerb> bash_scopes(const DescribedProgram& program) {
+  std::vector<DescribedVerb> out;
+  for (const DescribedVerb& v : program.verbs) {
+    out.push_back(v);
+    for (const DescribedVerb& m : v.methods) {
+      out.push_back(m);
+      out.back().name = v.name + "/" + m.name;
+    }
+  }
+  return out;
 }
 
 void print_bash(std::ostream& out, const DescribedProgram& program) {
   std::vector<std::string> verbs;
   for (const DescribedVerb& v : program.verbs) verbs.push_back(v.name);
-  out << kBashBegin << "      " << joined(verbs, "|") << ") verb=${words[i]}; break ;;\n    esac\n  done\n"
-      << "  local cur_is_value=0\n  case $verb:$prev in\n";
-  for (const DescribedVerb& v : program.verbs) bash_values(out, v.name, v.options);
+  const std::vector<DescribedVerb> scopes = bash_scopes(program);
+  std::string words;
+  for (const DescribedVerb& s : scopes)
+    if (s.name.find('/') != std::string::npos) words += "|" + s.name;
+  out << kBashBegin << "      /" << joined(verbs, "|/") << ") verb=${words[i]} ;;\n";
+  if (!words.empty()) out << "      " << words.substr(1) << ") verb+=/${words[i]} ;;\n";
+  out << "    esac\n  done\n  local cur_is_value=0\n  case $verb:$prev in\n";
+  for (const DescribedVerb& s : scopes) bash_values(out, s.name, s.own);
   bash_values(out, "*", program.common);
   out << "  esac\n  if ((cur_is_value)); then flags=$values; else case $verb in\n";
-  for (const DescribedVerb& v : program.verbs) {
-    out << "    " << v.name << ") flags=" << quoted(joined(flags_of(v.options), " "));
-    for (const DescribedOption& o : v.options)
-      if (!o.positional.empty() && !o.choices.empty()) out << " values=" << quoted(joined(o.choices, " "));
+  for (const DescribedVerb& s : scopes) {
+    out << "    " << s.name << ") flags=" << quoted(joined(flags_of(s.own), " "));
+    for (const DescribedOption& o : s.own)
+      if (!o.positional.empty() && !o.choices.empty()) out << " " << bash_choices(o);
     out << " ;;\n";
   }
   out << "    *) values=" << quoted(joined(verbs, " "))
@@ -108,9 +139,30 @@ void zsh_options(std::ostream& out, const std::vector<DescribedOption>& options)
     if (!o.positional.empty() && !std::exchange(rest, true)) out << " \\\n      " << quoted("*" + zsh_action(o));
     const std::string text = "[" + zsh_text(o.help) + "]" + (o.argument.empty() ? "" : zsh_action(o));
     const std::string exclusive = "(" + joined(o.flags, " ") + ")";
-    for (const std::string& flag : o.flags)
-      out << " \\\n      " << quoted(std::string(exclusive).append(flag).append(text));
+    for (const std::string& flag : o.flags) {
+      const char* joint = o.argument.empty() ? "" : flag.starts_with("--") ? "=" : "+";  // --flag=value, -fvalue
+      out << " \\\n      " << quoted(std::string(exclusive).append(flag).append(joint).append(text));
+    }
   }
+}
+
+// A verb whose next word decides what follows.
+void zsh_methods(std::ostream& out, const DescribedProgram& program, const DescribedVerb& v) {
+  std::vector<DescribedOption> flags = v.own;
+  std::erase_if(flags, [](const DescribedOption& o) { return o.flags.empty(); });
+  out << " -C";
+  zsh_options(out, program.common);
+  zsh_options(out, flags);
+  for (const DescribedOption& o : v.own)
+    if (o.flags.empty() && !o.choices.empty()) out << " \\\n      " << quoted("1" + zsh_action(o));
+  out << " \\\n      '*:: :->method'\n      [[ $state == method ]] && case $words[1] in\n";
+  for (const DescribedVerb& m : v.methods) {
+    out << "      " << m.name << ") _arguments";
+    zsh_options(out, program.common);
+    zsh_options(out, m.own);
+    out << " ;;\n";
+  }
+  out << "      esac ;;\n";
 }
 
 void print_zsh(std::ostream& out, const DescribedProgram& program) {
@@ -123,8 +175,12 @@ void print_zsh(std::ostream& out, const DescribedProgram& program) {
          "  rest)\n    case $words[1] in\n";
   for (const DescribedVerb& v : program.verbs) {
     out << "    " << v.name << ") _arguments";
+    if (!v.methods.empty()) {
+      zsh_methods(out, program, v);
+      continue;
+    }
     zsh_options(out, program.common);
-    zsh_options(out, v.options);
+    zsh_options(out, v.own);
     out << " ;;\n";
   }
   out << "    esac ;;\n  esac\n}\n"
@@ -159,8 +215,12 @@ void print_fish(std::ostream& out, const DescribedProgram& program) {
     out << "complete -c tenon -f -n 'not __fish_seen_subcommand_from " << list << "' -a " << v.name << " -d "
         << quoted(v.help) << "\n";
   fish_options(out, "", program.common);
-  for (const DescribedVerb& v : program.verbs)
-    fish_options(out, " -n '__fish_seen_subcommand_from " + v.name + "'", v.options);
+  for (const DescribedVerb& v : program.verbs) {
+    const std::string seen = "__fish_seen_subcommand_from ";
+    fish_options(out, " -n '" + seen + v.name + "'", v.own);
+    for (const DescribedVerb& m : v.methods)
+      fish_options(out, " -n '" + seen + v.name + "; and " + seen + m.name + "'", m.own);
+  }
 }
 
 Action declare_completion(CLI::App& app, const Common&) {

@@ -38,24 +38,42 @@ std::vector<DescribedOption> options_of(const CLI::App& app) {
   return out;
 }
 
-// Includes the flags of a verb's methods, each once, and the methods as what follows the verb.
-std::vector<DescribedOption> options_with_methods(const CLI::App& app) {
-  std::vector<DescribedOption> out = options_of(app);
-  DescribedOption method;
-  method.argument = method.positional = "METHOD";
-  method.help = "training method";
+// One of these methods, as what follows a verb.
+DescribedOption method_option(const std::vector<DescribedVerb>& methods) {
+  DescribedOption out;
+  out.argument = out.positional = "METHOD";
+  out.help = "training method";
+  out.beside = Beside::Nothing;
+  for (const DescribedVerb& m : methods) out.choices.push_back(m.name);
+  return out;
+}
+
+DescribedVerb verb_of(const CLI::App& app) {
+  DescribedVerb out{app.get_name(), app.get_description(), {}, options_of(app), {}};
+  std::erase_if(out.own, [](const DescribedOption& o) { return o.flags == std::vector<std::string>{"-h", "--help"}; });
+  out.options = out.own;
   for (const CLI::App* m : methods_of(app)) {
-    method.choices.push_back(m->get_name());
-    for (DescribedOption& o : options_of(*m)) {
-      const bool known = std::ranges::any_of(out, [&](const DescribedOption& other) {
+    out.methods.push_back(verb_of(*m));
+    for (const DescribedOption& o : out.methods.back().options) {
+      const bool known = std::ranges::any_of(out.options, [&](const DescribedOption& other) {
         return std::ranges::find_first_of(other.flags, o.flags) != other.flags.end();
       });
-      if (!known) out.push_back(std::move(o));
+      if (!known) out.options.push_back(o);
     }
   }
-  method.beside = Beside::Nothing;
-  if (!method.choices.empty()) out.push_back(std::move(method));
+  if (out.methods.empty()) return out;
+  out.own.push_back(method_option(out.methods));
+  out.options.push_back(out.own.back());
   return out;
+}
+
+// `help VERB` is followed by a method if the verb has methods.
+void add_methods_to_help(std::vector<DescribedVerb>& verbs) {
+  const auto help = std::ranges::find(verbs, "help", &DescribedVerb::name);
+  if (help == verbs.end()) return;
+  for (const DescribedVerb& v : verbs)
+    if (!v.methods.empty() && v.name != "help")
+      help->methods.push_back({v.name, v.help, {}, {method_option(v.methods)}, {}});
 }
 
 }  // namespace
@@ -68,12 +86,9 @@ std::vector<std::string> flags_of(const std::vector<DescribedOption>& options) {
 
 DescribedProgram describe(const CLI::App& root) {
   DescribedProgram out{root.get_name(), root.get_description(), options_of(root), {}};
-  for (const CLI::App* app : root.get_subcommands([](const CLI::App*) { return true; })) {
-    DescribedVerb& verb = out.verbs.emplace_back(DescribedVerb{app->get_name(), app->get_description(), {}});
-    for (DescribedOption& option : options_with_methods(*app))
-      if (option.flags != std::vector<std::string>{"-h", "--help"}) verb.options.push_back(std::move(option));
-  }
+  for (const CLI::App* app : methods_of(root)) out.verbs.push_back(verb_of(*app));
   std::ranges::sort(out.verbs, {}, &DescribedVerb::name);
+  add_methods_to_help(out.verbs);
   return out;
 }
 

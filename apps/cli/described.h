@@ -20,7 +20,9 @@ struct DescribedOption {
 
 struct DescribedVerb {
   std::string name, help;
-  std::vector<DescribedOption> options;
+  std::vector<DescribedOption> options;  ///< includes those of its methods, each once
+  std::vector<DescribedOption> own;      ///< what may follow the verb itself: without those of its methods
+  std::vector<DescribedVerb> methods;    ///< words that may follow it and that have options of their own
 };
 
 struct DescribedProgram {

@@ -39,6 +39,7 @@ ordered_json devices(const Common& common) {
 }
 
 ordered_json environment(const Common& common) {
+  for (const Option id : {Option::NoFusion, Option::NoFold, Option::CudaTune}) is_on(id);  // refuses other values
   const onednn::Found& yardstick = onednn::find();
   ordered_json out{{"version", version()},
                    {"commit", commit()},
@@ -80,13 +81,13 @@ void print_device(const ordered_json& device, const Line& line) {
 
 void print_env(const ordered_json& env) {
   const auto line = [](const std::string& key, const std::string& value) {
-    std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ') << escaped(value) << "\n";
+    std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ')
+              << (value.empty() ? "-" : escaped(value)) << "\n";
   };
   for (const auto& [key, value] : env.items())
     if (value.is_string() || value.is_number()) line(key, value.is_string() ? value.get<std::string>() : value.dump());
   for (const auto& device : env["devices"]) print_device(device, line);
-  for (const auto& [key, value] : env["options"].items())
-    line(key, value.get<std::string>().empty() ? "-" : value.get<std::string>());
+  for (const auto& [key, value] : env["options"].items()) line(key, value.get<std::string>());
 }
 
 std::string variables_help() {

@@ -77,13 +77,14 @@ std::vector<std::string> resolve_prompts(const GenerateFlags& f) {
       << "standard input can be read only once";
   for (std::string& text : texts)
     if (text == "-" && f.prompt_files.empty()) text = read_prompt_file("-");
-  const auto check = [](const char* what, const std::string& value) {
+  const auto check = [](const std::string& what, const std::string& value) {
     if (const auto at = first_invalid_utf8(value))
       throw Error(ErrorKind::Usage, what, "is not UTF-8: byte " + std::to_string(*at) + " is not part of a character");
     // A PNG text chunk ends there, so the rest of the description would be lost.
     TENON_CHECK(Usage, value.find('\0') == std::string::npos, what) << "has a zero byte at " << value.find('\0');
   };
-  for (const std::string& text : texts) check("prompt", text);
+  for (size_t i = 0; i < texts.size(); ++i)
+    check(texts.size() < 2 ? "prompt" : "prompt " + std::to_string(i + 1) + " ('" + shown(texts[i]) + "')", texts[i]);
   check("negative prompt", f.negative);
   return texts;
 }
@@ -214,9 +215,10 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   several(app.add_option("--prompt-file", f.prompt_files,
                          "file with the prompt; -: standard input; may be repeated as -p"));
   app.add_option("-n,--negative-prompt", f.negative, "negative prompt: what not to draw");
-  app.add_option(
-      "-m,--model", f.model,
-      "model: a folder, .safetensors or .gguf file, or a name in TENON_MODEL_DIR (default: the embedded model)");
+  offer(app.add_option(
+            "-m,--model", f.model,
+            "model: a folder, .safetensors or .gguf file, or a name in TENON_MODEL_DIR (default: the embedded model)"),
+        model_names(ImageGenerator::kAbility), Beside::Files);
   app.add_option("--diffusion-model", f.parts.diffusion_model,
                  "file or folder of the transformer (Z-Image), instead of the one in -m");
   app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder (Z-Image)");

@@ -135,7 +135,7 @@ Action declare_inspect(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<Flags>();
   offer(app.add_option("MODEL,-m,--model", flags->model,
                        "model: a folder, a .safetensors or .gguf file, or random:NAME (default: the embedded model)"),
-        random_models(ModelParts::kAbility), Beside::Files);
+        model_names(ModelParts::kAbility), Beside::Files);
   app.add_option("--names", flags->limit, "maximum number of names to show of each list")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""))

@@ -29,6 +29,9 @@ LoraUse parse_use(const std::string& text, const fs::path& folder) {
   std::optional<fs::path> file = find_file(text, folder);
   const auto there = [&](const std::string& name) {
     const fs::path other = lora_file(folder, name);
+    for (const fs::path& place : {fs::path(name), folder / name})
+      TENON_CHECK(Model, file || !folder_exists(place), place.string())
+          << "is a folder, expected a LoRA file; there is no " << lora_file({}, place.string()).string() << " either";
     TENON_CHECK(Model, file.has_value(), name)
         << "there is no such file" << (other == fs::path(name) ? "" : ", nor " + other.string());
     return *file;

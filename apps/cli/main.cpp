@@ -111,6 +111,7 @@ int parse_and_run(int argc, char** argv) {
     return 0;
   }
   if (!action) throw no_such_verb(app, "");
+  common.check_device();
   const StopScope until_a_signal([] { return stop_signal() != 0; });
   return action();
 }

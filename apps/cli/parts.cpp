@@ -33,7 +33,7 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
   offer(app.add_option(
             "-m,--model", spec,
             "model: a folder, a .safetensors file, or random:NAME for random weights (default: the embedded model)"),
-        random_models(ModelParts::kAbility), Beside::Files);
+        model_names(ModelParts::kAbility), Beside::Files);
   offer(app.add_option("--part", part,
                        "network of the model to work on, or all (default: " +
                            (default_part.empty() ? "the main one" : default_part) + ")"),
@@ -104,15 +104,8 @@ DType parse_type(const std::string& flag) {
   return type.name();
 }
 
-namespace {
-bool set_by(bool flag, Option id) {
-  const std::string variable = option(id);
-  return flag || (!variable.empty() && variable != "0");
-}
-}  // namespace
-
-bool fusion_is_off(bool flag) { return set_by(flag, Option::NoFusion); }
-bool folding_is_off(bool flag) { return set_by(flag, Option::NoFold); }
+bool fusion_is_off(bool flag) { return flag || is_on(Option::NoFusion); }
+bool folding_is_off(bool flag) { return flag || is_on(Option::NoFold); }
 
 std::shared_ptr<Backend> PartFlags::backend(const Common& common) const {
   return common.backend({.batch_invariant = is_batch_invariant(deterministic)});

@@ -122,7 +122,7 @@ std::string output_of(const std::vector<std::string>& arguments) {
 }  // namespace
 
 fs::path peer_python(const std::string& program) {
-  const std::string asked = program.empty() ? (cache_folder() / "peer-env/bin/python").string() : program;
+  const std::string asked = program.empty() ? cached("peer-env/bin/python").string() : program;
   fs::path python = find_program(asked);
   if (python.empty())
     throw Error(ErrorKind::Usage, program.empty() ? "--peer torch" : "--peer-python",

@@ -99,7 +99,10 @@ ordered_json run_object(const std::string& folder) {
   std::map<std::string, std::vector<Point>> curves;
   std::map<std::string, double> totals;
   std::vector<nlohmann::json> drew;
-  for (const nlohmann::json& line : train::read_metrics(folder, &passed)) {
+  const std::vector<nlohmann::json> lines = train::read_metrics(folder, &passed);
+  TENON_CHECK(Usage, !lines.empty() || passed == 0, folder)
+      << train::kMetricsFile << " has " << counted(passed, "line") << ", none of which is metrics of a step";
+  for (const nlohmann::json& line : lines) {
     const int64_t at = line.at("step");
     step = std::max(step, at);
     if (line.contains("samples") && line.at("samples").is_array()) drew.push_back(line);
@@ -109,7 +112,9 @@ ordered_json run_object(const std::string& folder) {
         if (key.ends_with("_seconds")) totals[key] += value.get<double>();
       }
   }
-  if (passed > 0) spdlog::info("{}: incomplete lines skipped: {}", escaped(folder), passed);
+  if (passed > 0)
+    spdlog::info("{}: skipped {} that {} incomplete or no metrics", escaped(folder), counted(passed, "line"),
+                 passed == 1 ? "is" : "are");
   ordered_json series = ordered_json::object();
   for (const auto& [name, points] : curves) series[name] = thinned(points);
   return {{"name", escaped(folder)},

@@ -5,6 +5,9 @@
 
 namespace tenon::cli {
 
+/// The text cut to what fits on a line of the terminal at stderr; whole if its width is not known.
+std::string fitted(std::string ascii);
+
 class ProgressBar {
  public:
   ProgressBar(std::string what, bool quiet);

@@ -63,14 +63,17 @@ std::string mismatch(const CLI::App& app, const std::vector<DescribedOption>& op
 }
 
 // CLI11's message for a value that is not a number, "Could not convert: --eta = x", reworded as for other flags; empty
-// for a failure of another kind.
-std::string no_number(const CLI::ParseError& failure) {
+// for a failure of another kind. It says the same of a switch that is given a value.
+std::string no_number(const CLI::ParseError& failure, const std::vector<DescribedOption>& options) {
   static constexpr std::string_view kBegin = "Could not convert: ", kMiddle = " = ";
   const std::string text = failure.what();
   const size_t middle = text.find(kMiddle);
   if (!dynamic_cast<const CLI::ConversionError*>(&failure) || !text.starts_with(kBegin) || middle == text.npos)
     return {};
-  return text.substr(kBegin.size(), middle - kBegin.size()) + ": expected a number, got '" +
+  const std::string flag = text.substr(kBegin.size(), middle - kBegin.size());
+  const bool is_switch =
+      std::ranges::any_of(options, [&](const DescribedOption& o) { return o.argument.empty() && has(o.flags, flag); });
+  return flag + (is_switch ? ": expected no value, got '" : ": expected a number, got '") +
          shown(text.substr(middle + kMiddle.size())) + "'";
 }
 
@@ -123,7 +126,10 @@ Error usage_error(const CLI::App& root, const std::vector<std::string>& argument
   };
   if (dynamic_cast<const CLI::ExtrasError*>(&failure)) {  // arguments that the parser could not use
     const std::vector<std::string> left = root.remaining(true);
-    const auto flag = std::ranges::find_if(left, [](const std::string& a) { return a.size() > 1 && a[0] == '-'; });
+    const auto flags_end = std::ranges::find(arguments, "--");  // what follows is no flag
+    const auto flag = std::ranges::find_if(left, [&](const std::string& a) {
+      return a.size() > 1 && a[0] == '-' && std::find(arguments.begin(), flags_end, a) != flags_end;
+    });
     if (!left.empty() && lacks_method(root, verb))
       return no_such_method(root, verb, flag == left.begin() ? "" : left.front());
     if (flag != left.end())
@@ -140,7 +146,7 @@ Error usage_error(const CLI::App& root, const std::vector<std::string>& argument
   for (const CLI::App* place : {method.empty() ? app : method.front(), app, &root})
     if (const std::string wanted = mismatch(*place, options, arguments, failure); !wanted.empty())
       return {ErrorKind::Usage, "", wanted, help};
-  const std::string wanted = no_number(failure);
+  const std::string wanted = no_number(failure, options);
   return {ErrorKind::Usage, "", wanted.empty() ? failure.what() : wanted, help};
 }
 

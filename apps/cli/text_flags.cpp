@@ -35,7 +35,7 @@ void TextFlags::declare(CLI::App& app) {
   offer(app.add_option(
             "-m,--model", model,
             "language model: a folder, a .gguf file, or a name in TENON_MODEL_DIR (default: sums, the embedded one)"),
-        {"smollm2", "sums"}, Beside::Files);
+        model_names(TextGenerator::kAbility), Beside::Files);
   offer(app.add_option("--lora", adapter,
                        "folder of a low-rank adapter (LoRA) for this model, as PEFT and train grpo write it"),
         {}, Beside::Files);

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
+#include "apps/cli/progress.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 #include "tenon/io/json.h"
@@ -63,9 +65,12 @@ void LiveLine::operator()(const nlohmann::ordered_json& m) {
   }
   const double spent = seconds_since(begin_);
   const double each = spent / static_cast<double>(std::max<int64_t>(step - run_.first, 1));
-  std::fprintf(stderr, "%sstep %lld/%lld  %s  %.0f s left%s", terminal_ ? "\r" : "", static_cast<long long>(step),
-               static_cast<long long>(run_.steps), text.c_str(), each * static_cast<double>(run_.steps - step),
-               terminal_ ? " \x1b[K" : "\n");
+  std::string line = "step " + std::to_string(step) + "/" + std::to_string(run_.steps) + "  " + text + "  ";
+  line += std::to_string(std::llround(each * static_cast<double>(run_.steps - step))) + " s left";
+  if (terminal_)
+    std::fprintf(stderr, "\r%s\x1b[K", fitted(line).c_str());
+  else
+    std::fprintf(stderr, "%s\n", line.c_str());
   std::fflush(stderr);
   drawn_ = terminal_;
 }

@@ -38,7 +38,7 @@ void declare_what(CLI::App& app, TrainFlags& f) {
   offer(app.add_option("-m,--model", f.model,
                        "language model: a folder, a GGUF file, or a name in TENON_MODEL_DIR (default: the embedded "
                        "one, trained on --dataset sums for 40 steps of 8 problems)"),
-        {}, Beside::Files);
+        model_names(TextGenerator::kAbility), Beside::Files);
   offer(app.add_option("--data", f.data,
                        "training problems: a JSON Lines file with \"prompt\" or \"question\", and \"answer\""),
         {}, Beside::Files);
@@ -57,9 +57,9 @@ void declare_what(CLI::App& app, TrainFlags& f) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->default_str("exact");
-  app.add_option("--reward-weights", f.weights, "weight of each --reward, such as 1,0.5 (default: 1 each)")
-      ->delimiter(',');
-  app.add_option("--reward-timeout", f.reward_seconds, "time limit for each call of a reward script, in seconds")
+  comma_list(app, "--reward-weights", f.weights, "weight of each --reward, such as 1,0.5 (default: 1 each)");
+  app.add_option("--reward-timeout", f.reward_seconds,
+                 "time limit for each call of a reward script, in seconds (its import: at least 60)")
       ->capture_default_str();
   app.add_flag("--tensorboard", f.o.tensorboard, "also write metrics as a TensorBoard event file");
   app.add_flag("--profile", f.profile, "report at the end where the time went");
@@ -105,8 +105,7 @@ void declare_adapter(CLI::App& app, TrainFlags& f) {
                 "train a low-rank adapter (LoRA) of this rank instead of all weights; 0: train all weights", 0);
   app.add_option("--lora-alpha", f.lora_alpha, "scale the adapter by this / rank (default: the rank)");
   a.targets = adapter_layers();
-  app.add_option("--lora-targets", a.targets, "layers to adapt, such as q_proj,v_proj (default: all linear layers)")
-      ->delimiter(',')
+  comma_list(app, "--lora-targets", a.targets, "layers to adapt, such as q_proj,v_proj (default: all linear layers)")
       ->default_str("");
 }
 

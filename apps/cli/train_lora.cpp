@@ -44,7 +44,7 @@ void declare_lora_what(CLI::App& app, LoraTrainFlags& f) {
   offer(app.add_option("-m,--model", f.model,
                        "image model, Stable Diffusion 1.x or Z-Image: a folder, a file, or a name in TENON_MODEL_DIR "
                        "(default: an embedded one)"),
-        random_models(TrainableDenoiser::kAbility), Beside::Files);
+        model_names(TrainableDenoiser::kAbility), Beside::Files);
   app.add_option("--diffusion-model", f.parts.diffusion_model,
                  "file or folder of the transformer, for a Z-Image model in parts");
   app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder");
@@ -82,10 +82,8 @@ void declare_lora_layers(CLI::App& app, LoraTrainFlags& f) {
   train::LoraOptions& o = f.o;
   declare_count(app, "--rank", o.rank, "rank of the LoRA's matrices A and B", 1);
   app.add_option(both_spellings("lora_alpha"), o.alpha, "scale B A by this / rank (default: the rank)");
-  app.add_option("--targets," + both_spellings("lora_layers"), o.targets,
-                 "layers to adapt, by the end of their names, such as to_q,to_v; or all-linear")
-      ->delimiter(',')
-      ->capture_default_str();
+  comma_list(app, "--targets," + both_spellings("lora_layers"), o.targets,
+             "layers to adapt, by the end of their names, such as to_q,to_v; or all-linear");
 }
 
 void declare_lora_recipe(CLI::App& app, LoraTrainFlags& f) {

@@ -13,7 +13,11 @@
 #include "tenon/core/similar.h"
 #include "tenon/core/text.h"
 #include "tenon/io/json.h"
+#include "tenon/pipelines/image_generator.h"
+#include "tenon/pipelines/model_files.h"
+#include "tenon/pipelines/model_parts.h"
 #include "tenon/pipelines/random_weights.h"
+#include "tenon/pipelines/text_generator.h"
 
 namespace tenon::cli {
 namespace {
@@ -26,6 +30,9 @@ std::map<const CLI::Option*, Offer>& offers() {
   static std::map<const CLI::Option*, Offer> all;
   return all;
 }
+
+// "--targets" of "--targets,--lora-layers".
+std::string first_of(const std::string& flags) { return flags.substr(0, flags.find(',')); }
 
 // Digits only; -1 otherwise.
 int number_or_minus_one(const std::string& text) {
@@ -90,6 +97,13 @@ std::string Common::device_name() const {
   return number >= 0 && number < static_cast<int>(names.size()) ? names[static_cast<size_t>(number)] : device;
 }
 
+void Common::check_device() const {
+  if (device == kAutomaticDevice) return;
+  const std::string name = device_name(), plain = name.substr(0, name.find(':'));
+  const std::vector<std::string> known = backend_names();
+  if (std::find(known.begin(), known.end(), plain) == known.end()) make_backend(name);
+}
+
 std::shared_ptr<Backend> Common::backend(BackendOptions options) const {
   options.threads = backend_options().threads;
   return make_backend(device_name(), options);
@@ -115,6 +129,38 @@ CLI::Option* offer(CLI::Option* option, std::vector<std::string> values, Beside 
 
 CLI::Option* several(CLI::Option* option) {
   return option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+namespace {
+
+// The items of all arguments, as an option's callback; `read` makes one of each text or throws.
+template <class T, class Read>
+CLI::Option* list_option(CLI::App& app, const std::string& flags, std::vector<T>& values, std::string help, Read read) {
+  const auto set = [&values, flags, read](const std::vector<std::string>& given) {
+    values.clear();
+    for (const std::string& argument : given)
+      for (const std::string& item : CLI::detail::split(argument, ','))
+        if (!item.empty()) values.push_back(read(item));
+    if (values.empty()) throw CLI::ValidationError(first_of(flags), "got an empty list: '" + joined(given, " ") + "'");
+  };
+  return app.add_option_function<std::vector<std::string>>(flags, set, std::move(help));
+}
+
+}  // namespace
+
+CLI::Option* comma_list(CLI::App& app, const std::string& flags, std::vector<std::string>& values, std::string help) {
+  CLI::Option* option = list_option(app, flags, values, std::move(help), [](const std::string& item) { return item; });
+  return values.empty() ? option : option->default_str("[" + joined(values, ",") + "]");
+}
+
+CLI::Option* comma_list(CLI::App& app, const std::string& flags, std::vector<double>& values, std::string help) {
+  const auto read = [flags](const std::string& item) {
+    double value = 0;
+    if (!CLI::detail::lexical_cast(item, value))
+      throw CLI::ValidationError(first_of(flags), "expected a number, got '" + shown(item) + "'");
+    return value;
+  };
+  return list_option(app, flags, values, std::move(help), read)->type_name("FLOAT");
 }
 
 void warn_idle(const CLI::App& app, std::string_view why, std::initializer_list<const char*> flags) {
@@ -143,6 +189,18 @@ std::vector<std::string> random_models(const AbilityName& ability) {
   std::vector<std::string> out;
   for (const ModelFamily* f : families_that(ability))
     for (const auto& [name, about] : f->presets()) out.push_back(std::string(kRandomModel) + name);
+  return out;
+}
+
+std::vector<std::string> model_names(const AbilityName& ability) {
+  std::vector<std::string> out = embedded_models();
+  // By name, without reading the models: the verbs are declared at every start.
+  const bool of_text = ability.verb == TextGenerator::kAbility.verb, any = ability.verb == ModelParts::kAbility.verb;
+  if (!any)
+    std::erase_if(out, [&](const std::string& m) { return (m == TextGenerator::kAbility.embedded) != of_text; });
+  // Random weights have no tokenizer, so that they neither draw nor write.
+  if (!of_text && ability.verb != ImageGenerator::kAbility.verb)
+    for (std::string& name : random_models(ability)) out.push_back(std::move(name));
   return out;
 }
 

@@ -28,6 +28,8 @@ struct Common {
   std::shared_ptr<Backend> backend(BackendOptions options = {}) const;
   /// The device's name, even if it was given by number or as "auto". Logs once which GPU was chosen.
   std::string device_name() const;
+  /// Error(Device), as by backend(), if there is no backend of that name. Looks for no device.
+  void check_device() const;
   BackendOptions backend_options() const;
   /// Number of threads of the CPU backend.
   int thread_count() const;
@@ -61,6 +63,10 @@ struct Offer {
 CLI::Option* offer(CLI::Option* option, std::vector<std::string> values, Beside beside = Beside::Words);
 /// An option that may be given several times with one value each, and does not consume what follows.
 CLI::Option* several(CLI::Option* option);
+/// An option for a list of values with commas between them. (With CLI11's delimiter a lone comma takes the next
+/// argument.)
+CLI::Option* comma_list(CLI::App& app, const std::string& flags, std::vector<std::string>& values, std::string help);
+CLI::Option* comma_list(CLI::App& app, const std::string& flags, std::vector<double>& values, std::string help);
 /// Warns of each of the flags that is given: `why` ("guidance is off"), so that it has no effect.
 void warn_idle(const CLI::App& app, std::string_view why, std::initializer_list<const char*> flags);
 /// offer() that accepts no other values; the error names the nearest one.
@@ -69,6 +75,8 @@ CLI::Option* only(CLI::Option* option, std::vector<std::string> values);
 Offer offered(const CLI::Option* option);
 /// Names for -m of models that are made in memory and have the ability: "random:sd15", ..
 std::vector<std::string> random_models(const AbilityName& ability);
+/// Names for -m of models that have the ability: the embedded ones, and the random ones that it can use.
+std::vector<std::string> model_names(const AbilityName& ability);
 /// Adds --deterministic; is_batch_invariant reads its value.
 void declare_deterministic(CLI::App& app, std::string& deterministic);
 /// Whether it asks for results that are the same in every batch (BackendOptions::batch_invariant).

@@ -5,6 +5,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/json.h"
 #include "tenon/io/unicode.h"
 
 namespace tenon {
@@ -126,9 +127,12 @@ std::string type_of(const json& description, const std::string& where) {
   return description["type"].get<std::string>();
 }
 
-bool flag(const json& description, const char* key, bool otherwise) {
+bool flag(const json& description, const char* key, bool otherwise, const std::string& where) {
   const auto found = description.find(key);
-  return found != description.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+  if (found == description.end() || found->is_null()) return otherwise;
+  TENON_CHECK(Model, found->is_boolean(), where)
+      << "pre_tokenizer: " << key << ": expected true or false, found " << shown_json(*found);
+  return found->get<bool>();
 }
 
 std::string text_of(const json& object, const char* key) {
@@ -162,9 +166,9 @@ void PreTokenizer::add(const json& description, const std::string& where, int de
         << "pre_tokenizer: expected a Sequence to have an array 'pretokenizers' of at most " << kMaxSteps;
     for (const json& item : *list) add(item, where, depth + 1);
   } else if (type == "ByteLevel") {
-    add_byte_level(description);
+    add_byte_level(description, where);
   } else if (type == "Digits") {
-    steps_.push_back(flag(description, "individual_digits", false) ? Step::EachDigit : Step::DigitRuns);
+    steps_.push_back(flag(description, "individual_digits", false, where) ? Step::EachDigit : Step::DigitRuns);
   } else if (type == "Split") {
     add_split(description, where);
   } else {
@@ -174,9 +178,10 @@ void PreTokenizer::add(const json& description, const std::string& where, int de
   }
 }
 
-void PreTokenizer::add_byte_level(const json& description) {
-  if (flag(description, "add_prefix_space", true)) steps_.push_back(Step::PrefixSpace);
-  if (flag(description, "use_regex", true)) steps_.push_back(Step::Gpt2);
+void PreTokenizer::add_byte_level(const json& description, const std::string& where) {
+  if (flag(description, "add_prefix_space", true, where)) steps_.push_back(Step::PrefixSpace);
+  flag(description, "trim_offsets", true, where);  // only checked: offsets are not computed
+  if (flag(description, "use_regex", true, where)) steps_.push_back(Step::Gpt2);
   byte_level_ = true;
 }
 
@@ -193,7 +198,7 @@ void PreTokenizer::add_split(const json& description, const std::string& where) 
                                   << "' is not supported; expected the pattern of GPT-2, Qwen2 or Llama 3";
   // These patterns match everything, so keeping only the matches equals isolating them.
   const std::string behavior = text_of(description, "behavior");
-  const bool invert = flag(description, "invert", false);
+  const bool invert = flag(description, "invert", false, where);
   TENON_CHECK(Model, (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert), where)
       << "pre_tokenizer: Split with behavior '" << behavior << "' and invert " << (invert ? "true" : "false")
       << " is not supported; expected Isolated, not inverted";

@@ -41,7 +41,7 @@ class PreTokenizer {
   PreTokenizer() = default;
   static Step step_of(WordPattern pattern);
   void add(const nlohmann::json& description, const std::string& where, int depth);
-  void add_byte_level(const nlohmann::json& description);
+  void add_byte_level(const nlohmann::json& description, const std::string& where);
   void add_split(const nlohmann::json& description, const std::string& where);
   void run(size_t step, std::string_view text, const std::function<void(std::string_view)>& f) const;
 

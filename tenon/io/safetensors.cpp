@@ -24,6 +24,13 @@ namespace {
 constexpr uint64_t kLargestNumber = uint64_t{1} << 62;  // of an extent or an offset
 constexpr size_t kLongestType = 32;                     // longest name of an element type
 
+// Whether a later version of the format may use this name: capital letters, digits and _, as in F8_E4M3.
+bool may_be_a_type(std::string_view name) {
+  const auto capital = [](char c) { return c >= 'A' && c <= 'Z'; };
+  return !name.empty() && name.size() <= kLongestType && capital(name[0]) &&
+         std::ranges::all_of(name, [&](char c) { return capital(c) || (c >= '0' && c <= '9') || c == '_'; });
+}
+
 struct DTypeName {
   std::string_view name;
   DType dtype;
@@ -213,8 +220,8 @@ class HeaderReader : public JsonEvents {
     if (field_ == kDtype) {
       TENON_CHECK(Model, v.is_string(), file_) << where() << ": expected dtype to be a string, found " << v.type_name();
       last().dtype = std::move(v.get_ref<std::string&>());
-      TENON_CHECK(Model, element_size(last().dtype) || last().dtype.size() <= kLongestType, file_)
-          << where() << ": '" << shown(last().dtype) << "' is not an element type";
+      TENON_CHECK(Model, may_be_a_type(last().dtype), file_)
+          << where() << ": '" << shown(last().dtype) << "' is not an element type; expected one such as F32";
     } else if (field_ == kShape) {
       refuse(where() + ": expected shape to be an array, found ", v);
     } else if (field_ == kOffsets) {

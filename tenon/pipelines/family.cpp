@@ -85,7 +85,7 @@ void refuse_ability(const ModelFamily& family, const std::string& spec, const Ab
     if (!preset) others.push_back(f->name);
     for (const auto& [name, about] : preset ? f->presets() : Presets()) others.push_back(name);
   }
-  throw Error(preset ? ErrorKind::Usage : ErrorKind::Model, preset || spec.empty() ? "model" : spec,
+  throw Error(ErrorKind::Model, preset || spec.empty() ? "model" : spec,
               (preset ? shown(spec) + " is" : "is") + " of the family '" + family.name + "', which cannot " +
                   std::string(wanted.words) + "; it can " + (can.empty() ? "do nothing" : joined(can)),
               others.empty() ? "" : "these can: " + joined(others));

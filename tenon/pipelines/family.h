@@ -73,7 +73,7 @@ const ModelFamily& family_of(const std::string& spec);
 const ModelFamily& family_asked(const std::string& spec, const AbilityName& wanted);
 
 /// Throws that models of `family`, such as `spec`, do not have the wanted ability; says what they can do and which
-/// families have it. Error(Usage) for a preset, Error(Model) for a path.
+/// families have it. Error(Model).
 [[noreturn]] void refuse_ability(const ModelFamily& family, const std::string& spec, const AbilityName& wanted);
 
 /// Opens the model that `given` names, or the ability's embedded model if it is empty, as an Interface (ImageGenerator,

@@ -44,21 +44,27 @@ void read_own_defaults(GenerationDefaults& d, const nlohmann::json& model_index,
   }
 }
 
+std::string prompt_label(const ImageRequest& request, size_t i) {
+  if (request.prompts.size() < 2) return "prompt";
+  return "prompt " + std::to_string(i + 1) + " ('" + shown(request.prompts[i]) + "')";
+}
+
 std::vector<std::string> beyond_training(const std::string& model, const KnownWords& known, const GenerationDefaults& d,
                                          const ImageRequest& r, const std::string& word_list) {
   std::vector<std::string> out;
   if (known.empty()) return out;
-  const auto check = [&](const char* where, const std::string& text) {
+  const auto check = [&](const std::string& where, const std::string& text) {
     const std::vector<std::string> unknown = unknown_words(known, text);
     if (unknown.empty()) return;
     std::string list;
     for (size_t i = 0; i < std::min(unknown.size(), kWordsShown); ++i)
       list.append(i ? ", '" : "'").append(shortened(unknown[i])).append("'");
     if (unknown.size() > kWordsShown) list += " and " + std::to_string(unknown.size() - kWordsShown) + " more";
-    out.push_back(std::string(where) + ": " + model + " does not know " + list +
+    out.push_back(where + ": " + model + " does not know " + list +
                   ", so the picture may not show it (words it knows: " + word_list + ")");
   };
-  for (const std::string& prompt : r.all_prompts()) check("prompt", prompt);
+  const std::vector<std::string> prompts = r.all_prompts();
+  for (size_t i = 0; i < prompts.size(); ++i) check(prompt_label(r, i), prompts[i]);
   if (r.cfg_scale > 1) check("negative prompt", r.negative);
   if (r.width != d.width || r.height != d.height)
     out.push_back("size: " + model + " was trained on " + std::to_string(d.width) + "x" + std::to_string(d.height) +

@@ -26,6 +26,9 @@ struct GenerationDefaults {
 void read_own_defaults(GenerationDefaults& defaults, const nlohmann::json& model_index, const std::string& file,
                        int64_t unit, const Settings& scheduler);
 
+/// "prompt", or of several "prompt 2 ('a red circle')": a request's prompt in messages.
+std::string prompt_label(const ImageRequest& request, size_t i);
+
 /// ImageGenerator::warnings for a model that was trained only on the words in `known` and on pictures of one size; none
 /// if `known` is empty.
 std::vector<std::string> beyond_training(const std::string& model, const KnownWords& known,

@@ -50,8 +50,8 @@ fs::path find_model(const std::string& spec) {
   const bool below = !base.empty() && given.is_relative();
   if (below && file_exists(fs::path(base) / given)) return fs::path(base) / given;
   // Fetched by scripts of the source tree (tools/get_smollm2.sh).
-  fs::path fetched = cache_folder() / "fetched" / given;
-  if (given == given.filename() && folder_exists(fetched)) return fetched;
+  fs::path fetched = cached("fetched") / given;
+  if (given == given.filename() && fetched != given && folder_exists(fetched)) return fetched;
   if (std::ranges::count(embedded_models(), spec) > 0) return embedded_model_folder(spec);
   std::string tried = shown(given.native());
   if (below) tried += " or " + shown((fs::path(base) / given).native());

@@ -14,7 +14,8 @@ int64_t parse_size(const std::string& text, const std::string& where, const std:
     std::string_view name;
     double bytes;
   };
-  static constexpr std::array kUnits = {Unit{"", 1 << 30}, Unit{"B", 1},         Unit{"MB", 1e6},
+  static constexpr std::array kUnits = {Unit{"", 1 << 30}, Unit{"B", 1},         Unit{"kB", 1e3},
+                                        Unit{"KB", 1e3},   Unit{"KiB", 1 << 10}, Unit{"MB", 1e6},
                                         Unit{"GB", 1e9},   Unit{"MiB", 1 << 20}, Unit{"GiB", 1 << 30}};
   double number = 0;
   const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), number);

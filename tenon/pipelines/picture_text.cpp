@@ -23,7 +23,7 @@ constexpr uintmax_t kCachedFrom = 64u << 20;
 // hashes are then recomputed.
 class HashCache {
  public:
-  HashCache() : path_(cache_folder() / "sha256.json") {
+  HashCache() : path_(cached("sha256.json")) {
     try {
       if (file_exists(path_)) known_ = read_json_object(path_);
     } catch (const Error& e) {
@@ -49,6 +49,7 @@ class HashCache {
 
  private:
   void keep() {
+    if (path_.empty()) return;
     std::error_code failed;
     fs::create_directories(path_.parent_path(), failed);
     const std::string text = known_.dump(1);
@@ -81,6 +82,9 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
   s.emplace_back("Model", model.name);
   if (r.init) s.emplace_back("Denoising strength", number_text(r.strength));
   if (r.sampler_options.karras.value_or(false)) s.emplace_back("Schedule type", "Karras");
+  const bool ddim = r.sampler == "ddim";  // whose eta has a name and a default of its own there
+  if (const auto eta = r.sampler_options.eta; eta && *eta != (ddim ? 0 : 1))
+    s.emplace_back(ddim ? "Eta DDIM" : "Eta", number_text(*eta));
   std::string hashes;
   for (const LoraUse& use : r.loras)
     hashes +=

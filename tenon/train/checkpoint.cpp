@@ -99,18 +99,24 @@ void remove_whole(const fs::path& place) {
 
 }  // namespace
 
+void create_folder(const fs::path& folder) {
+  std::error_code error, ignored;
+  fs::create_directories(folder, error);
+  if (!error && fs::is_directory(folder, ignored)) return;
+  const bool in_the_way = !error || error == std::errc::not_a_directory || error == std::errc::file_exists;
+  throw Error(in_the_way ? ErrorKind::Usage : ErrorKind::Internal, folder.string(),
+              "cannot be created as a folder: " + (error ? error.message() : "it is a file"));
+}
+
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
-  std::error_code error;
-  fs::create_directories(path_, error);
-  TENON_CHECK(Usage, !error && fs::is_directory(path_), path_.string())
-      << "cannot be created as a folder: " << (error ? error.message() : "it is a file");
+  create_folder(path_);
   lock_ = open((path_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
-  TENON_CHECK(Usage, lock_ >= 0, path_.string()) << "cannot be written into: " << system_reason(errno);
+  TENON_CHECK(Internal, lock_ >= 0, path_.string()) << "cannot be written into: " << system_reason(errno);
   if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     const int reason = errno;
     close(lock_);
     TENON_CHECK(Usage, reason != EWOULDBLOCK, path_.string()) << "another run is writing into this folder";
-    TENON_CHECK(Usage, false, path_.string()) << "cannot be locked: " << system_reason(reason);
+    TENON_CHECK(Internal, false, path_.string()) << "cannot be locked: " << system_reason(reason);
   }
   remove_unfinished(path_);
 }

@@ -24,6 +24,9 @@
 
 namespace tenon::train {
 
+/// Creates the folder and those above it. Error(Usage) if a file is in the way, Error(Internal) if the system cannot.
+void create_folder(const std::filesystem::path& folder);
+
 /// The only writer of a run's folder during its lifetime. Creates the folder; removes what a killed writer left.
 class RunFolder {
  public:

@@ -130,12 +130,25 @@ struct Grpo::State {
   ordered_json evaluate();
 };
 
+namespace {
+// A reward script gets these lists from the run itself.
+void check_columns(const Problem& p) {
+  if (p.columns.empty()) return;
+  const nlohmann::json columns = parse_json(p.columns, p.place, ErrorKind::Usage);
+  for (const char* key : {"prompts", "completions"})
+    TENON_CHECK(Usage, !columns.contains(key), p.place)
+        << "has the key '" << key << "', under which a reward script gets the run's own list; rename it";
+}
+}  // namespace
+
 void check_problems(const std::vector<Problem>& rows, const LanguageModel& model, const GrpoOptions& options) {
   const Problem* first = nullptr;
   std::vector<int32_t> ids_of_first;
   int64_t count = 0;
+  const bool scripts = std::ranges::any_of(options.rewards, [](const Reward& r) { return r.script != nullptr; });
   for (const Problem& p : rows) {
     check_stop("problems");
+    if (scripts) check_columns(p);
     std::vector<int32_t> ids = prompt_ids(model, options, p.prompt);
     if (has_room(ids, model, options) || count++ > 0) continue;
     first = &p;

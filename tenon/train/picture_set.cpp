@@ -13,6 +13,7 @@
 #include "tenon/io/image_resize.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/pipelines/picture_text.h"
+#include "tenon/train/checkpoint.h"
 
 namespace tenon::train {
 namespace fs = std::filesystem;
@@ -103,11 +104,7 @@ class EncodingCache {
 }  // namespace
 
 void make_cache(const fs::path& folder) {
-  if (folder.empty()) return;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  TENON_CHECK(Usage, !error && fs::is_directory(folder), folder.string())
-      << "cannot be created as a folder: " << (error ? error.message() : "it is a file");
+  if (!folder.empty()) create_folder(folder);
 }
 
 std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::optional<std::string>& caption) {

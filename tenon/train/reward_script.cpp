@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -25,8 +26,9 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxReply = size_t{64} << 20;
-constexpr double kFarewell = 1;  // seconds that the process gets to end by itself
-constexpr int kPatience = 100;   // milliseconds between checks whether to stop
+constexpr double kImportSeconds = 60;  // at least, because Python itself may start slowly
+constexpr double kFarewell = 1;        // seconds that the process gets to end by itself
+constexpr int kPatience = 100;         // milliseconds between checks whether to stop
 
 // One line of JSON in, one out, over the original stdin and stdout. It ends when its parent is gone, even while the
 // script is busy.
@@ -116,14 +118,19 @@ json request_of(std::span<const Judged> rows) {
 
 }  // namespace
 
-RewardScript::RewardScript(std::filesystem::path file, double seconds) : file_(std::move(file)), seconds_(seconds) {
+void check_reward_seconds(double seconds) {
   TENON_CHECK(Usage, seconds > 0 && std::isfinite(seconds), "reward timeout")
-      << seconds << " seconds: expected more than 0";
+      << seconds << " seconds: expected a finite number above 0";
+}
+
+RewardScript::RewardScript(std::filesystem::path file, double seconds) : file_(std::move(file)), seconds_(seconds) {
+  check_reward_seconds(seconds);
   const std::string text = read_argument_file(file_);
   hash_ = sha256_hex(std::as_bytes(std::span(text)));
   start();
   try {
-    const json ready = reply(now() + seconds_, "being imported");
+    const double patience = std::max(seconds_, kImportSeconds);
+    const json ready = reply({patience, now() + patience}, "being imported");
     if (ready.contains("error")) fail(ready.at("error").get<std::string>());
     TENON_CHECK(Usage, ready.value("ready", false), file_.string())
         << "defines no function reward(prompts, completions, **columns)";
@@ -189,29 +196,29 @@ void RewardScript::fail(const std::string& what) {
   throw Error(ErrorKind::Internal, file_.string(), what);
 }
 
-void RewardScript::wait(short events, double deadline, const std::string& doing) {
+void RewardScript::wait(short events, const Limit& limit, const std::string& doing) {
   for (;;) {
     check_stop("reward");
     pollfd ready{channel_, events, 0};
     if (poll(&ready, 1, kPatience) > 0) return;
-    if (now() > deadline) fail("took longer than " + number_text(seconds_) + " seconds " + doing);
+    if (now() > limit.end) fail("took longer than " + number_text(limit.seconds) + " seconds " + doing);
   }
 }
 
-void RewardScript::send(std::string_view text, double deadline, const std::string& doing) {
+void RewardScript::send(std::string_view text, const Limit& limit, const std::string& doing) {
   while (!text.empty()) {
-    wait(POLLOUT, deadline, doing);
+    wait(POLLOUT, limit, doing);
     const ssize_t n = ::send(channel_, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno != EAGAIN && errno != EINTR) fail("its process ended");
     if (n > 0) text.remove_prefix(static_cast<size_t>(n));
   }
 }
 
-std::string RewardScript::receive(double deadline, const std::string& doing) {
+std::string RewardScript::receive(const Limit& limit, const std::string& doing) {
   std::string out;
   std::array<char, 65536> buffer{};
   while (!out.ends_with('\n')) {
-    wait(POLLIN, deadline, doing);
+    wait(POLLIN, limit, doing);
     const ssize_t n = recv(channel_, buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) fail("its process ended while " + doing);
     if (n > 0) out.append(buffer.data(), static_cast<size_t>(n));
@@ -222,14 +229,14 @@ std::string RewardScript::receive(double deadline, const std::string& doing) {
 
 json RewardScript::call(const json& request, const std::string& doing) {
   TENON_CHECK(Internal, channel_ >= 0, file_.string()) << "has failed before";
-  const double deadline = now() + seconds_;
-  send(request.dump() + "\n", deadline, doing);
-  return reply(deadline, doing);
+  const Limit limit{seconds_, now() + seconds_};
+  send(request.dump() + "\n", limit, doing);
+  return reply(limit, doing);
 }
 
 // Refuses anything on the reply channel that the script itself wrote.
-json RewardScript::reply(double deadline, const std::string& doing) {
-  json out = parse_json(receive(deadline, doing), file_.string(), ErrorKind::Internal);
+json RewardScript::reply(const Limit& limit, const std::string& doing) {
+  json out = parse_json(receive(limit, doing), file_.string(), ErrorKind::Internal);
   const auto is = [&](const char* key, auto good) { return out.contains(key) && (out.at(key).*good)(); };
   const bool known = out.is_object() &&
                      (is("error", &json::is_string) || is("ready", &json::is_boolean) || is("values", &json::is_array));

@@ -17,12 +17,16 @@
 
 namespace tenon::train {
 
+/// Error(Usage) unless it can be the time limit of a reward script's calls: finite and above 0.
+void check_reward_seconds(double seconds);
+
 /// Runs a script in its own process, the `python3` on PATH, which keeps its imports between calls. Its output goes to
 /// stderr; its stdin is empty. The process ends with this object or this process.
 class RewardScript {
  public:
-  /// Imports the script. `seconds`: time limit of the import and of each call. Error(Usage) if there is no such file or
-  /// no python3, or the script cannot be imported in that time or defines no function `reward`.
+  /// Imports the script. `seconds`: time limit of each call; the import may take as long, and at least a minute.
+  /// Error(Usage) if there is no such file or no python3, or the script cannot be imported in time or defines no
+  /// function `reward`.
   RewardScript(std::filesystem::path file, double seconds);
   ~RewardScript();
   RewardScript(const RewardScript&) = delete;
@@ -38,13 +42,16 @@ class RewardScript {
   std::vector<double> operator()(std::span<const Judged> rows);
 
  private:
+  struct Limit {
+    double seconds, end;  // how long it may take; when that time is over
+  };
   void start();
   void end();
   nlohmann::json call(const nlohmann::json& request, const std::string& doing);
-  void send(std::string_view text, double deadline, const std::string& doing);
-  nlohmann::json reply(double deadline, const std::string& doing);
-  std::string receive(double deadline, const std::string& doing);
-  void wait(short events, double deadline, const std::string& doing);
+  void send(std::string_view text, const Limit& limit, const std::string& doing);
+  nlohmann::json reply(const Limit& limit, const std::string& doing);
+  std::string receive(const Limit& limit, const std::string& doing);
+  void wait(short events, const Limit& limit, const std::string& doing);
   [[noreturn]] void fail(const std::string& what);
 
   std::filesystem::path file_;

@@ -170,6 +170,7 @@ std::vector<Reward> parse_rewards(const std::vector<std::string>& names, const s
                                   double seconds) {
   TENON_CHECK(Usage, weights.empty() || weights.size() == names.size(), "reward weights")
       << "expected " << names.size() << ", one per reward, got " << weights.size();
+  check_reward_seconds(seconds);
   std::vector<Reward> out;
   for (size_t i = 0; i < names.size(); ++i) {
     out.push_back(parse_reward(names[i], weights.empty() ? 1 : weights[i], seconds));

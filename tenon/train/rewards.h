@@ -40,7 +40,7 @@ struct Reward {
 };
 /// Rewards by name ("exact", "compat", "format", "length") or by the path of a script ("judge.py"), whose calls may
 /// each take `seconds`; `weights`: one each, or empty for all 1. Error(Usage) for an unknown or duplicate name, a wrong
-/// number of weights, or one that is not finite; for a script as RewardScript.
+/// number of weights, or one that is not finite, or such a time; for a script as RewardScript.
 std::vector<Reward> parse_rewards(const std::vector<std::string>& names, const std::vector<double>& weights = {},
                                   double seconds = 60);
 /// "exact", or a script's name.

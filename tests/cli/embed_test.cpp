@@ -69,7 +69,7 @@ TEST_F(CliEmbed, Errors) {
   expect_error(2, {"embed", "a.png", "-m", "random:vit-s14", "--size", "43"}, {"[size] 43", "nearest is 42"});
   expect_error(2, small({"embed", "a.png", "--pca", "a.jpg"}), {"--pca", "a.jpg"});
   expect_error(2, small({"embed", "a.png", "--pca", "a%s.png"}), {"--pca", "%d"});
-  expect_error(2, {"embed", "a.png", "-m", "random:sd15"}, {"sd15", "vit-g14"});
+  expect_error(3, {"embed", "a.png", "-m", "random:sd15"}, {"sd15", "vit-g14"});
   expect_error(3, {"embed", "a.png", "-m", "nowhere"}, {"nowhere"});
   expect_error(3, {"embed", "a.png", "-m", model()}, {"image encoder"});
   expect_error(2, small({"embed", "a.png", "--preprocessing", "x"}), {"x", "timm or hf"});

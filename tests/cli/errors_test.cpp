@@ -54,8 +54,9 @@ TEST_F(CliErrors, UsageIsTwo) {
 TEST_F(CliErrors, Offloading) {
   for (const char* size : {"many", "10 GB", "-3", "nan", "0MB", "1e30GB"})
     expect_error(2, {"generate", "a", "-m", model(), "--offload", size}, {"--offload", "is not a size"});
-  expect_error(2, {"generate", "a", "-m", model(), "--offload", "10GB", "--device", "cpu"},
-               {"[offload]", "weights on cpu are already in host memory"});
+  for (const char* size : {"10GB", "800MiB", "900KB", "900kB", "64KiB", "4096B"})
+    expect_error(2, {"generate", "a", "-m", model(), "--offload", size, "--device", "cpu"},
+                 {"[offload]", "weights on cpu are already in host memory"});
   for (const char* verb : {"bench", "explain", "profile", "verify"}) {
     std::vector<std::string> call{verb, "-m", "random:tiny", "--offload", "2", "--device", "cpu"};
     if (std::string(verb) == "verify") call.emplace_back("--no-parity");
@@ -327,11 +328,71 @@ TEST_F(CliErrors, GuidanceScales) {
 TEST_F(CliErrors, BadEnvironment) {
   EXPECT_EQ(tenon({"env"}, {"TENON_LOG_LEVEL=loud"}).code, 2);
   EXPECT_EQ(tenon({"env"}, {"TENON_THREADS=none"}).code, 2);
-  for (const std::string variable : {"TENON_CUDA_CORE", "TENON_CUDA_TUNE", "TENON_CPU_ISA"}) {
+  for (const std::string variable :
+       {"TENON_CUDA_CORE", "TENON_CUDA_TUNE", "TENON_CPU_ISA", "TENON_NO_FUSION", "TENON_NO_FOLD"}) {
     const Finished run = tenon({"env"}, {variable + "=none"});
     EXPECT_EQ(run.code, 2);
     EXPECT_NE(run.err.find("[" + variable + "] expected"), std::string::npos) << run.err;
   }
+  for (const char* bad : {"no", "false", "2"})
+    EXPECT_EQ(tenon({"explain", "-m", "random:tiny"}, {std::string("TENON_NO_FUSION=") + bad}).code, 2) << bad;
+  for (const char* good : {"", "0", "1"})
+    EXPECT_EQ(tenon({"env"}, {std::string("TENON_NO_FUSION=") + good}).code, 0) << good;
+}
+
+TEST_F(CliErrors, ADeviceThatDoesNotExist) {
+  std::filesystem::create_directory(folder() / "run");
+  std::ofstream(folder() / "run/metrics.jsonl") << "{\"step\":1,\"loss\":2}\n";
+  for (const std::vector<std::string>& verb :
+       std::vector<std::vector<std::string>>{{"env"}, {"inspect"}, {"version"}, {"plot", "run"}})
+    for (const char* device : {"bogus", "bogus:1", "99"}) {
+      std::vector<std::string> call = verb;
+      call.insert(call.end(), {"--device", device});
+      expect_error(6, call, {"[device] no backend '", device});
+    }
+}
+
+// A list without items does not take the next flag.
+TEST_F(CliErrors, EmptyLists) {
+  expect_error(2, {"compile", "--arch", ",", "-q"}, {"--arch", "empty list", "','"});
+  expect_error(2, {"train", "grpo", "--reward-weights", ",", "-q"}, {"--reward-weights", "empty list"});
+  expect_error(2, {"train", "grpo", "--reward-weights", "1,x"}, {"--reward-weights", "expected a number, got 'x'"});
+  expect_error(2, {"train", "grpo", "--lora-targets", ",", "-q"}, {"--lora-targets", "empty list"});
+  expect_error(2, {"train", "lora", "--targets", ",,", "-q"}, {"--targets", "empty list"});
+}
+
+TEST_F(CliErrors, AfterTheMarkNothingIsAFlag) {
+  expect_error(2, {"generate", "--", "-x", "--steps"}, {"'--steps' was not expected", "needs quotes"});
+  expect_error(2, {"generate", "--stepz", "--", "-x"}, {"there is no flag --stepz"});
+}
+
+TEST_F(CliErrors, ASwitchTakesNoValue) {
+  expect_error(2, {"generate", "--overwrite=abc", "x"}, {"--overwrite: expected no value, got 'abc'"});
+}
+
+TEST_F(CliErrors, AFolderIsNoLora) {
+  std::filesystem::create_directory(folder() / "pics");
+  expect_error(3, {"generate", "a", "--lora", "pics", "-m", model()},
+               {"[pics] is a folder, expected a LoRA file", "no pics.safetensors"});
+}
+
+TEST_F(CliErrors, OneOfSeveralPrompts) {
+  expect_error(2, {"generate", "-p", "a circle", "-p", "b\xff", "-m", "z-image-shapes"},
+               {"[prompt 2 ('b", "not UTF-8"});
+  expect_error(2, {"generate", "-p", "a circle", "-p", "b <hypernet:x:1>", "-m", "z-image-shapes"},
+               {"[prompt 2 ('b <hypernet:x:1>')]"});
+}
+
+// What the system refuses is no wrong usage.
+TEST_F(CliErrors, FoldersThatCannotBeCreated) {
+  expect_error(1, {"train", "grpo", "--dataset", "sums", "-o", "/proc/none/run"},
+               {"/proc/none/run", "cannot be created"});
+}
+
+// Whatever names the model, one of another kind has one exit code.
+TEST_F(CliErrors, ModelsOfAnotherKind) {
+  for (const char* model : {"random:sd15", "default-model"})
+    expect_error(3, {"complete", "a", "-m", model}, {"cannot write text"});
 }
 
 // A file system of 16 kB in its own mount namespace; skipped on machines that do not allow this.

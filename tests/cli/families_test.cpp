@@ -52,9 +52,9 @@ TEST_F(CliFamilies, OneFileIsStopped) {
 
 TEST_F(CliFamilies, WhatAModelCannotDoIsRefusedByItsFamily) {
   tenon::write_png(folder() / "a.png", {8, 8, 3, std::vector<uint8_t>(8 * 8 * 3)});
-  expect_error(2, {"generate", "a circle", "-m", "random:vit-s14"},
+  expect_error(3, {"generate", "a circle", "-m", "random:vit-s14"},
                {"random:vit-s14", "'image encoder'", "cannot draw pictures", "make features of pictures (embed)"});
-  expect_error(2, {"embed", "a.png", "-m", "random:sd15"},
+  expect_error(3, {"embed", "a.png", "-m", "random:sd15"},
                {"random:sd15", "'stable diffusion'", "cannot make features of pictures", "draw pictures (generate)"});
   expect_error(3, {"embed", "a.png", "-m", model()}, {"tiny", "'stable diffusion'", "draw pictures", "image encoder"});
   // For a path that no family recognises, the families with the ability report the error.
@@ -65,7 +65,7 @@ TEST_F(CliFamilies, WhatAModelCannotDoIsRefusedByItsFamily) {
     std::vector<std::string> arguments = wanted;
     arguments.insert(arguments.end(), {"-m", "random:flat"});
     const Finished f = tenon(arguments, kToy);
-    EXPECT_EQ(f.code, 2) << f.err;
+    EXPECT_EQ(f.code, 3) << f.err;
     EXPECT_NE(f.err.find("'flat colour'"), std::string::npos) << f.err;
     EXPECT_NE(f.err.find("draw pictures (generate)"), std::string::npos) << f.err;
   }

@@ -1,7 +1,12 @@
 // Pictures through the command line: names, texts, streams, interruption, reproducibility.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -145,6 +150,29 @@ TEST_F(CliGenerate, JsonLineForEveryPicture) {
   }
 }
 
+// Every line of the bar fits a terminal of this width, down to none at all.
+TEST_F(CliGenerate, ProgressInANarrowTerminal) {
+  for (const unsigned short columns : {1, 2, 30, 200}) {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    ASSERT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+    const int other = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    const Finished f = tenon(quick({"-o", std::to_string(columns) + ".png"}), {"TERM=xterm", "TENON_LOG_LEVEL=error"},
+                             [other] { dup2(other, STDERR_FILENO); });
+    EXPECT_EQ(f.code, 0);
+    std::string text(4096, '\0');
+    text.resize(static_cast<size_t>(std::max<ssize_t>(read(terminal, text.data(), text.size()), 0)));
+    close(other);
+    close(terminal);
+    EXPECT_EQ(text.find("█") != text.npos, columns == 200) << columns << ": " << text;
+    EXPECT_EQ(text.find("s/step") != text.npos, columns >= 30) << columns << ": " << text;
+    if (columns == 200) continue;  // has characters of several bytes
+    std::istringstream lines(std::regex_replace(text, std::regex("\x1b\\[K|\n"), ""));
+    for (std::string line; std::getline(lines, line, '\r');) EXPECT_LT(line.size(), columns) << line;
+  }
+}
+
 TEST_F(CliGenerate, PictureHoldsItsSettings) {
   ASSERT_EQ(tenon(quick({"-n", "a square", "-s", "9"})).code, 0);
   const auto text = tenon::read_png_text(folder() / "output.png");
@@ -156,6 +184,17 @@ TEST_F(CliGenerate, PictureHoldsItsSettings) {
   for (const char* key : {"seed", "rng", "sampler", "model_sha256", "pixels_sha256"})
     EXPECT_TRUE(about.contains(key)) << key;
   for (const char* key : {"timings", "peak_bytes"}) EXPECT_FALSE(about.contains(key)) << key;
+  const auto eta = [&](const std::string& sampler, const std::string& value) {
+    const std::string name = sampler + value + ".png";
+    EXPECT_EQ(tenon(quick({"--sampler", sampler, "--eta", value, "-o", name})).code, 0);
+    const std::string said = tenon::read_png_text(folder() / name).at("parameters");
+    const size_t at = said.find("Eta");
+    return at == said.npos ? "" : said.substr(at, said.find(',', at) - at);
+  };
+  EXPECT_EQ(eta("euler_a", "0.5"), "Eta: 0.5");
+  EXPECT_EQ(eta("euler_a", "1"), "");
+  EXPECT_EQ(eta("ddim", "0.5"), "Eta DDIM: 0.5");
+  EXPECT_EQ(eta("ddim", "0"), "");
   ASSERT_EQ(tenon(quick({"--no-metadata", "-o", "plain.png"})).code, 0);
   EXPECT_TRUE(tenon::read_png_text(folder() / "plain.png").empty());
 }

@@ -181,6 +181,7 @@ TEST_F(CliHelp, BashCompletes) {
   const std::string frame =
       "source <(tenon completion bash)\n"
       "offer() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _tenon; echo \"${COMPREPLY[*]}\"; }\n";
+  std::ofstream(folder() / "z.gguf");
   const std::string out = shell("bash", frame +
                                             "offer tenon gen\n"
                                             "offer tenon generate --ste\n"
@@ -190,8 +191,16 @@ TEST_F(CliHelp, BashCompletes) {
                                             "offer tenon generate -o ''\n"
                                             "offer tenon completion ''\n"
                                             "offer tenon --device cp\n"
-                                            "offer tenon help exp\n");
-  EXPECT_EQ(out, "generate\n--steps\neuler euler_a\nvit-s14 vit-s14-reg\nunet\n\nbash zsh fish\ncpu\nexplain\n");
+                                            "offer tenon help exp\n"
+                                            "offer tenon help train ''\n"
+                                            "offer tenon train lora --da\n"
+                                            "offer tenon train lora --cap\n"
+                                            "offer tenon train grpo --da\n"
+                                            "offer tenon generate -m def\n"
+                                            "offer tenon bench -m z\n");
+  EXPECT_EQ(out,
+            "generate\n--steps\neuler euler_a\nvit-s14 vit-s14-reg\nunet\n\nbash zsh fish\ncpu\nexplain\n"
+            "grpo lora\n\n--caption\n--data --dataset\ndefault-model\nz-image-shapes z.gguf\n");
 }
 
 TEST_F(CliHelp, FishCompletes) {
@@ -200,9 +209,13 @@ TEST_F(CliHelp, FishCompletes) {
                                 "complete -C 'tenon gen'\n"
                                 "complete -C 'tenon generate --ste'\n"
                                 "complete -C 'tenon generate x --sampler eul'\n"
-                                "complete -C 'tenon explain -m '\n");
+                                "complete -C 'tenon explain -m '\n"
+                                "complete -C 'tenon help train '\n"
+                                "echo lora; complete -C 'tenon train lora --da'; echo grpo\n"
+                                "complete -C 'tenon train grpo --da'\n");
   if (out.empty()) GTEST_SKIP() << "no fish here";
-  for (const char* part : {"generate\t", "--steps\t", "euler_a", "\nscript\n", "random:sd15\t"})
+  for (const char* part :
+       {"generate\t", "--steps\t", "euler_a", "\nscript\n", "random:sd15\t", "grpo\t", "lora\t", "lora\ngrpo\n--data"})
     EXPECT_NE(out.find(part), std::string::npos) << out;
 }
 
@@ -216,7 +229,7 @@ TEST_F(CliHelp, ModelsAreCompletedAsNamesAndFiles) {
     return line;
   };
   for (const char* verb : {"explain", "inspect", "embed"}) {
-    const std::string in_zsh = lines_with(zsh, std::string("    ") + verb + ") _arguments", "--model["),
+    const std::string in_zsh = lines_with(zsh, std::string("    ") + verb + ") _arguments", "--model=["),
                       in_fish = lines_with(fish, std::string("__fish_seen_subcommand_from ") + verb + "'", "-l model");
     for (const std::string& line : {in_zsh, in_fish}) {
       EXPECT_NE(line.find("vit-s14"), std::string::npos) << line;

@@ -37,7 +37,7 @@ TEST_F(CliPlot, CurvesOfOneRun) {
   const Finished f = tenon({"plot", "run"});
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_EQ(f.out, "run/plot.html\n");
-  EXPECT_NE(f.err.find("incomplete lines skipped: 1"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("run: skipped 1 line that"), std::string::npos) << f.err;
   const json all = runs("run/plot.html");
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all[0]["step"], 2);
@@ -71,6 +71,16 @@ TEST_F(CliPlot, SamplesOfARun) {
   ASSERT_TRUE(url.starts_with(begin));
   EXPECT_EQ(tenon::from_base64(url.substr(begin.size())), png);
   EXPECT_TRUE(samples[1]["pictures"].empty());
+}
+
+TEST_F(CliPlot, WhatHoldsNoMetrics) {
+  fs::create_directory(folder() / "run");
+  for (const char* text : {"abc", "{}\n[1]\n"}) {
+    write("run", text);
+    expect_error(2, {"plot", "run"}, {"[run] metrics.jsonl has ", "none of which is metrics of a step"});
+  }
+  write("run", "");  // a run that has not taken a step
+  EXPECT_EQ(tenon({"plot", "run"}).code, 0);
 }
 
 TEST_F(CliPlot, NeverReplacesTheMetrics) {

@@ -264,7 +264,7 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--type", "f16"}), {"f16"});
   expect_error(2, with("pictures", {"--ema", "1"}), {"ema"});
   expect_error(3, with("pictures", {"-m", "elsewhere"}), {"elsewhere"});
-  expect_error(2, with("pictures", {"-m", "random:vit-s14"}), {"learn from pictures"});
+  expect_error(3, with("pictures", {"-m", "random:vit-s14"}), {"learn from pictures"});
   expect_error(2, {"train", "lora", "--instnce-data-dir", "x"}, {"--instnce-data-dir", "did you mean"});
   expect_error(2, {"train"}, {"grpo", "lora"});
   fs::remove(folder() / "pictures/0.txt");

@@ -306,7 +306,10 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   expect_error(2, arguments("run", {"--reward", "broken.py"}), {"broken.py", "SyntaxError"});
   expect_error(2, arguments("run", {"--reward", "none.py"}), {"none.py", "no function reward"});
   expect_error(2, arguments("run", {"--reward", "nowhere.py"}), {"nowhere.py"});
-  expect_error(2, arguments("run", {"--reward", "none.py", "--reward-timeout", "0"}), {"reward timeout"});
+  for (const char* seconds : {"0", "-1", "inf", "nan"})
+    for (const char* reward : {"none.py", "exact"})
+      expect_error(2, arguments("run", {"--reward", reward, "--reward-timeout", seconds}),
+                   {"reward timeout", seconds, "expected a finite number above 0"});
   expect_error(2, arguments("run", {"--reward", "exact", "--reward-weights", "1,2"}), {"reward weights", "got 2"});
 }
 
@@ -338,6 +341,22 @@ TEST_F(CliTrain, ARewardInPython) {
   std::vector<std::string> more = recipe;
   more.at(3) = "4";
   expect_error(2, arguments("run", more), {"run/checkpoint-3", "other options"});
+}
+
+// The limit is for calls; an import may take longer. Lists that a script gets from the run are not replaced by data's.
+TEST_F(CliTrain, WhatARewardScriptGets) {
+  std::ofstream(folder() / "slow.py") << "import time\ntime.sleep(0.7)\n"
+                                         "def reward(prompts, completions, **columns): return [1] * len(prompts)\n";
+  const std::vector<std::string> scored{"--reward", "slow.py", "--reward-timeout", "0.5", "--steps", "1", "-q"};
+  const Finished f = tenon(arguments("run", scored));
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const std::string key : {"prompts", "completions"}) {
+    std::ofstream(folder() / "data.jsonl")
+        << "{\"prompt\":\"a\",\"answer\":\"1\"}\n{\"prompt\":\"b\",\"answer\":\"2\",\"" << key << "\":3}\n";
+    std::vector<std::string> call = scored;
+    call.insert(call.end(), {"--data", "data.jsonl"});
+    expect_error(2, arguments("other", call), {"[data.jsonl:2] has the key '" + key + "'", "rename it"});
+  }
 }
 
 // An adapter through the command line: a folder that `complete` accepts with the model.

@@ -373,6 +373,15 @@ TEST_F(CliVerbs, Environment) {
   EXPECT_EQ(tenon({"env"}, {"TENON_CACHE_DIR=/somewhere"}).out.find("/somewhere") == std::string::npos, false);
 }
 
+// Without HOME the password database says where the cache is; without that either, there is none. Never here.
+TEST_F(CliVerbs, TheCacheIsNeverInTheWorkingFolder) {
+  for (const char* home : {"", "relative"}) {
+    const Finished run = tenon({"env", "--json"}, {std::string("HOME=") + home, "XDG_CACHE_HOME=", "TENON_CACHE_DIR="});
+    const std::string cache = json::parse(run.out)["cache_folder"];
+    EXPECT_TRUE(cache.empty() || cache.starts_with("/")) << cache;
+  }
+}
+
 // Each requirement of a GPU is listed; a missing one comes with the command that installs it.
 TEST_F(CliVerbs, EnvironmentOfAGpu) {
   const json j = json_of({"env"});

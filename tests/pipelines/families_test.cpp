@@ -75,12 +75,12 @@ TEST(Families, NamesAreNotTakenTwice) {
 }
 
 TEST(Families, RefusalsNameTheFamilyWhatItCanAndWhoElse) {
-  EXPECT_EQ(refusal([] { open_as<Counter>("random:tiny"); }, ErrorKind::Usage),
+  EXPECT_EQ(refusal([] { open_as<Counter>("random:tiny"); }, ErrorKind::Model),
             "[model] random:tiny is of the family 'stable diffusion', which cannot count; it can draw pictures "
             "(generate), learn from pictures (train lora), show its networks (explain) (these can: counting)");
   EXPECT_THAT(refusal([] { open_as<ImageEmbedder>(""); }, ErrorKind::Model),
               testing::AllOf(testing::HasSubstr("'stable diffusion'"), testing::HasSubstr("image encoder")));
-  EXPECT_THAT(refusal([] { open_as<ImageGenerator>("random:vit-s14"); }, ErrorKind::Usage),
+  EXPECT_THAT(refusal([] { open_as<ImageGenerator>("random:vit-s14"); }, ErrorKind::Model),
               testing::HasSubstr("'image encoder', which cannot draw pictures"));
 }
 

@@ -125,11 +125,12 @@ std::optional<KernelBinary> decode_entry(const std::string& key, std::string_vie
   return KernelBinary{{cubin, cubin + sizes[0]}, std::string(payload.substr(sizes[0]))};
 }
 
-KernelCache::KernelCache(fs::path folder) : folder_(std::move(folder)) {}
+KernelCache::KernelCache(fs::path folder) : folder_(std::move(folder)), unwritable_(folder_.empty()) {}
 
-fs::path KernelCache::default_folder() { return cache_folder() / "kernels"; }
+fs::path KernelCache::default_folder() { return cached("kernels"); }
 
 std::optional<KernelBinary> KernelCache::find(const std::string& key) const {
+  if (folder_.empty()) return {};
   const fs::path path = file_of(key);
   const std::optional<std::string> bytes = read_entry(path);
   if (!bytes) return {};

@@ -30,7 +30,7 @@ std::optional<KernelBinary> decode_entry(const std::string& key, std::string_vie
 /// Thread-safe. File system failures are not errors: a kernel that cannot be stored is compiled again next time.
 class KernelCache {
  public:
-  /// <cache folder>/kernels by default. The folder is created on the first store.
+  /// <cache folder>/kernels by default; an empty one stores nothing. The folder is created on the first store.
   explicit KernelCache(std::filesystem::path folder = default_folder());
   static std::filesystem::path default_folder();
 
@@ -44,7 +44,7 @@ class KernelCache {
 
  private:
   std::filesystem::path folder_;
-  mutable std::atomic<bool> unwritable_{false};
+  mutable std::atomic<bool> unwritable_;
 };
 
 }  // namespace tenon::cuda

@@ -109,7 +109,7 @@ SearchSettings SearchSettings::from_environment() {
           .conda_prefix = option(Option::CondaPrefix),
           .path = option(Option::Path),
           .home = option(Option::Home),
-          .own_environment = cache_folder() / "cuda-env",
+          .own_environment = cached("cuda-env"),
           .site_packages = site_packages_around()};
 }
 

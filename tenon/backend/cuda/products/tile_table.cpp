@@ -47,8 +47,7 @@ TileTable& TileTable::of(const DeviceFacts& facts) {
   static std::map<std::string, std::unique_ptr<TileTable>> tables;
   const std::lock_guard lock(mutex);
   std::unique_ptr<TileTable>& table = tables[file_name(facts)];
-  if (!table)
-    table = std::make_unique<TileTable>(measured_tiles(facts.arch), cache_folder() / "tiles" / file_name(facts));
+  if (!table) table = std::make_unique<TileTable>(measured_tiles(facts.arch), cached("tiles/" + file_name(facts)));
   return *table;
 }
 
@@ -95,6 +94,7 @@ void TileTable::add(const std::string& key, const std::string& choice, double mi
   here_[key] = {choice, comment.str()};
   std::ostringstream text;
   for (const auto& [name, entry] : here_) text << name << " = " << entry.choice << "  # " << entry.comment << '\n';
+  if (file_.empty()) return;  // no cache folder
   std::error_code error;
   fs::create_directories(file_.parent_path(), error);
   std::string failed = error ? file_.string() + ": " + error.message() : "";

@@ -181,12 +181,7 @@ std::vector<TileChoice> own_choices(const ProductShape& product, const DeviceFac
 
 }  // namespace
 
-bool asked_to_tune() {
-  const std::string asked = option(Option::CudaTune);
-  TENON_CHECK(Usage, asked.empty() || asked == "0" || asked == "1", "TENON_CUDA_TUNE")
-      << "expected 1 or nothing, got \"" << asked << "\"";
-  return asked == "1";
-}
+bool asked_to_tune() { return is_on(Option::CudaTune); }
 
 bool tuning(const Device& device) {
   return asked_to_tune() && device.facts().multiprocessors > 1 && !device.facts().batch_invariant();

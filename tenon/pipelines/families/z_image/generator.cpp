@@ -68,7 +68,8 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   take_prompt_loras(r, lora_folder_);
   TENON_CHECK(Usage, r.prompts.empty() || static_cast<int64_t>(r.prompts.size()) == r.batch, "prompts")
       << "expected one for each of " << r.batch << " images, got " << r.prompts.size();
-  for (const std::string& prompt : r.all_prompts()) refuse_extra_networks(prompt, "prompt");
+  const std::vector<std::string> prompts = r.all_prompts();
+  for (size_t i = 0; i < prompts.size(); ++i) refuse_extra_networks(prompts[i], prompt_label(r, i));
   refuse_extra_networks(r.negative, "negative prompt");
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
   check_batch(r.batch, batch_invariant_);
@@ -89,13 +90,14 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
 std::vector<std::string> ZImageGenerator::warnings(const ImageRequest& r, const std::string& word_list) const {
   std::vector<std::string> out =
       beyond_training(model_->name(), model_->known_words(), model_->defaults(), r, word_list);
-  const auto check = [&](const char* where, const std::string& text) {
+  const auto check = [&](const std::string& where, const std::string& text) {
     const auto count = static_cast<int64_t>(model_->tokens(text).size());
     if (count > kZImageTextTokens)
-      out.push_back(std::string(where) + ": has " + std::to_string(count) + " tokens with its template; " +
-                    model_->name() + " reads the first " + std::to_string(kZImageTextTokens));
+      out.push_back(where + ": has " + std::to_string(count) + " tokens with its template; " + model_->name() +
+                    " reads the first " + std::to_string(kZImageTextTokens));
   };
-  for (const std::string& prompt : r.all_prompts()) check("prompt", prompt);
+  const std::vector<std::string> prompts = r.all_prompts();
+  for (size_t i = 0; i < prompts.size(); ++i) check(prompt_label(r, i), prompts[i]);
   if (r.cfg_scale > 1) check("negative prompt", r.negative);
   return out;
 }
