@@ -258,6 +258,33 @@ std::set<std::string> special_tokens_of(const json& config) {
   return out;
 }
 
+// added_tokens.json: ids by text. transformers numbers the new ones itself, behind all others.
+void read_added_ids(const fs::path& file, const std::set<std::string>& special_texts, TokenizerParts& parts,
+                    AddedPlaces& known) {
+  const std::string where = file.string();
+  const json ids = read_json(file);
+  TENON_CHECK(Model, ids.is_object(), where) << "expected an object, found " << ids.type_name();
+  int32_t next = 0;
+  for (const auto& [token, id] : parts.tokens) next = std::max(next, id + 1);
+  for (const AddedToken& token : parts.added) next = std::max(next, token.id + 1);
+  std::multimap<int32_t, AddedToken> fresh;
+  for (const auto& [token, id] : ids.items()) {
+    const bool special = special_texts.contains(token);
+    AddedToken added = added_token({{"content", token}, {"normalized", !special}, {"special", special}}, id, where);
+    if (known.contains(token)) continue;
+    if (parts.tokens.contains(token))
+      add_token(std::move(added), "added_tokens.json", parts, known, where);
+    else
+      fresh.emplace(added.id, std::move(added));
+  }
+  for (auto& [id, token] : fresh) {
+    TENON_CHECK(Model, id == next, where)
+        << "'" << token.content << "' has id " << id << ", expected " << next << ", which follows the other tokens";
+    ++next;
+    add_token(std::move(token), "added_tokens.json", parts, known, where);
+  }
+}
+
 // tokenizer_config.json. Files written before it listed the added tokens have them in two others beside it.
 void read_config(json config, const fs::path& folder, TokenizerParts& parts, const std::string& where) {
   TENON_CHECK(Model, config.is_object(), where) << "expected an object, found " << config.type_name();
@@ -278,17 +305,7 @@ void read_config(json config, const fs::path& folder, TokenizerParts& parts, con
     add_token(added_token(token, static_cast<uint64_t>(std::stoul(id)), where), "added_tokens_decoder", parts, known,
               where);
   }
-  if (!listed && file_exists(tokens)) {
-    const json ids = read_json(tokens);
-    TENON_CHECK(Model, ids.is_object(), tokens.string()) << "expected an object, found " << ids.type_name();
-    const std::set<std::string> special_texts = special_tokens_of(config);
-    for (const auto& [token, id] : ids.items()) {
-      const bool special = special_texts.contains(token);
-      AddedToken added =
-          added_token({{"content", token}, {"normalized", !special}, {"special", special}}, id, tokens.string());
-      if (!known.contains(token)) add_token(std::move(added), "added_tokens.json", parts, known, tokens.string());
-    }
-  }
+  if (!listed && file_exists(tokens)) read_added_ids(tokens, special_tokens_of(config), parts, known);
   read_roles(config, parts, known, where);
   check_settings(config, parts, where);
   parts.chat_template = read_template(member(config, "chat_template"), where);

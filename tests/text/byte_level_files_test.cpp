@@ -250,6 +250,10 @@ TEST(ByteLevelFiles, OlderFilesBesideTheTokenizer) {
   EXPECT_EQ(tokenizer.pad_id(), 6);
   EXPECT_TRUE(tokenizer.is_special(6));
   EXPECT_FALSE(tokenizer.is_special(7));
+  put(folder / "added_tokens.json", R"({"<p>": 6, "<tool>": 8})");
+  expect_error(ErrorKind::Model, "added_tokens.json] '<tool>' has id 8, expected 7",
+               [&] { ByteLevelTokenizer::from_folder(folder.path()); });
+  put(folder / "added_tokens.json", R"({"<p>": 6})");
   // A configuration that lists the added tokens replaces both.
   put(folder / "tokenizer_config.json", R"({"added_tokens_decoder": {}})");
   EXPECT_EQ(ByteLevelTokenizer::from_folder(folder.path()).pad_id(), std::nullopt);
