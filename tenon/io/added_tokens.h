@@ -26,6 +26,7 @@ class AddedTokenFinder {
  public:
   struct Match {
     size_t begin, end;  ///< in bytes, including the white space that the token takes with it
+    size_t token_end;   ///< of the token itself; the next may begin here
     int32_t id;
   };
 
@@ -33,9 +34,9 @@ class AddedTokenFinder {
   explicit AddedTokenFinder(const std::vector<AddedToken>& tokens);
 
   bool empty() const { return tokens_.empty(); }
-  /// The first token at or after byte `from` of `text`. Over a whole text at worst O(n * kMaxAddedTokenBytes); a byte
-  /// that begins no token costs one look-up.
-  std::optional<Match> find(std::string_view text, size_t from) const;
+  /// The first token at or after byte `from` of `text`, with white space before it back to byte `floor`. Over a whole
+  /// text at worst O(n * kMaxAddedTokenBytes); a byte that begins no token costs one look-up.
+  std::optional<Match> find(std::string_view text, size_t from, size_t floor) const;
 
  private:
   static uint64_t edge(int32_t node, char byte) {

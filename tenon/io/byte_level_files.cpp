@@ -1,7 +1,9 @@
 // Sources of byte-level tokenizers: tokenizer.json, vocab.json with merges.txt, GGUF metadata.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "tenon/core/error.h"
 #include "tenon/core/utf8.h"
@@ -91,28 +93,48 @@ void read_model(const json& model, TokenizerParts& parts, const std::string& whe
   parts.unknown = id->second;
 }
 
-// Tokens that a post-processor puts before a text. Only special tokens at the front are supported.
-void read_post_processor(const json& processor, TokenizerParts& parts, const std::string& where) {
+// The ids that a template puts for one of its special tokens.
+void add_ids(const json& special_tokens, const std::string& token, std::vector<int32_t>& out,
+             const std::string& where) {
+  const json& ids = member(member(special_tokens, token.c_str()), "ids");
+  TENON_CHECK(Model, ids.is_array(), where) << "post_processor: token '" << token << "' has no array 'ids'";
+  for (const json& id : ids) {
+    TENON_CHECK(Model, id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMaxTokenId), where)
+        << "post_processor: token '" << token << "': expected ids from 0 to " << kMaxTokenId - 1 << ", found "
+        << shown_json(id);
+    out.push_back(id.get<int32_t>());
+  }
+}
+
+// Ids that a post-processor puts before a text: special tokens, then the text once. `found`: there was one already.
+void read_post_processor(const json& processor, TokenizerParts& parts, const std::string& where, bool& found) {
   const json& type = member(processor, "type");
   if (processor.is_null() || type == "ByteLevel") return;
   if (type == "Sequence") {
     for (const json& item : member(processor, "processors")) {
       TENON_CHECK(Model, member(item, "type") != "Sequence", where) << "post_processor: nested Sequences";
-      read_post_processor(item, parts, where);
+      read_post_processor(item, parts, where, found);
     }
     return;
   }
   TENON_CHECK(Model, type == "TemplateProcessing" && member(processor, "single").is_array(), where)
       << "post_processor " << shown_json(type) << " is not supported; expected ByteLevel or TemplateProcessing";
+  TENON_CHECK(Model, !std::exchange(found, true), where)
+      << "post_processor: expected one TemplateProcessing, found two";
   bool behind = false;
   for (const json& item : processor["single"]) {
-    if (!member(item, "Sequence").is_null()) behind = true;
+    const json& sequence = member(item, "Sequence");
     const auto token = token_text(member(member(item, "SpecialToken"), "id"), "post_processor", where);
-    if (!token) continue;
-    TENON_CHECK(Model, !behind, where) << "post_processor: a token after the text is not supported";
-    for (const AddedToken& added : parts.added)
-      if (added.content == *token) parts.prefix.push_back(added.id);
+    TENON_CHECK(Model, token || member(sequence, "id") == "A", where)
+        << "post_processor: expected a SpecialToken or the Sequence A, found " << shown_json(item);
+    TENON_CHECK(Model, !behind, where) << "post_processor: " << (token ? "a token after the text" : "the text twice")
+                                       << " is not supported";
+    if (token)
+      add_ids(member(processor, "special_tokens"), *token, parts.prefix, where);
+    else
+      behind = true;
   }
+  TENON_CHECK(Model, behind, where) << "post_processor: the template has no Sequence A, which is the text";
 }
 
 TokenizerParts read_tokenizer(const json& file, const std::string& where) {
@@ -128,24 +150,58 @@ TokenizerParts read_tokenizer(const json& file, const std::string& where) {
   const json& added = member(file, "added_tokens");
   TENON_CHECK(Model, added.is_null() || added.is_array(), where) << "expected added_tokens to be an array";
   for (const json& token : added) out.added.push_back(added_token(token, member(token, "id"), where));
-  read_post_processor(member(file, "post_processor"), out, where);
+  bool found = false;
+  read_post_processor(member(file, "post_processor"), out, where, found);
   return out;
 }
 
-std::optional<int32_t> id_in(const TokenizerParts& parts, const std::string& token) {
-  for (const AddedToken& added : parts.added)
-    if (added.content == token) return added.id;
-  const auto found = parts.tokens.find(token);
-  return found == parts.tokens.end() ? std::nullopt : std::optional(found->second);
+// Positions of added tokens by their text.
+using AddedPlaces = std::map<std::string, size_t>;
+
+// A special token that a configuration names, under `key`. Like transformers, makes it an added token if it is only in
+// the vocabulary. The token must exist: a new one would get an id that the model does not have.
+int32_t read_special(const json& value, const std::string& key, TokenizerParts& parts, AddedPlaces& known,
+                     const std::string& where) {
+  const auto token = token_text(value, key.c_str(), where);
+  TENON_CHECK(Model, token, where) << key << ": expected a token, found " << shown_json(value);
+  if (const auto added = known.find(*token); added != known.end()) return parts.added[added->second].id;
+  const auto found = parts.tokens.find(*token);
+  TENON_CHECK(Model, found != parts.tokens.end(), where) << key << ": there is no token '" << *token << "'";
+  AddedToken added{found->second, *token};
+  if (value.is_object()) {
+    added.normalized = flag(value, "normalized", where);
+    added.lstrip = flag(value, "lstrip", where);
+    added.rstrip = flag(value, "rstrip", where);
+  }
+  known.emplace(*token, parts.added.size());
+  parts.added.push_back(added);
+  return added.id;
 }
 
-// A named role of tokenizer_config.json ("eos_token"); the token must exist.
-void read_role(const json& config, const char* key, const TokenizerParts& parts, std::optional<int32_t>& id,
-               const std::string& where) {
-  const auto token = token_text(member(config, key), key, where);
-  if (!token) return;
-  id = id_in(parts, *token);
-  TENON_CHECK(Model, id, where) << key << ": there is no token '" << *token << "'";
+// The special tokens of tokenizer_config.json: roles ("eos_token", "image_token"), and lists or objects of others.
+void read_roles(const json& config, TokenizerParts& parts, AddedPlaces& known, const std::string& where) {
+  const auto role = [&](const std::string& key, const json& value) {
+    const int32_t id = read_special(value, key, parts, known, where);
+    parts.named[key] = *token_text(value, key.c_str(), where);
+    if (key == "bos_token") parts.bos = id;
+    if (key == "eos_token") parts.eos = id;
+    if (key == "pad_token") parts.pad = id;
+  };
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+    if (const json& value = member(config, key); !value.is_null()) role(key, value);
+  for (const auto& [key, value] : config.items())
+    if (key.ends_with("_token") && (value.is_string() || member(value, "content").is_string())) role(key, value);
+  const json& extra = member(config, "extra_special_tokens");
+  const json& more = extra.is_null() || extra.empty() ? member(config, "additional_special_tokens") : extra;
+  const char* name = &more == &extra ? "extra_special_tokens" : "additional_special_tokens";
+  TENON_CHECK(Model, more.is_null() || more.is_structured(), where)
+      << name << ": expected an array or an object, found " << shown_json(more);
+  for (const auto& [key, value] : more.items()) {
+    if (more.is_object())
+      role(key, value);
+    else
+      read_special(value, name, parts, known, where);
+  }
 }
 
 // The template, or if there are several the one called "default".
@@ -159,24 +215,99 @@ std::optional<std::string> read_template(const json& value, const std::string& w
   return std::nullopt;
 }
 
-void read_config(const json& config, TokenizerParts& parts, const std::string& where) {
+// Adds a token that another file than the tokenizer's lists. Where both do, its way of matching counts, as in
+// transformers.
+void add_token(AddedToken added, const char* file, TokenizerParts& parts, AddedPlaces& known,
+               const std::string& where) {
+  const auto [at, fresh] = known.emplace(added.content, parts.added.size());
+  if (fresh) {
+    parts.added.push_back(std::move(added));
+    return;
+  }
+  AddedToken& own = parts.added[at->second];
+  TENON_CHECK(Model, own.id == added.id, where)
+      << file << ": '" << added.content << "' has id " << added.id << ", but " << own.id << " in the tokenizer";
+  added.special |= own.special;
+  own = std::move(added);
+}
+
+// Refuses settings with which transformers encodes texts differently from the tokenizer's own file.
+void check_settings(const json& config, const TokenizerParts& parts, const std::string& where) {
+  TENON_CHECK(Model, !flag(config, "split_special_tokens", where), where) << "split_special_tokens is not supported";
+  const json& name = member(config, "tokenizer_class");
+  const std::string type = name.is_string() ? name.get<std::string>() : "";
+  const bool reads = type.starts_with("GPT2Tok") || type.starts_with("Qwen2Tok") || type.starts_with("CodeGenTok");
+  if (!reads || member(config, "add_prefix_space").is_null()) return;
+  const bool prefix = flag(config, "add_prefix_space", where);
+  TENON_CHECK(Model, prefix == parts.pre_tokenizer.prefix_space(), where)
+      << "add_prefix_space is " << (prefix ? "true" : "false") << ", unlike in the tokenizer, which is not supported";
+}
+
+// Texts of the special tokens that a configuration names.
+std::set<std::string> special_tokens_of(const json& config) {
+  std::set<std::string> out;
+  const auto add = [&](const json& value) {
+    const json& text = value.is_object() ? member(value, "content") : value;
+    if (text.is_string()) out.insert(text.get<std::string>());
+  };
+  for (const auto& [key, value] : config.items()) {
+    if (key.ends_with("_token")) add(value);
+    if (key == "additional_special_tokens" || key == "extra_special_tokens")
+      for (const json& token : value) add(token);
+  }
+  return out;
+}
+
+// added_tokens.json: ids by text. transformers numbers the new ones itself, behind all others.
+void read_added_ids(const fs::path& file, const std::set<std::string>& special_texts, TokenizerParts& parts,
+                    AddedPlaces& known) {
+  const std::string where = file.string();
+  const json ids = read_json(file);
+  TENON_CHECK(Model, ids.is_object(), where) << "expected an object, found " << ids.type_name();
+  int32_t next = 0;
+  for (const auto& [token, id] : parts.tokens) next = std::max(next, id + 1);
+  for (const AddedToken& token : parts.added) next = std::max(next, token.id + 1);
+  std::multimap<int32_t, AddedToken> fresh;
+  for (const auto& [token, id] : ids.items()) {
+    const bool special = special_texts.contains(token);
+    AddedToken added = added_token({{"content", token}, {"normalized", !special}, {"special", special}}, id, where);
+    if (known.contains(token)) continue;
+    if (parts.tokens.contains(token))
+      add_token(std::move(added), "added_tokens.json", parts, known, where);
+    else
+      fresh.emplace(added.id, std::move(added));
+  }
+  for (auto& [id, token] : fresh) {
+    TENON_CHECK(Model, id == next, where)
+        << "'" << token.content << "' has id " << id << ", expected " << next << ", which follows the other tokens";
+    ++next;
+    add_token(std::move(token), "added_tokens.json", parts, known, where);
+  }
+}
+
+// tokenizer_config.json. Files written before it listed the added tokens have them in two others beside it.
+void read_config(json config, const fs::path& folder, TokenizerParts& parts, const std::string& where) {
   TENON_CHECK(Model, config.is_object(), where) << "expected an object, found " << config.type_name();
-  std::map<std::string, int32_t> known;
-  for (const AddedToken& token : parts.added) known[token.content] = token.id;
+  AddedPlaces known;
+  for (size_t i = 0; i < parts.added.size(); ++i) known.emplace(parts.added[i].content, i);
+  const fs::path roles = folder / "special_tokens_map.json", tokens = folder / "added_tokens.json";
+  const bool listed = config.contains("added_tokens_decoder");
+  if (!listed && file_exists(roles)) {
+    const json named = read_json(roles);
+    TENON_CHECK(Model, named.is_object(), roles.string()) << "expected an object, found " << named.type_name();
+    config.update(named);
+  }
   const json& more = member(config, "added_tokens_decoder");
   TENON_CHECK(Model, more.is_null() || more.is_object(), where) << "expected added_tokens_decoder to be an object";
   for (const auto& [id, token] : more.items()) {
     const bool is_number = !id.empty() && id.size() <= 8 && id.find_first_not_of("0123456789") == std::string::npos;
     TENON_CHECK(Model, is_number, where) << "added_tokens_decoder: expected an id, found '" << id << "'";
-    AddedToken added = added_token(token, static_cast<uint64_t>(std::stoul(id)), where);
-    const auto [at, fresh] = known.emplace(added.content, added.id);
-    TENON_CHECK(Model, at->second == added.id, where) << "added_tokens_decoder: '" << added.content << "' has id "
-                                                      << added.id << ", but " << at->second << " in the tokenizer";
-    if (fresh) parts.added.push_back(std::move(added));
+    add_token(added_token(token, static_cast<uint64_t>(std::stoul(id)), where), "added_tokens_decoder", parts, known,
+              where);
   }
-  read_role(config, "bos_token", parts, parts.bos, where);
-  read_role(config, "eos_token", parts, parts.eos, where);
-  read_role(config, "pad_token", parts, parts.pad, where);
+  if (!listed && file_exists(tokens)) read_added_ids(tokens, special_tokens_of(config), parts, known);
+  read_roles(config, parts, known, where);
+  check_settings(config, parts, where);
   parts.chat_template = read_template(member(config, "chat_template"), where);
 }
 
@@ -240,6 +371,13 @@ TokenizerParts read_gguf(const GgufFile& file) {
   parts.bos = gguf_id(file, "tokenizer.ggml.bos_token_id", tokens.size());
   parts.eos = gguf_id(file, "tokenizer.ggml.eos_token_id", tokens.size());
   parts.pad = gguf_id(file, "tokenizer.ggml.padding_token_id", tokens.size());
+  const std::pair<const char*, std::optional<int32_t>> roles[] = {
+      {"bos_token", parts.bos},
+      {"eos_token", parts.eos},
+      {"pad_token", parts.pad},
+      {"unk_token", gguf_id(file, "tokenizer.ggml.unknown_token_id", tokens.size())}};
+  for (const auto& [role, id] : roles)
+    if (id) parts.named[role] = std::string(tokens[static_cast<size_t>(*id)]);
   // Llama 3 needs its start token even if the file does not say so.
   if (file.boolean("tokenizer.ggml.add_bos_token").value_or(parts.whole_words) && parts.bos)
     parts.prefix = {*parts.bos};
@@ -305,14 +443,9 @@ nlohmann::ordered_json tokenizer_json(const TokenizerParts& parts, const json& p
             {"merges", merges}}}};
 }
 
-nlohmann::ordered_json tokenizer_config(const TokenizerParts& parts, const std::vector<std::string_view>& tokens) {
+nlohmann::ordered_json tokenizer_config(const TokenizerParts& parts) {
   nlohmann::ordered_json out{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
-  const auto role = [&](const char* key, const std::optional<int32_t>& id) {
-    if (id) out[key] = std::string(tokens[static_cast<size_t>(*id)]);
-  };
-  role("bos_token", parts.bos);
-  role("eos_token", parts.eos);
-  role("pad_token", parts.pad);
+  for (const auto& [role, token] : parts.named) out[role] = token;
   if (parts.chat_template) out["chat_template"] = *parts.chat_template;
   return out;
 }
@@ -331,7 +464,7 @@ ByteLevelTokenizer ByteLevelTokenizer::from_folder(const fs::path& folder) {
       << "no tokenizer here: expected tokenizer.json, or vocab.json and merges.txt";
   const json config = file_exists(config_file) ? read_json(config_file) : json::object();
   TokenizerParts parts = one ? read_tokenizer(read_json(whole), whole.string()) : read_two_files(folder, config);
-  read_config(config, parts, config_file.string());
+  read_config(config, folder, parts, config_file.string());
   if (file_exists(template_file)) parts.chat_template = read_file(template_file);
   return {std::move(parts), one ? whole.string() : vocab.string()};
 }
@@ -341,9 +474,8 @@ ByteLevelTokenizer ByteLevelTokenizer::from_gguf(const GgufFile& file) { return 
 std::map<std::string, std::string> ByteLevelTokenizer::files_of_gguf(const GgufFile& file) {
   const TokenizerParts parts = read_gguf(file);
   const json words = PreTokenizer::json_of_gguf_name(*file.string("tokenizer.ggml.pre"), file.name());
-  return {
-      {"tokenizer.json", json_text(tokenizer_json(parts, words), 2) + "\n"},
-      {"tokenizer_config.json", json_text(tokenizer_config(parts, file.strings("tokenizer.ggml.tokens")), 2) + "\n"}};
+  return {{"tokenizer.json", json_text(tokenizer_json(parts, words), 2) + "\n"},
+          {"tokenizer_config.json", json_text(tokenizer_config(parts), 2) + "\n"}};
 }
 
 }  // namespace tenon

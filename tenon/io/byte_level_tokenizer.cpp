@@ -31,11 +31,15 @@ std::string bytes_of(const std::string& token) {
   return out;
 }
 
-// Drops merges that result in a control token, so that byte-pair encoding never produces one.
-MergeList without_control(MergeList merges, const std::unordered_set<std::string>& control) {
-  if (!control.empty())
-    std::erase_if(merges, [&](const auto& merge) { return control.count(merge.first + merge.second) > 0; });
-  return merges;
+// An encoder without the merges that result in a control token, if there are any; for texts that must not have one.
+std::optional<BytePairEncoder> without_control(const TokenizerParts& parts,
+                                               const std::unordered_set<std::string>& control,
+                                               const std::string& where) {
+  const auto makes_control = [&](const auto& merge) { return control.count(merge.first + merge.second) > 0; };
+  if (control.empty() || std::none_of(parts.merges.begin(), parts.merges.end(), makes_control)) return std::nullopt;
+  MergeList merges = parts.merges;
+  std::erase_if(merges, makes_control);
+  return BytePairEncoder(parts.tokens, std::move(merges), "", parts.unknown.value_or(-1), where);
 }
 
 std::unordered_set<std::string> control_tokens(const TokenizerParts& parts, const std::string& where) {
@@ -50,8 +54,8 @@ std::unordered_set<std::string> control_tokens(const TokenizerParts& parts, cons
 std::vector<AddedToken> added_of(const TokenizerParts& parts, bool normalized) {
   std::vector<AddedToken> out;
   for (AddedToken token : parts.added) {
-    if ((token.normalized && parts.nfc) != normalized) continue;
-    if (normalized) token.content = nfc(token.content);
+    if (token.normalized != normalized) continue;
+    if (normalized && parts.nfc) token.content = nfc(token.content);
     out.push_back(std::move(token));
   }
   return out;
@@ -101,7 +105,8 @@ struct ByteLevelTokenizer::State {
         raw(added_of(parts, false)),
         normal(added_of(parts, true)),
         control(control_of(parts)),
-        bpe(parts.tokens, without_control(std::move(parts.merges), names), "", parts.unknown.value_or(-1), where) {
+        ordinary(without_control(parts, names, where)),
+        bpe(parts.tokens, std::move(parts.merges), "", parts.unknown.value_or(-1), where) {
     parts.merges.clear();
     const auto name = [&](int32_t id, const std::string& bytes, const std::string& token) {
       const auto [at, fresh] = bytes_by_id.try_emplace(id, bytes);
@@ -123,25 +128,27 @@ struct ByteLevelTokenizer::State {
     for (const AddedToken& token : parts.added) parts.tokens.emplace(token.content, token.id);
   }
 
-  // Encodes normalised text without added tokens.
-  void encode_words(std::string_view text, std::vector<int32_t>& out) const {
+  // Encodes normalised text without added tokens. `control`: merges may make control tokens, as in the file.
+  void encode_words(std::string_view text, bool control_, std::vector<int32_t>& out) const {
+    const BytePairEncoder& encoder = control_ || !ordinary ? bpe : *ordinary;
     parts.pre_tokenizer.each(text, [&](std::string_view word) {
       const auto whole = parts.whole_words ? words.find(std::string(word)) : words.end();
       if (whole != words.end())
         out.push_back(whole->second);
       else
-        bpe.encode(word, out);
+        encoder.encode(word, out);
     });
   }
 
   // Appends the tokens found by `finder`, and passes the text between them to `f`.
   template <class F>
   static void split(const AddedTokenFinder& finder, std::string_view text, std::vector<int32_t>& out, const F& f) {
-    size_t at = 0;
-    while (const auto match = finder.empty() ? std::nullopt : finder.find(text, at)) {
+    size_t at = 0, resume = 0;  // the next token may begin in the white space that this one takes with it
+    while (const auto match = finder.empty() ? std::nullopt : finder.find(text, resume, at)) {
       if (match->begin > at) f(text.substr(at, match->begin - at));
       out.push_back(match->id);
       at = match->end;
+      resume = match->token_end;
     }
     if (at < text.size()) f(text.substr(at));
   }
@@ -155,9 +162,9 @@ struct ByteLevelTokenizer::State {
       const std::string form = parts.nfc ? nfc(part) : std::string(part);
       split(added_tokens ? normal : nothing, form, out, [&](std::string_view words_) {
         if (mark.empty())
-          encode_words(words_, out);
+          encode_words(words_, added_tokens, out);
         else
-          encode_words(without(words_, mark), out);
+          encode_words(without(words_, mark), false, out);
       });
     });
     // The only control token possible here is that of an unknown byte.
@@ -167,6 +174,7 @@ struct ByteLevelTokenizer::State {
 
   TokenizerParts parts;
   AddedTokenFinder raw, normal, control;
+  std::optional<BytePairEncoder> ordinary;
   BytePairEncoder bpe;
   std::unordered_map<int32_t, std::string> bytes_by_id;
   std::unordered_map<std::string, int32_t> words;  // for whole_words: raw bytes
@@ -185,10 +193,16 @@ std::vector<int32_t> ByteLevelTokenizer::encode_ordinary(std::string_view text) 
   return state_->encode(text, false);
 }
 
-std::string ByteLevelTokenizer::break_control(std::string_view text, std::string_view mark) const {
+std::string ByteLevelTokenizer::break_control(std::string_view text, std::string_view mark,
+                                              const std::function<bool(size_t, size_t)>& keep) const {
   std::string out;
   size_t at = 0;
-  while (const auto match = state_->control.empty() ? std::nullopt : state_->control.find(text, at)) {
+  while (const auto match = state_->control.empty() ? std::nullopt : state_->control.find(text, at, at)) {
+    if (keep && keep(match->begin, match->end)) {
+      out += text.substr(at, match->end - at);
+      at = match->end;
+      continue;
+    }
     size_t inside = match->begin;
     next_code_point(text, inside);
     out += text.substr(at, inside - at);
@@ -231,6 +245,7 @@ std::vector<int32_t> ByteLevelTokenizer::encode_whole(std::string_view text) con
 }
 
 const std::vector<int32_t>& ByteLevelTokenizer::prefix() const { return state_->parts.prefix; }
+const std::map<std::string, std::string>& ByteLevelTokenizer::named_tokens() const { return state_->parts.named; }
 const std::optional<std::string>& ByteLevelTokenizer::chat_template() const { return state_->parts.chat_template; }
 
 std::string StreamDecoder::push(int32_t id) {

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,11 +28,12 @@ struct TokenizerParts {
   MergeList merges;
   std::vector<AddedToken> added;
   PreTokenizer pre_tokenizer{WordPattern::Gpt2};
-  bool nfc = false;                      ///< text is normalised to NFC
-  bool whole_words = false;              ///< a word that is a token is used without merging bytes ("ignore_merges")
-  std::optional<int32_t> unknown;        ///< id of a byte without a token; without this id such bytes are left out
-  std::vector<int32_t> prefix;           ///< ids to put before every text, for models that want them (Llama 3)
-  std::optional<int32_t> bos, eos, pad;  ///< as the file names them
+  bool nfc = false;                          ///< text is normalised to NFC
+  bool whole_words = false;                  ///< a word that is a token is used without merging bytes ("ignore_merges")
+  std::optional<int32_t> unknown;            ///< id of a byte without a token; without this id such bytes are left out
+  std::vector<int32_t> prefix;               ///< ids to put before every text, for models that want them (Llama 3)
+  std::optional<int32_t> bos, eos, pad;      ///< as the file names them
+  std::map<std::string, std::string> named;  ///< texts of tokens by role ("eos_token"), for templates
   std::optional<std::string> chat_template;
 };
 
@@ -66,8 +68,10 @@ class ByteLevelTokenizer {
   std::vector<int32_t> encode_ordinary(std::string_view text) const;
 
   /// `text` with `mark`, a character that does not occur in it, inserted into every control token written in it. For
-  /// users' messages, before a template puts its own control tokens around them.
-  std::string break_control(std::string_view text, std::string_view mark) const;
+  /// users' messages, before a template puts its own control tokens around them. Tokens for which `keep` is true of
+  /// their first byte and the one behind them stay whole.
+  std::string break_control(std::string_view text, std::string_view mark,
+                            const std::function<bool(size_t, size_t)>& keep = {}) const;
   /// encode() of a text from break_control, ignoring the marks: broken control tokens are encoded as plain characters.
   std::vector<int32_t> encode_marked(std::string_view text, std::string_view mark) const;
 
@@ -86,6 +90,8 @@ class ByteLevelTokenizer {
   std::optional<int32_t> pad_id() const;
   /// Ids to put before a text that was not made by a chat template; empty for Qwen and SmolLM2.
   const std::vector<int32_t>& prefix() const;
+  /// Texts of the tokens that the file gives a role, by its name: "bos_token", "unk_token", "image_token", ...
+  const std::map<std::string, std::string>& named_tokens() const;
   /// The file's chat template, for ChatTemplate (chat_template.h).
   const std::optional<std::string>& chat_template() const;
 

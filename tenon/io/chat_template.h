@@ -6,9 +6,10 @@
 //   tags      {{ }} {% %} {# #} with - and +; for (.. in .. if .. else), if, elif, else, set (also blocks and members
 //             of a namespace), break, continue, generation
 //   values    strings, numbers, true, false, none, lists, mappings; x.y, x["y"], x[0], x[1:2:3]; + - * / // % ~;
-//             == != < <= > >= in, not in; and, or, not; a if b else c; loop.index, .first, .previtem, ...
+//             == != < <= > >= in, not in; and, or, not; a if b else c; loop.index, .first, .previtem, .depth, ...
 //   filters   trim tojson length count join upper lower capitalize title replace default d list map select reject
 //             selectattr rejectattr first last reverse items dictsort string int safe
+//             (select, map, reverse, ... return generators, as in jinja2)
 //   tests     defined undefined none string mapping iterable sequence number integer float boolean true false eq ne in
 //             even odd divisibleby
 //   methods   strip lstrip rstrip split startswith endswith replace upper lower capitalize title; get items keys values

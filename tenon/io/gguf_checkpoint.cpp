@@ -224,6 +224,11 @@ nlohmann::json gguf_config(const GgufFile& file) {
   TENON_CHECK(Model, !turned || *turned == head, file.name())
       << front << "rope.dimension_count: " << *turned << " of the " << head
       << " numbers of a head are rotated; only all of them is supported";
+  TENON_CHECK(Model, file.boolean(front + "attention.causal").value_or(true), file.name())
+      << front << "attention.causal is false, which is not supported";
+  const double amplitude = file.number(front + "rope.scaling.attn_factor").value_or(1);
+  TENON_CHECK(Model, amplitude == 1, file.name())
+      << front << "rope.scaling.attn_factor: expected 1, found " << amplitude;
   const auto scaling = file.string(front + "rope.scaling.type");
   auto factor = file.number(front + "rope.scaling.factor");
   if (!factor) factor = file.number(front + "rope.scale_linear");  // from older files

@@ -160,6 +160,8 @@ void PreTokenizer::add(const json& description, const std::string& where, int de
   TENON_CHECK(Model, steps_.size() < kMaxSteps && depth < kMaxNested, where)
       << "pre_tokenizer: more than " << kMaxSteps << " steps, or nested deeper than " << kMaxNested << " levels";
   const std::string type = type_of(description, where);
+  // Later steps would see the byte alphabet instead of the text.
+  TENON_CHECK(Model, !byte_level_, where) << "pre_tokenizer: '" << type << "' after ByteLevel is not supported";
   if (type == "Sequence") {
     const auto list = description.find("pretokenizers");
     TENON_CHECK(Model, list != description.end() && list->is_array() && list->size() <= kMaxSteps, where)

@@ -3,6 +3,7 @@
 // Few word patterns are in use, and each has a hand-written scanner here: linear time for any text, and no regular
 // expression from a file is ever run. A pattern without a scanner is refused by name.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -31,6 +32,9 @@ class PreTokenizer {
   static nlohmann::json json_of_gguf_name(std::string_view name, const std::string& where);
   /// One word pattern alone.
   explicit PreTokenizer(WordPattern pattern);
+
+  /// Whether a blank is put before a text that does not begin with white space.
+  bool prefix_space() const { return std::find(steps_.begin(), steps_.end(), Step::PrefixSpace) != steps_.end(); }
 
   /// Calls f with the pieces of `text` (well-formed UTF-8), in order; concatenated they are the text (after a leading
   /// blank, if the file asks for one). Linear in the text.

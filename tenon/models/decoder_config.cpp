@@ -43,6 +43,7 @@ void read_attention(DecoderConfig& c, ConfigReader& r, const std::string& where)
   c.output_bias = attention_bias;
   c.head_norm = c.family == "qwen3";
   r.expect("use_sliding_window", {false});
+  r.expect("is_causal", {true, nullptr});
   for (const std::string& type : r.has("layer_types") ? r.names("layer_types", {}) : std::vector<std::string>{})
     if (type != "full_attention") r.refuse("layer_types", "\"full_attention\" alone (nothing else is implemented)");
 }

@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
-#include <limits>
 #include <span>
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/text.h"
-#include "tenon/io/chat_template.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/models/registry.h"
+#include "tenon/pipelines/chat_prompt.h"
 #include "tenon/pipelines/component_weights.h"
+#include "tenon/pipelines/generation_config.h"
 #include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/random_weights.h"
 
@@ -72,22 +71,6 @@ const DecoderPreset& decoder_preset(const std::string& name) {
     known.push_back(p.name);
   }
   refuse_preset(name, known);
-}
-
-// A character that should occur in no text, because Unicode reserves it as a noncharacter; another one if the text
-// contains it anyway.
-std::string mark_outside(const std::string& text) {
-  for (char last = '\x90'; last <= '\xaf'; ++last) {  // U+FDD0 to U+FDEF
-    std::string mark = std::string("\xef\xb7") + last;
-    if (text.find(mark) == std::string::npos) return mark;
-  }
-  throw Error(ErrorKind::Usage, "messages", "contain every noncharacter from U+FDD0 to U+FDEF, but one must be unused");
-}
-
-void for_each_text(nlohmann::ordered_json& value, const std::function<void(std::string&)>& f) {
-  if (value.is_string()) f(value.get_ref<std::string&>());
-  if (value.is_structured())
-    for (auto& inner : value) for_each_text(inner, f);
 }
 
 bool same_tensor(const TensorView& a, const TensorView& b) {
@@ -220,7 +203,7 @@ void LanguageModel::open_gguf(const fs::path& file) {
   left.insert(left.end(), gguf_tensors_.unexpected.begin(), gguf_tensors_.unexpected.end());
   refuse_left_over(std::move(left), file.string());
   if (gguf_->has("tokenizer.ggml.model")) tokenizer_ = ByteLevelTokenizer::from_gguf(*gguf_);
-  read_stop_ids(config, file.string());
+  read_stop_ids(config, file.string(), true);
 }
 
 void LanguageModel::open_folder(const fs::path& folder) {
@@ -245,21 +228,27 @@ void LanguageModel::open_folder(const fs::path& folder) {
     TENON_CHECK(Model, tensors_.emplace(name, view).second, file.string()) << "two tensors map to '" << name << "'";
     found.emplace(name, view.shape);
   }
+  // transformers ties only weights that are equal.
+  if (config_.tied && tensors_.contains(kHeadName) && tensors_.contains(kEmbeddingName) &&
+      !same_tensor(tensors_.at(kHeadName), tensors_.at(kEmbeddingName))) {
+    config_.tied = false;
+    saved_config_["tie_word_embeddings"] = false;
+  }
   const WeightShapes network = shapes();
   std::vector<std::string> left = required(network, found).unexpected;
   require_floats(network, tensors_, file.string());
   std::erase_if(left, [&](const std::string& name) { return !in_network(name, network); });
   refuse_left_over(std::move(left), file.string());
-  if (config_.tied && tensors_.contains(kHeadName) && !same_tensor(tensors_.at(kHeadName), tensors_.at(kEmbeddingName)))
-    spdlog::warn("{}: '{}' differs from the embedding, though config.json ties them; using the embedding",
-                 shown(file.string()), kHeadName);
   if (file_exists(folder / "tokenizer.json") || file_exists(folder / "vocab.json"))
     tokenizer_ = ByteLevelTokenizer::from_folder(folder);
-  read_stop_ids(config, where);
-  if (!file_exists(folder / kGenerationConfig)) return;
-  const json generation = read_json(folder / kGenerationConfig);
-  read_generation_config(generation, (folder / kGenerationConfig).string());
-  read_stop_ids(generation, (folder / kGenerationConfig).string());
+  // Where there is a generation_config.json, transformers reads nothing of the kind from config.json.
+  const bool own = file_exists(folder / kGenerationConfig);
+  const std::string generation_file = own ? (folder / kGenerationConfig).string() : where;
+  const json generation = own ? read_json(folder / kGenerationConfig) : config;
+  sampling_ = read_sampling(generation, generation_file);
+  if (const auto other = unfollowed_settings(generation); !other.empty())
+    spdlog::warn("{}: ignoring {}, so that texts may differ from transformers'", shown(generation_file), joined(other));
+  read_stop_ids(generation, generation_file, !own);
 }
 
 WeightReport LanguageModel::required(const WeightShapes& network, const WeightShapes& found) const {
@@ -268,42 +257,15 @@ WeightReport LanguageModel::required(const WeightShapes& network, const WeightSh
   return out;
 }
 
-// transformers' default, for models that draw and do not set it.
-constexpr int64_t kTopK = 50;
-
-void LanguageModel::read_generation_config(const json& config, const std::string& where) {
-  ConfigReader r(config, where);
-  const auto given = [&](const char* key) { return r.has(key); };
-  sampling_.draw = r.flag("do_sample", false);
-  if (given("temperature")) sampling_.temperature = r.number("temperature", 1, 0, 1e6);
-  if (sampling_.draw) sampling_.top_k = kTopK;
-  if (given("top_k")) sampling_.top_k = r.integer("top_k", 0, 0, int64_t{1} << 24);
-  if (given("min_p")) sampling_.min_p = r.number("min_p", 0, 0, 1);
-  if (given("repetition_penalty")) sampling_.repetition_penalty = r.number("repetition_penalty", 1, 1e-6, 1e6);
-  if (sampling_.temperature == 0) {  // commonly written to mean greedy
-    sampling_.draw = false;
-    sampling_.temperature = 1;
-  }
-  if (!given("top_p")) return;
-  constexpr double kAny = std::numeric_limits<double>::max();  // where it has no effect
-  const double top_p = sampling_.draw ? r.number("top_p", 1, 0, 1) : r.number("top_p", 1, -kAny, kAny);
-  if (top_p > 0 && top_p <= 1)
-    sampling_.top_p = top_p;
-  else if (sampling_.draw)
-    r.refuse("top_p", "a number above 0");
-}
-
 // Every step compares the token drawn with each of them.
 constexpr size_t kMaxStopIds = 64;
 
-// A number or an array of them, which may be empty; if absent, what is known so far stays. No text ends with an id
-// outside the vocabulary, so that such ids have no effect in transformers either.
-void LanguageModel::read_stop_ids(const json& config, const std::string& where) {
+// A number or an array of them, which may be empty; if absent, the tokenizer's if `from_tokenizer`. No text ends with
+// an id outside the vocabulary, so that such ids have no effect in transformers either.
+void LanguageModel::read_stop_ids(const json& config, const std::string& where, bool from_tokenizer) {
   constexpr const char* kKey = "eos_token_id";
   ConfigReader r(config, where);
   if (r.has(kKey)) {
-    stop_ids_.clear();
-    stops_given_ = true;
     const json& given = config.at(kKey);
     constexpr int64_t kMost = int64_t{1} << 53;
     const bool none = given.is_array() && given.empty();
@@ -316,7 +278,7 @@ void LanguageModel::read_stop_ids(const json& config, const std::string& where) 
     if (ids.size() > kMaxStopIds) r.refuse(kKey, "at most " + std::to_string(kMaxStopIds) + " tokens");
     for (const int64_t id : ids) stop_ids_.push_back(static_cast<int32_t>(id));
   }
-  if (!stops_given_ && tokenizer_ && tokenizer_->eos_id()) stop_ids_ = {*tokenizer_->eos_id()};
+  if (!r.has(kKey) && from_tokenizer && tokenizer_ && tokenizer_->eos_id()) stop_ids_ = {*tokenizer_->eos_id()};
 }
 
 const ByteLevelTokenizer& LanguageModel::tokenizer() const {
@@ -363,25 +325,11 @@ std::string LanguageModel::fingerprint() const {
 }
 
 std::string LanguageModel::render_chat(const nlohmann::ordered_json& messages) const {
-  const ByteLevelTokenizer& t = tokenizer();
-  TENON_CHECK(Model, t.chat_template(), name_) << "has no chat template; `tenon complete` can continue texts with it";
-  nlohmann::ordered_json variables{{"messages", messages}, {"add_generation_prompt", true}};
-  const auto add = [&](const char* key, const std::optional<int32_t>& id) {
-    if (id) variables[key] = std::string(t.token_bytes(*id));
-  };
-  add("bos_token", t.bos_id());
-  add("eos_token", t.eos_id());
-  return ChatTemplate::compile(*t.chat_template(), name_ + " chat template").render(variables);
+  return tenon::render_chat(tokenizer(), messages, name_);
 }
 
 std::vector<int32_t> LanguageModel::encode_chat(const nlohmann::ordered_json& messages) const {
-  const ByteLevelTokenizer& t = tokenizer();
-  std::string all;
-  nlohmann::ordered_json broken = messages;
-  for_each_text(broken, [&](const std::string& text) { all += text; });
-  const std::string mark = mark_outside(all);
-  for_each_text(broken, [&](std::string& text) { text = t.break_control(text, mark); });
-  return t.encode_marked(render_chat(broken), mark);
+  return tenon::encode_chat(tokenizer(), messages, name_);
 }
 
 }  // namespace tenon

@@ -41,7 +41,7 @@ class LanguageModel {
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   /// The model files' settings for sampling; greedy if they have none.
   const Sampling& sampling() const { return sampling_; }
-  /// Tokens that end a text: from generation_config.json, else config.json, else the tokenizer.
+  /// Tokens that end a text: from generation_config.json; without such a file from config.json, else the tokenizer.
   const std::vector<int32_t>& stop_ids() const { return stop_ids_; }
   std::unique_ptr<WeightSource> weights() const;
   /// Identifies a model without reading gigabytes, wherever its files are: a hash of its configuration and of the
@@ -64,8 +64,7 @@ class LanguageModel {
   void open_path(const std::filesystem::path& path);
   void open_folder(const std::filesystem::path& folder);
   void open_gguf(const std::filesystem::path& file);
-  void read_generation_config(const nlohmann::json& config, const std::string& where);
-  void read_stop_ids(const nlohmann::json& config, const std::string& where);
+  void read_stop_ids(const nlohmann::json& config, const std::string& where, bool from_tokenizer);
   WeightReport required(const WeightShapes& network, const WeightShapes& found) const;
   Component component(const std::filesystem::path& path) const;
 
@@ -80,8 +79,7 @@ class LanguageModel {
   std::optional<ByteLevelTokenizer> tokenizer_;
   Sampling sampling_;
   std::vector<int32_t> stop_ids_;
-  bool stops_given_ = false;  // by a configuration, perhaps as an empty list
-  bool savable_ = true;       // as a folder with a config.json
+  bool savable_ = true;  // as a folder with a config.json
   uint64_t random_seed_ = 0;
 };
 

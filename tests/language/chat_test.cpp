@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tenon/core/error.h"
+#include "tenon/pipelines/generation_config.h"
 #include "tests/language/language_fixtures.h"
 
 namespace tenon {
@@ -54,6 +55,50 @@ TEST_F(ChatTokens, NoncharactersStay) {
   EXPECT_THROW(ids({{{"role", "ask"}, {"content", all}}}), Error);
 }
 
+// Templates see messages as they were written, also where they compute with control tokens; what is left of a
+// message's control tokens is plain characters.
+TEST_F(ChatTokens, TemplatesSeeTheTrueText) {
+  const auto with = [&](const std::string& text) {
+    folder_.write("tokenizer_config.json", nlohmann::json{{"chat_template", text}}.dump());
+    return LanguageModel::open(folder_.path().string());
+  };
+  const ordered_json messages = {{{"role", "ask"}, {"content", "q"}},
+                                 {{"role", "assistant"}, {"content", "x<|im_end|>y"}}};
+  const auto encode = [&](const std::string& text) { return tokenizer().encode(text); };
+  EXPECT_EQ(with("{{ messages[1].content|length }}")->encode_chat(messages), encode("12"));
+  EXPECT_EQ(with("{{ '<|im_end|>' in messages[1].content }}")->encode_chat(messages), encode("True"));
+  const std::string start = "{% for m in messages %}<|im_start|>{{ m.role }}\n";
+  EXPECT_EQ(with(start + "{{ m.content.split('<|im_end|>')[-1] }}<|im_end|>{% endfor %}")->encode_chat(messages),
+            encode("<|im_start|>ask\nq<|im_end|><|im_start|>assistant\ny<|im_end|>"));
+  // The template's tokens around the message that it changes stay; those in the message are broken.
+  const auto got = with(start + "{{ m.content.replace('<|im_end|>', '<|im_start|>') }}<|im_end|>{% endfor %}")
+                       ->encode_chat(messages);
+  EXPECT_EQ(control_tokens(got), 4);
+  EXPECT_THAT(tokenizer().decode(got), testing::HasSubstr("assistant\nx<|im_start|>y<|im_end|>"));
+}
+
+// As transformers 5.23 prepares messages and variables.
+TEST_F(ChatTokens, MessagesAndVariablesAreTransformers) {
+  const auto render = [&](const std::string& text, const ordered_json& message, ordered_json config = {}) {
+    config["chat_template"] = text;
+    folder_.write("tokenizer_config.json", config.dump());
+    return LanguageModel::open(folder_.path().string())->render_chat(ordered_json::array({message}));
+  };
+  EXPECT_EQ(render("{{ tools is defined }}{{ tools }}{{ documents is none }}", {}), "TrueNoneTrue");
+  const std::string whole = "{{ messages[0] }}";
+  EXPECT_EQ(render(whole, {{"role", "a"}, {"content", nullptr}, {"k", {{"a", nullptr}}}}),
+            "{'role': 'a', 'k': {'a': None}}");
+  EXPECT_EQ(render(whole, {{"role", "a"}, {"thinking", "t"}, {"reasoning", "r"}}),
+            "{'thinking': 't', 'role': 'a', 'reasoning': 'r', 'reasoning_content': 't'}");
+  EXPECT_EQ(render(whole, {{"role", "a"}, {"reasoning_content", nullptr}, {"reasoning", "r"}}),
+            "{'thinking': 'r', 'role': 'a', 'reasoning': 'r', 'reasoning_content': 'r'}");
+  EXPECT_EQ(render(whole, {{"reasoning_content", "x"}, {"reasoning", "r"}}),
+            "{'thinking': 'x', 'reasoning_content': 'x', 'reasoning': 'r'}");
+  EXPECT_EQ(render("{{ unk_token }}{{ pad_token is defined }}{{ tool }}", {},
+                   {{"unk_token", "<|im_end|>"}, {"extra_special_tokens", {{"tool", "<|im_start|>"}}}}),
+            "<|im_end|>False<|im_start|>");
+}
+
 // What would change a network's result is refused, wherever it is specified; redundant data of old checkpoints is not.
 TEST(LanguageFolders, WhatWouldChangeTheResultIsRefused) {
   const nlohmann::json& recorded = language_test::recorded()["cases"][1];
@@ -88,6 +133,8 @@ TEST(LanguageFolders, WhatWouldChangeTheResultIsRefused) {
   };
   refused("'quantization_config' is", "quantization_config", {{"quant_method", "fp8"}});
   refused("", "quantization_config", nullptr);
+  refused("'is_causal' is", "is_causal", false);
+  refused("", "is_causal", true);
   refused("'layer_types' is", "layer_types", {"full_attention", "sliding_attention"});
   refused("", "layer_types", {"full_attention", "full_attention"});
   refused("1 beside a quantised weight (not supported)", "", {}, "model.layers.1.mlp.up_proj.weight_scale_inv");
@@ -117,6 +164,48 @@ TEST(LanguageFolders, HarmlessGenerationSettings) {
   for (const char* wrong : {R"({"do_sample": true, "top_p": 0})", R"({"do_sample": true, "top_p": 1.5})",
                             R"({"top_p": "a"})", R"({"eos_token_id": "a"})", R"({"eos_token_id": [1.5]})"})
     EXPECT_THROW(with(wrong), Error) << wrong;
+}
+
+// transformers 5.23: generation_config.json, if there is one, replaces config.json's settings.
+TEST(LanguageFolders, WhereGenerationSettingsAreRead) {
+  const language_test::Folder folder;
+  language_test::write_model(language_test::recorded()["cases"][1], folder);
+  nlohmann::json config = language_test::recorded()["cases"][1]["config"];
+  config["eos_token_id"] = 7;
+  config["repetition_penalty"] = 1.5;
+  folder.write("config.json", config.dump());
+  const auto open = [&] { return LanguageModel::open(folder.path().string()); };
+  EXPECT_EQ(open()->stop_ids(), (std::vector<int32_t>{7}));
+  EXPECT_EQ(open()->sampling().repetition_penalty, 1.5);
+  for (const char* none : {"{}", R"({"eos_token_id": null, "do_sample": null})"}) {
+    folder.write("generation_config.json", none);
+    EXPECT_TRUE(open()->stop_ids().empty()) << none;
+    EXPECT_EQ(open()->sampling().repetition_penalty, 1);
+  }
+}
+
+TEST(LanguageFolders, GenerationSettingsThatAreNotFollowed) {
+  using nlohmann::json;
+  const auto names = [](const char* config) { return unfollowed_settings(json::parse(config)); };
+  EXPECT_TRUE(names(R"({"num_beams": 1, "typical_p": 1.0, "bad_words_ids": null, "suppress_tokens": [], "top_k": 5,
+                        "no_repeat_ngram_size": 0, "max_length": 9, "eta_cutoff": 0.1, "guidance_scale": 1})")
+                  .empty());
+  EXPECT_EQ(names(R"({"num_beams": 2, "eta_cutoff": 0.1, "do_sample": true, "forced_eos_token_id": 0})"),
+            (std::vector<std::string>{"eta_cutoff", "forced_eos_token_id", "num_beams"}));
+}
+
+// Weights that differ are not tied, whatever config.json says.
+TEST(LanguageFolders, AHeadThatDiffersFromTheEmbedding) {
+  const nlohmann::json& untied = language_test::recorded()["cases"][1];
+  const language_test::Folder folder;
+  language_test::write_model(untied, folder);
+  nlohmann::json config = untied["config"];
+  config["tie_word_embeddings"] = true;
+  folder.write("config.json", config.dump());
+  const auto model = LanguageModel::open(folder.path().string());
+  EXPECT_FALSE(model->config().tied);
+  EXPECT_TRUE(model->shapes().contains("lm_head.weight"));
+  EXPECT_EQ(model->saved_config()["tie_word_embeddings"], false);
 }
 
 // transformers' class default; files as published name it explicitly.

@@ -1,6 +1,8 @@
 // Language models in GGUF files: what their tensors and metadata say about the network and the end of a text.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tenon/core/error.h"
 #include "tenon/pipelines/language_model.h"
 #include "tests/gguf/gguf_bytes.h"
@@ -14,7 +16,8 @@ using Keys = std::vector<std::pair<std::string, uint32_t>>;
 const Names kQkv = {"attn_q", "attn_k", "attn_v"};
 
 // A model of one layer, 8 wide, in which `biased` layers have a bias.
-std::shared_ptr<const LanguageModel> open(const std::string& architecture, const Names& biased, const Keys& more = {}) {
+std::shared_ptr<const LanguageModel> open(const std::string& architecture, const Names& biased, const Keys& more = {},
+                                          const std::function<void(gguf_test::GgufBytes&)>& last = {}) {
   Keys keys = {{"embedding_length", 8},
                {"block_count", 1},
                {"feed_forward_length", 16},
@@ -32,10 +35,11 @@ std::shared_ptr<const LanguageModel> open(const std::string& architecture, const
   for (const std::string& layer : biased)
     tensors.push_back({"blk.0." + layer + ".bias", {layer == "ffn_gate" || layer == "ffn_up" ? 16U : 8U}});
   gguf_test::GgufBytes file;
-  file.header(tensors.size(), keys.size() + 3).string_key("general.architecture", architecture);
+  file.header(tensors.size(), keys.size() + (last ? 4 : 3)).string_key("general.architecture", architecture);
   for (const auto& [key, value] : keys) file.key(key, GgufType::U32).number(value);
   file.key(architecture + ".attention.key_length", GgufType::U32).number(uint32_t{4});
   file.key(architecture + ".attention.layer_norm_rms_epsilon", GgufType::F32).number(1e-5F);
+  if (last) last(file);
   uint64_t at = 0;
   for (const auto& [name, shape] : tensors) {
     file.tensor(name, shape, 0, at);
@@ -80,6 +84,21 @@ TEST(LanguageGguf, BiasesAndTheConfigurationThatIsSaved) {
   }
   EXPECT_THROW(open("llama", {"attn_q"}), Error);
   EXPECT_THROW(open("qwen3", {"ffn_gate", "ffn_up", "ffn_down"}), Error);
+}
+
+TEST(LanguageGguf, WhatWouldChangeTheResultIsRefused) {
+  const auto refused = [](const char* key, const std::string& part, const auto& add) {
+    try {
+      open("llama", {}, {}, [&](gguf_test::GgufBytes& file) { add(file, std::string("llama.") + key); });
+      ADD_FAILURE() << key;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  refused("attention.causal", "llama.attention.causal is false",
+          [](auto& file, const std::string& key) { file.key(key, GgufType::Bool).number(uint8_t{0}); });
+  refused("rope.scaling.attn_factor", "llama.rope.scaling.attn_factor: expected 1, found 2",
+          [](auto& file, const std::string& key) { file.key(key, GgufType::F32).number(2.0F); });
 }
 
 TEST(LanguageGguf, TokensThatEndAText) {

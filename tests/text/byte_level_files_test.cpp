@@ -102,15 +102,74 @@ TEST(ByteLevelFiles, WhatIsNotSupportedIsNamed) {
 
 TEST(ByteLevelFiles, TokensInFrontOfAText) {
   const json front = {{"type", "TemplateProcessing"},
-                      {"single", {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}}}}}}};
+                      {"single", {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}}}}}},
+                      {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {5}}}}}}};
   EXPECT_EQ(read(changed("/post_processor", front)).prefix(), Ids{5});
   EXPECT_EQ(read(changed("/post_processor", {{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, front}}}))
                 .prefix(),
             Ids{5});
-  json behind = front;
-  std::swap(behind["single"][0], behind["single"][1]);
-  expect_error(ErrorKind::Model, "a token after the text is not supported",
-               [&] { read(changed("/post_processor", behind)); });
+  // The ids are those of the template, whatever the token's own.
+  json other = front;
+  other["special_tokens"]["<s>"]["ids"] = {1, 7};
+  EXPECT_EQ(read(changed("/post_processor", other)).encode_whole("t"), (Ids{1, 7, 0}));
+  const auto refused = [&](const json& processor, const std::string& part) {
+    expect_error(ErrorKind::Model, part, [&] { read(changed("/post_processor", processor)); });
+  };
+  const auto single = [&](const std::vector<size_t>& items) {
+    json out = front;
+    out["single"] = json::array();
+    for (const size_t i : items) out["single"].push_back(front["single"][i]);
+    return out;
+  };
+  refused(single({1, 0}), "a token after the text is not supported");
+  refused(single({0, 1, 1}), "the text twice is not supported");
+  refused(single({0}), "the template has no Sequence A");
+  refused({{"type", "Sequence"}, {"processors", {front, front}}}, "expected one TemplateProcessing, found two");
+  json wrong = front;
+  wrong["special_tokens"]["<s>"]["ids"] = {-1};
+  refused(wrong, "token '<s>': expected ids from 0 to 16777215, found -1");
+  wrong.erase("special_tokens");
+  refused(wrong, "token '<s>' has no array 'ids'");
+  wrong["single"][0] = "$A";
+  refused(wrong, "expected a SpecialToken or the Sequence A, found \"$A\"");
+}
+
+// All as in tokenizers 0.22.
+json added(int id, const std::string& text, const json& more = json::object()) {
+  json out = {{"id", id}, {"content", text}};
+  out.update(more);
+  return out;
+}
+
+TEST(ByteLevelFiles, AddedTokensAreFoundInTwoPasses) {
+  EXPECT_EQ(read(changed("/added_tokens", {added(5, "tete", {{"normalized", true}}), added(6, "ete")})).encode("tete"),
+            (Ids{0, 6}));
+  // The next token may begin in the white space that one took with it.
+  const auto stripping = read(changed("/added_tokens", {added(5, "<s>", {{"rstrip", true}}), added(6, "\n\n")}));
+  EXPECT_EQ(stripping.encode("<s>\n\nt"), (Ids{5, 6, 0}));
+  EXPECT_EQ(stripping.encode("<s> \n\nt"), (Ids{5, 6, 0}));
+}
+
+// Merges may make them in a text that may have control tokens, but not in others.
+TEST(ByteLevelFiles, ControlTokensThatAreWordsToo) {
+  json file = changed("/added_tokens", json::array({added(4, "Ġt", {{"special", true}})}));
+  file["model"]["vocab"]["Ġt"] = 4;
+  file["model"]["merges"].push_back("Ġ t");
+  EXPECT_EQ(read(file).encode("e t"), (Ids{1, 4}));
+  EXPECT_EQ(read(file).encode_ordinary("e t"), (Ids{1, 3, 0}));
+  EXPECT_EQ(read(file).encode_marked("e t", "|"), (Ids{1, 3, 0}));
+}
+
+TEST(ByteLevelFiles, StepsAfterByteLevelAreRefused) {
+  const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  const json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  const auto sequence = [&](const json& list) {
+    return changed("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", list}});
+  };
+  EXPECT_EQ(read(sequence({digits, bytes})).encode("te"), Ids{2});
+  expect_error(ErrorKind::Model, "pre_tokenizer: 'Digits' after ByteLevel is not supported", [&] {
+    read(sequence({bytes, digits}));
+  });
 }
 
 TEST(ByteLevelFiles, FolderWithTokenizerJson) {
@@ -151,6 +210,60 @@ TEST(ByteLevelFiles, ConfigsThatDoNotFit) {
   put(folder / "tokenizer_config.json",
       R"({"chat_template": [{"name": "tool_use", "template": "a"}, {"name": "default", "template": "b"}]})");
   EXPECT_EQ(ByteLevelTokenizer::from_folder(folder.path()).chat_template(), "b");
+}
+
+// Other files and settings beside tokenizer.json, as transformers 5.23 reads them.
+TEST(ByteLevelFiles, ConfigsThatChangeTokens) {
+  const TempFolder folder;
+  put(folder / "tokenizer.json", tokenizer_json().dump());
+  const auto with = [&](const std::string& config) {
+    put(folder / "tokenizer_config.json", config);
+    return ByteLevelTokenizer::from_folder(folder.path());
+  };
+  EXPECT_EQ(
+      with(R"({"added_tokens_decoder": {"5": {"content": "<s>", "lstrip": true, "special": true}}})").encode("t <s>e"),
+      (Ids{0, 5, 1}));
+  EXPECT_EQ(with(R"({"additional_special_tokens": ["te"]})").encode_ordinary("te"), (Ids{0, 1}));
+  const auto named = with(R"({"unk_token": "<s>", "image_token": {"content": "te"}, "bos_token": null,
+                              "extra_special_tokens": {"tool": "<s>"}, "processor_token": 3})");
+  EXPECT_EQ(named.named_tokens(),
+            (std::map<std::string, std::string>{{"unk_token", "<s>"}, {"image_token", "te"}, {"tool", "<s>"}}));
+  EXPECT_TRUE(named.is_special(2));
+  for (const char* fine : {R"({"tokenizer_class": "Qwen2Tokenizer", "add_prefix_space": false})",
+                           R"({"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": true})",
+                           R"({"split_special_tokens": false, "additional_special_tokens": ["<s>"]})"})
+    EXPECT_EQ(with(fine).encode("te<s>"), (Ids{2, 5}));
+  const std::vector<std::pair<const char*, const char*>> refused = {
+      {R"({"tokenizer_class": "Qwen2Tokenizer", "add_prefix_space": true})", "add_prefix_space is true, unlike in"},
+      {R"({"split_special_tokens": true})", "split_special_tokens is not supported"},
+      {R"({"additional_special_tokens": ["<x>"]})", "additional_special_tokens: there is no token '<x>'"},
+      {R"({"extra_special_tokens": ["<x>"]})", "extra_special_tokens: there is no token '<x>'"},
+      {R"({"image_token": "<x>"})", "image_token: there is no token '<x>'"}};
+  for (const auto& [config, part] : refused) expect_error(ErrorKind::Model, part, [&, &c = config] { with(c); });
+}
+
+TEST(ByteLevelFiles, OlderFilesBesideTheTokenizer) {
+  const TempFolder folder;
+  put(folder / "tokenizer.json", tokenizer_json().dump());
+  put(folder / "special_tokens_map.json", R"({"eos_token": "<s>", "pad_token": {"content": "<p>"}})");
+  put(folder / "added_tokens.json", R"({"<p>": 6, "<tool>": 7, "<s>": 5})");
+  const auto tokenizer = ByteLevelTokenizer::from_folder(folder.path());
+  EXPECT_EQ(tokenizer.encode("t<tool><p>"), (Ids{0, 7, 6}));
+  EXPECT_EQ(tokenizer.eos_id(), 5);
+  EXPECT_EQ(tokenizer.pad_id(), 6);
+  EXPECT_TRUE(tokenizer.is_special(6));
+  EXPECT_FALSE(tokenizer.is_special(7));
+  put(folder / "added_tokens.json", R"({"<p>": 6, "<tool>": 8})");
+  expect_error(ErrorKind::Model, "added_tokens.json] '<tool>' has id 8, expected 7",
+               [&] { ByteLevelTokenizer::from_folder(folder.path()); });
+  put(folder / "added_tokens.json", R"({"<p>": 6})");
+  // A configuration that lists the added tokens replaces both.
+  put(folder / "tokenizer_config.json", R"({"added_tokens_decoder": {}})");
+  EXPECT_EQ(ByteLevelTokenizer::from_folder(folder.path()).pad_id(), std::nullopt);
+  put(folder / "tokenizer_config.json", "{}");
+  put(folder / "special_tokens_map.json", R"({"pad_token": "<none>"})");
+  expect_error(ErrorKind::Model, "pad_token: there is no token '<none>'",
+               [&] { ByteLevelTokenizer::from_folder(folder.path()); });
 }
 
 TEST(ByteLevelFiles, FolderWithTwoFiles) {

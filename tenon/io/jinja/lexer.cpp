@@ -212,6 +212,7 @@ class Lexer {
       return i + n;
     }
     const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    if (c == 'N') fail("\\N names a character, which is not supported; write the character");
     if (digits == 0) {  // not an escape: keep both characters
       out.append(1, '\\').append(1, c);
       return i + 1;

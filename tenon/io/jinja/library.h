@@ -34,8 +34,21 @@ Value apply_method(const std::string& name, const Call& call);
 Value arithmetic(const std::string& op, const Value& a, const Value& b, Budget& budget);
 /// == != < <= > >= in
 bool compare(const std::string& op, const Value& a, const Value& b, Budget& budget);
-/// value.name and value["name"], value[0]; undefined if absent. Reaches nothing but data.
+/// A mapping's value, or a list's or string's item; undefined if absent. Reaches nothing but data.
 Value member_of(const Value& v, const Value& key, Budget& budget);
+/// value.name: Python's method of that name, else the member. As jinja2, so that a key 'items' is found only as
+/// value["items"].
+Value attribute_of(const Value& v, const std::string& name, Budget& budget);
+/// value[key]: the member, else the method of that name.
+Value item_of(const Value& v, const Value& key, Budget& budget);
+/// A mapping's keys with their values, as tuples; nothing for undefined. `what` is who asks.
+List pairs_of(const Value& v, const char* what, Budget& budget);
+/// The filter and the method.
+Value replace(const Call& call);
+/// A string argument of `what`.
+const std::string& string_of(const Value& v, const char* what);
+/// Offsets of a string's code points, and its length.
+std::vector<size_t> starts_of(const std::string& text, Budget& budget);
 /// Position of `part` in `text` at or after `from`, npos if there is none. Linear for any input.
 size_t find_part(std::string_view text, std::string_view part, size_t from = 0);
 /// value[begin:end:step] of a list or string; undefined bounds count as omitted.

@@ -62,6 +62,12 @@ bool contains(const Value& whole, const Value& part, Budget& budget) {
     return find_part(whole.string(), part.string()) != std::string::npos;
   }
   if (whole.is_dict()) return part.is_string() && budget.find(whole.dict(), part.string());
+  if (whole.is_generator()) {  // takes the items up to the one found
+    GeneratorState& g = whole.generator();
+    while (g.at < g.items.list().size())
+      if (equal(g.items.list()[g.at++], part, budget)) return true;
+    return false;
+  }
   if (!whole.is_list()) no_operator("in", part, whole);
   for (const Value& item : whole.list())
     if (equal(item, part, budget)) return true;
@@ -71,25 +77,13 @@ bool contains(const Value& whole, const Value& part, Budget& budget) {
 // -1, 0 or 1; compares numbers, or strings by code points (which is the order of their bytes).
 int order_of(const std::string& op, const Value& a, const Value& b, Budget& budget) {
   if (a.is_number() && b.is_number()) {
-    if (a.is_float() || b.is_float()) return a.number() < b.number() ? -1 : a.number() > b.number() ? 1 : 0;
-    return a.integer() < b.integer() ? -1 : a.integer() > b.integer() ? 1 : 0;
+    const std::partial_ordering order = order_of_numbers(a, b);
+    return order < 0 ? -1 : order > 0 ? 1 : 0;
   }
   if (!a.is_string() || !b.is_string()) no_operator(op, a, b);
   budget.work(std::min(a.string().size(), b.string().size()));
   const int out = a.string().compare(b.string());
   return out < 0 ? -1 : out > 0 ? 1 : 0;
-}
-
-// Offsets of a string's code points, and its length.
-std::vector<size_t> starts_of(const std::string& text, Budget& budget) {
-  budget.make(text.size() * sizeof(size_t));
-  std::vector<size_t> out;
-  for (size_t i = 0; i < text.size();) {
-    out.push_back(i);
-    next_code_point(text, i);
-  }
-  out.push_back(text.size());
-  return out;
 }
 
 // The indices that a Python slice selects.
@@ -120,6 +114,17 @@ std::vector<int64_t> indices(int64_t length, const Value& begin, const Value& en
 
 }  // namespace
 
+std::vector<size_t> starts_of(const std::string& text, Budget& budget) {
+  budget.make(text.size() * sizeof(size_t));
+  std::vector<size_t> out;
+  for (size_t i = 0; i < text.size();) {
+    out.push_back(i);
+    next_code_point(text, i);
+  }
+  out.push_back(text.size());
+  return out;
+}
+
 size_t find_part(std::string_view text, std::string_view part, size_t from) {
   if (from > text.size()) return std::string_view::npos;
   if (part.empty()) return from;
@@ -135,11 +140,13 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b, Budget& 
     budget.make(a.string().size() + b.string().size());
     return a.string() + b.string();
   }
-  if (op == "+" && a.is_list() && b.is_list()) {
+  const bool joined = (a.is_list(ListKind::Plain) && b.is_list(ListKind::Plain)) ||
+                      (a.is_list(ListKind::Tuple) && b.is_list(ListKind::Tuple));
+  if (op == "+" && joined) {
     budget.make((a.list().size() + b.list().size()) * sizeof(Value));
     List out = a.list();
     out.insert(out.end(), b.list().begin(), b.list().end());
-    return out;
+    return {std::move(out), a.kind()};
   }
   if (op == "*" && a.is_string() && (b.is_int() || b.is_bool())) return repeated(a.string(), b.integer(), budget);
   if (op == "*" && b.is_string() && (a.is_int() || a.is_bool())) return repeated(b.string(), a.integer(), budget);
@@ -165,7 +172,7 @@ Value member_of(const Value& v, const Value& key, Budget& budget) {
   }
   if (!key.is_int() && !key.is_bool()) return Undefined{};
   int64_t i = key.integer();
-  if (v.is_list()) {
+  if (v.is_sequence()) {
     const auto size = static_cast<int64_t>(v.list().size());
     if (i < 0) i += size;
     return i >= 0 && i < size ? v.list()[static_cast<size_t>(i)] : Value(Undefined{});
@@ -180,12 +187,12 @@ Value member_of(const Value& v, const Value& key, Budget& budget) {
 }
 
 Value slice_of(const Value& v, const Value& begin, const Value& end, const Value& step, Budget& budget) {
-  if (v.is_list()) {
+  if (v.is_sequence()) {
     budget.make(v.list().size() * (sizeof(Value) + sizeof(int64_t)));
     List out;
     for (const int64_t i : indices(static_cast<int64_t>(v.list().size()), begin, end, step))
       out.push_back(v.list()[static_cast<size_t>(i)]);
-    return out;
+    return {std::move(out), v.kind()};
   }
   if (!v.is_string()) throw RenderError{"cannot slice " + described(v)};
   const std::vector<size_t> starts = starts_of(v.string(), budget);

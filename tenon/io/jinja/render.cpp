@@ -1,5 +1,6 @@
 #include "tenon/io/jinja/render.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <unordered_map>
@@ -17,7 +18,12 @@ constexpr uint64_t kScope = Budget::kStep / 2;  // cost of looking up a name in 
 // What {{ loop }} knows of the current loop.
 struct LoopState {
   const List& items;
-  size_t index = 0;
+  size_t begin = 0;           // the first item: a generator's others have been taken before
+  size_t index = 0;           // from `begin`
+  mutable size_t looked = 0;  // how many items its members needed
+
+  size_t size() const { return items.size() - begin; }
+  const Value& item(size_t i) const { return items[begin + i]; }
 };
 
 struct Scope {
@@ -141,19 +147,34 @@ class Renderer {
     return kept;
   }
 
+  // Marks as taken what a loop has taken of a generator. Another loop over it inside this one would take the rest.
+  static void take(const Value& source, const LoopState& state, size_t& taken) {
+    if (!source.is_generator()) return;
+    GeneratorState& g = source.generator();
+    if (g.at != taken) throw RenderError{"a generator is read inside a loop over it; |list makes it a list"};
+    taken = g.at = std::max({g.at, state.begin + state.index + 1, state.begin + state.looked});
+  }
+
   Flow loop(const Statement& s, std::string& out) {
     const Value source = eval(*s.expression);
-    const bool as_it_is = source.is_list() && !s.condition;  // not copied: long lists are iterated in nested loops
+    // Not copied: long lists are iterated in nested loops.
+    const bool as_it_is = (source.is_list() || source.is_generator()) && !s.condition;
     const List own = as_it_is ? List() : chosen_items(s, source);
-    const List& items = as_it_is ? source.list() : own;
-    LoopState state{items};
-    for (; state.index < items.size(); ++state.index) {
+    LoopState state{!as_it_is ? own : source.is_list() ? source.list() : source.generator().items.list()};
+    if (as_it_is && source.is_generator()) state.begin = source.generator().at;
+    size_t taken = state.begin;
+    bool completed = false;  // Jinja's else: no iteration reached the end of the body
+    for (; state.index < state.size(); ++state.index) {
       budget_.work(Budget::kStep);
+      if (as_it_is) take(source, state, taken);
       const ScopeGuard guard(*this, &state);
-      bind(s.names, items[state.index]);
-      if (execute(s.body, out) == Flow::Break) break;
+      bind(s.names, state.item(state.index));
+      const Flow flow = execute(s.body, out);
+      if (as_it_is) take(source, state, taken);
+      if (flow == Flow::Break) break;
+      completed |= flow == Flow::Next;
     }
-    if (!items.empty()) return Flow::Next;
+    if (completed) return Flow::Next;
     const ScopeGuard guard(*this, nullptr);
     return execute(s.otherwise, out);
   }
@@ -195,7 +216,10 @@ class Renderer {
   }
 
   static Value loop_member(const LoopState& loop, const std::string& name) {
-    const auto index = static_cast<int64_t>(loop.index), size = static_cast<int64_t>(loop.items.size());
+    const auto index = static_cast<int64_t>(loop.index), size = static_cast<int64_t>(loop.size());
+    if (name == "last" || name == "nextitem") loop.looked = std::min(loop.size(), loop.index + 2);
+    if (name.starts_with("revindex") || name == "length") loop.looked = loop.size();
+    if (name == "depth" || name == "depth0") return int64_t{name == "depth"};  // recursive loops are not supported
     if (name == "index") return index + 1;
     if (name == "index0") return index;
     if (name == "revindex") return size - index;
@@ -203,8 +227,8 @@ class Renderer {
     if (name == "first") return index == 0;
     if (name == "last") return index + 1 == size;
     if (name == "length") return size;
-    if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : Value::undefined(name);
-    if (name == "nextitem") return index + 1 < size ? loop.items[loop.index + 1] : Value::undefined(name);
+    if (name == "previtem") return index > 0 ? loop.item(loop.index - 1) : Value::undefined(name);
+    if (name == "nextitem") return index + 1 < size ? loop.item(loop.index + 1) : Value::undefined(name);
     return Value::undefined(name);
   }
 
@@ -225,7 +249,7 @@ class Renderer {
       case ExpressionKind::Attribute:
         return attribute(e);
       case ExpressionKind::Item:
-        return member_of(operand(0), operand(1), budget_);
+        return item_of(operand(0), operand(1), budget_);
       case ExpressionKind::Slice:
         return slice_of(operand(0), optional(1), optional(2), optional(3), budget_);
       case ExpressionKind::Call:
@@ -239,7 +263,7 @@ class Renderer {
       case ExpressionKind::Not:
         return !truthy(operand(0));
       case ExpressionKind::Negative:
-        return arithmetic("-", int64_t{0}, numeric(operand(0)), budget_);
+        return negative(numeric(operand(0)));
       case ExpressionKind::Positive:
         return arithmetic("+", int64_t{0}, numeric(operand(0)), budget_);
       case ExpressionKind::And: {
@@ -264,6 +288,7 @@ class Renderer {
     return Undefined{};
   }
 
+  Value negative(const Value& v) { return v.is_float() ? Value(-v.number()) : arithmetic("-", int64_t{0}, v, budget_); }
   static Value numeric(Value v) {
     if (!v.is_number()) throw RenderError{"expected a number after a sign, found " + described(v)};
     return v;
@@ -292,7 +317,7 @@ class Renderer {
     const Expression& of = *e.operands[0];
     if (of.kind == ExpressionKind::Name && of.name == "loop")
       if (const LoopState* loop = loop_state()) return loop_member(*loop, e.name);
-    return member_of(eval(of), Value(e.name), budget_);
+    return attribute_of(eval(of), e.name, budget_);
   }
 
   // The first operand is the value before the filter, test or dot.
@@ -305,11 +330,12 @@ class Renderer {
 
   Value call_function(const Expression& e) {
     const Value function = lookup(e.name);
-    if (!function.is_function()) throw RenderError{described(function) + " cannot be called"};
+    if (!function.is_function() || function.is_method()) throw RenderError{described(function) + " cannot be called"};
+    const std::string& called = function.function().name;
     std::vector<Value> arguments;
     for (const ExpressionPtr& argument : e.operands) arguments.push_back(eval(*argument));
-    if (e.name == "namespace") return make_namespace(e);
-    if (e.name == "range") return range(arguments);
+    if (called == "namespace") return make_namespace(e);
+    if (called == "range") return range(arguments);
     throw RenderError{arguments.empty() ? "the template raised an exception" : to_text(arguments[0], budget_)};
   }
 
@@ -338,7 +364,7 @@ class Renderer {
       out.emplace_back(i);
       if (__builtin_add_overflow(i, step, &i)) break;
     }
-    return out;
+    return {std::move(out), ListKind::Range};
   }
 
   const Dict& variables_;

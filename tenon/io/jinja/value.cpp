@@ -93,8 +93,8 @@ std::string json_string(const std::string& text) {
 // Writes nested values, as Python's repr or as JSON.
 class Writer {
  public:
-  Writer(Budget& budget, bool json, int indent, bool sort_keys)
-      : budget_(budget), json_(json), indent_(indent), sort_keys_(sort_keys) {}
+  Writer(Budget& budget, bool json, std::optional<std::string> indent, bool sort_keys)
+      : budget_(budget), json_(json), indent_(std::move(indent)), sort_keys_(sort_keys) {}
 
   std::string text(const Value& v) {
     write(v);
@@ -107,9 +107,9 @@ class Writer {
     out_ += text;
   }
   void new_line() {
-    if (indent_ < 0) return;
+    if (!indent_) return;
     add("\n");
-    add(std::string(static_cast<size_t>(indent_) * static_cast<size_t>(depth_), ' '));
+    for (int i = 0; i < depth_; ++i) add(*indent_);
   }
 
   void write(const Value& v) {
@@ -138,28 +138,35 @@ class Writer {
 
   // `each` writes item i.
   template <class F>
-  void write_items(size_t count, char open, char close, const F& each) {
-    add(std::string_view(&open, 1));
+  void write_items(size_t count, std::string_view open, std::string_view close, const F& each) {
+    add(open);
     ++depth_;
     for (size_t i = 0; i < count; ++i) {
-      if (i) add(indent_ < 0 ? ", " : ",");
+      if (i) add(indent_ ? "," : ", ");
       new_line();
       each(i);
     }
     --depth_;
     if (count) new_line();
-    add(std::string_view(&close, 1));
+    add(close);
   }
 
   void write_list(const Value& v) {
-    const bool tuple = v.is_pair() && !json_;
-    write_items(v.list().size(), tuple ? '(' : '[', tuple ? ')' : ']', [&](size_t i) { write(v.list()[i]); });
+    const bool tuple = v.is_list(ListKind::Tuple), named = !tuple && !v.is_list(ListKind::Plain);
+    if (named && (json_ || v.is_list(ListKind::Range)))
+      throw RenderError{described(v) + " cannot be written as text; |list makes it a list"};
+    if (named)
+      add(v.is_list(ListKind::Keys) ? "dict_keys(" : v.is_list(ListKind::Values) ? "dict_values(" : "dict_items(");
+    const bool round = tuple && !json_;
+    write_items(v.list().size(), round ? "(" : "[", round ? (v.list().size() == 1 ? ",)" : ")") : "]",
+                [&](size_t i) { write(v.list()[i]); });
+    if (named) add(")");
   }
   void write_dict(const Dict& dict) {
     std::vector<const std::pair<std::string, Value>*> items;
     for (const auto& item : dict.items()) items.push_back(&item);
     if (sort_keys_) std::sort(items.begin(), items.end(), [](auto a, auto b) { return a->first < b->first; });
-    write_items(items.size(), '{', '}', [&](size_t i) {
+    write_items(items.size(), "{", "}", [&](size_t i) {
       add(json_ ? json_string(items[i]->first) : quoted(items[i]->first));
       add(": ");
       write(items[i]->second);
@@ -168,7 +175,7 @@ class Writer {
 
   Budget& budget_;
   bool json_;
-  int indent_;
+  std::optional<std::string> indent_;
   bool sort_keys_;
   int depth_ = 0;
   std::string out_;
@@ -176,21 +183,46 @@ class Writer {
 
 }  // namespace
 
+std::partial_ordering order_of_numbers(const Value& a, const Value& b) {
+  if (a.is_float() && b.is_float()) return a.number() <=> b.number();
+  if (!a.is_float() && !b.is_float()) return a.integer() <=> b.integer();
+  if (a.is_float()) {
+    const std::partial_ordering other = order_of_numbers(b, a);
+    return other < 0 ? std::partial_ordering::greater : other > 0 ? std::partial_ordering::less : other;
+  }
+  constexpr double kBeyond = 9223372036854775808.0;
+  const double real = b.number();
+  if (!(real >= -kBeyond && real < kBeyond)) return 0.0 <=> real;  // larger than any integer, or not a number
+  const double whole = std::trunc(real);
+  const auto exact = static_cast<int64_t>(whole);
+  return a.integer() != exact ? a.integer() <=> exact : std::partial_ordering(whole <=> real);
+}
+
+namespace {
+
+bool equal_lists(const Value& a, const Value& b, Budget& budget) {
+  if (a.list().size() != b.list().size() || a.kind() != b.kind()) return false;
+  if (a.is_list(ListKind::Values)) return a.is_same_list(b);
+  const bool any_order = !a.is_sequence();  // keys and items are compared as sets
+  for (size_t i = 0; i < a.list().size(); ++i) {
+    const auto same = [&](const Value& other) { return equal(a.list()[i], other, budget); };
+    if (any_order ? std::none_of(b.list().begin(), b.list().end(), same) : !same(b.list()[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool equal(const Value& a, const Value& b, Budget& budget) {
   budget.work(Budget::kStep);
-  if (a.is_number() && b.is_number())
-    return a.is_float() || b.is_float() ? a.number() == b.number() : a.integer() == b.integer();
+  if (a.is_number() && b.is_number()) return order_of_numbers(a, b) == 0;
   if (a.is_string() && b.is_string()) {
     if (a.string().size() != b.string().size()) return false;
     budget.work(a.string().size());
     return a.string() == b.string();
   }
-  if (a.is_list() && b.is_list()) {
-    if (a.list().size() != b.list().size() || a.is_pair() != b.is_pair()) return false;
-    for (size_t i = 0; i < a.list().size(); ++i)
-      if (!equal(a.list()[i], b.list()[i], budget)) return false;
-    return true;
-  }
+  if (a.is_list() && b.is_list()) return equal_lists(a, b, budget);
+  if (a.is_generator() && b.is_generator()) return &a.generator() == &b.generator();
   if (a.is_dict() && b.is_dict()) {
     if (a.dict().items().size() != b.dict().items().size()) return false;
     for (const auto& [key, value] : a.dict().items()) {
@@ -202,11 +234,11 @@ bool equal(const Value& a, const Value& b, Budget& budget) {
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
 }
 
-Value::Value(List list) {
+Value::Value(List list, ListKind kind) {
   int deepest = 0;
   for (const Value& item : list) deepest = std::max(deepest, item.depth());
   if (deepest >= kMaxValueDepth) throw RenderError{"values nested too deep", true};
-  data_ = std::make_shared<const Nested<List>>(Nested<List>{std::move(list), deepest + 1});
+  data_ = std::make_shared<const Nested<List>>(Nested<List>{std::move(list), deepest + 1, kind});
 }
 
 Value::Value(Dict dict) {
@@ -220,14 +252,12 @@ Value Value::undefined(const Value& name) {
   return Undefined{std::get<std::shared_ptr<const std::string>>(name.data_)};
 }
 
-Value Value::pair(Value key, Value value) {
-  const Value both = List{std::move(key), std::move(value)};
-  Value out;
-  out.data_ = std::make_shared<const Nested<List>>(Nested<List>{both.list(), both.depth(), true});
-  return out;
+Value Value::generator(List items) {
+  return Generator(std::make_shared<GeneratorState>(GeneratorState{Value(std::move(items))}));
 }
 
 int Value::depth() const {
+  if (is_generator()) return generator().items.depth();
   return is_list() ? std::get<Shared<List>>(data_)->depth : is_dict() ? std::get<Shared<Dict>>(data_)->depth : 0;
 }
 
@@ -260,9 +290,11 @@ std::string described(const Value& v) {
   if (v.is_bool()) return "a boolean";
   if (v.is_number()) return "a number";
   if (v.is_string()) return "a string";
-  if (v.is_list()) return "a list";
+  if (v.is_list(ListKind::Range)) return "a range";
+  if (v.is_list()) return v.is_sequence() ? "a list" : "a view of a mapping";
+  if (v.is_generator()) return "a generator";
   if (v.is_dict()) return "a mapping";
-  return v.is_namespace() ? "a namespace" : "a function";
+  return v.is_namespace() ? "a namespace" : v.is_method() ? "a method" : "a function";
 }
 
 Value from_json(const nlohmann::ordered_json& json, int depth) {
@@ -309,11 +341,11 @@ std::string to_text(const Value& v, Budget& budget) {
     budget.make(v.string().size());
     return v.string();
   }
-  return Writer(budget, false, -1, false).text(v);
+  return Writer(budget, false, std::nullopt, false).text(v);
 }
 
-std::string to_json(const Value& v, int indent, bool sort_keys, Budget& budget) {
-  return Writer(budget, true, indent, sort_keys).text(v);
+std::string to_json(const Value& v, std::optional<std::string> indent, bool sort_keys, Budget& budget) {
+  return Writer(budget, true, std::move(indent), sort_keys).text(v);
 }
 
 List items_of(const Value& v, Budget& budget) {
@@ -322,6 +354,13 @@ List items_of(const Value& v, Budget& budget) {
   if (v.is_list()) {
     budget.make(v.list().size() * sizeof(Value));
     return v.list();
+  }
+  if (v.is_generator()) {
+    GeneratorState& g = v.generator();
+    budget.make(g.items.list().size() * sizeof(Value));
+    out.assign(g.items.list().begin() + static_cast<std::ptrdiff_t>(g.at), g.items.list().end());
+    g.at = g.items.list().size();
+    return out;
   }
   if (v.is_dict()) {
     budget.make(v.dict().items().size() * 2 * sizeof(Value));
