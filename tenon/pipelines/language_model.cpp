@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::json;
 
-constexpr const char *kLanguageConfig = "config.json", *kGenerationConfig = "generation_config.json";
+constexpr const char *kLanguageConfig = "config.json", *kGenerationConfig = "generation_config.json",
+                     *kStopIds = "eos_token_id";
 constexpr const char *kHeadName = "lm_head.weight", *kEmbeddingName = "model.embed_tokens.weight";
 
 bool is_family(const std::string& type) { return type == "llama" || type == "qwen2" || type == "qwen3"; }
@@ -203,7 +204,7 @@ void LanguageModel::open_gguf(const fs::path& file) {
   left.insert(left.end(), gguf_tensors_.unexpected.begin(), gguf_tensors_.unexpected.end());
   refuse_left_over(std::move(left), file.string());
   if (gguf_->has("tokenizer.ggml.model")) tokenizer_ = ByteLevelTokenizer::from_gguf(*gguf_);
-  read_stop_ids(config, file.string(), true);
+  read_stop_ids(config, file.string());
 }
 
 void LanguageModel::open_folder(const fs::path& folder) {
@@ -241,14 +242,16 @@ void LanguageModel::open_folder(const fs::path& folder) {
   refuse_left_over(std::move(left), file.string());
   if (file_exists(folder / "tokenizer.json") || file_exists(folder / "vocab.json"))
     tokenizer_ = ByteLevelTokenizer::from_folder(folder);
-  // Where there is a generation_config.json, transformers reads nothing of the kind from config.json.
+  // Where there is a generation_config.json, transformers does not read how to draw from config.json.
   const bool own = file_exists(folder / kGenerationConfig);
   const std::string generation_file = own ? (folder / kGenerationConfig).string() : where;
   const json generation = own ? read_json(folder / kGenerationConfig) : config;
   sampling_ = read_sampling(generation, generation_file);
   if (const auto other = unfollowed_settings(generation); !other.empty())
     spdlog::warn("{}: ignoring {}, so that texts may differ from transformers'", shown(generation_file), joined(other));
-  read_stop_ids(generation, generation_file, !own);
+  // Unlike in transformers, config.json also ends texts where generation_config.json names no token.
+  const bool ends = ConfigReader(generation, generation_file).has(kStopIds);
+  read_stop_ids(ends ? generation : config, ends ? generation_file : where);
 }
 
 WeightReport LanguageModel::required(const WeightShapes& network, const WeightShapes& found) const {
@@ -260,25 +263,24 @@ WeightReport LanguageModel::required(const WeightShapes& network, const WeightSh
 // Every step compares the token drawn with each of them.
 constexpr size_t kMaxStopIds = 64;
 
-// A number or an array of them, which may be empty; if absent, the tokenizer's if `from_tokenizer`. No text ends with
-// an id outside the vocabulary, so that such ids have no effect in transformers either.
-void LanguageModel::read_stop_ids(const json& config, const std::string& where, bool from_tokenizer) {
-  constexpr const char* kKey = "eos_token_id";
+// A number or an array of them, which may be empty; if absent, the tokenizer's. No text ends with an id outside the
+// vocabulary, so that such ids have no effect in transformers either.
+void LanguageModel::read_stop_ids(const json& config, const std::string& where) {
   ConfigReader r(config, where);
-  if (r.has(kKey)) {
-    const json& given = config.at(kKey);
+  if (r.has(kStopIds)) {
+    const json& given = config.at(kStopIds);
     constexpr int64_t kMost = int64_t{1} << 53;
     const bool none = given.is_array() && given.empty();
-    std::vector<int64_t> ids = none ? std::vector<int64_t>() : r.integers(kKey, {}, 0, -kMost, kMost);
+    std::vector<int64_t> ids = none ? std::vector<int64_t>() : r.integers(kStopIds, {}, 0, -kMost, kMost);
     const auto outside = [&](int64_t id) { return id < 0 || id >= config_.vocabulary; };
     if (const auto first = std::ranges::find_if(ids, outside); first != ids.end())
-      spdlog::warn("{}: {}: ignoring {}, which is outside the vocabulary of {} tokens", shown(where), kKey, *first,
+      spdlog::warn("{}: {}: ignoring {}, which is outside the vocabulary of {} tokens", shown(where), kStopIds, *first,
                    config_.vocabulary);
     std::erase_if(ids, outside);
-    if (ids.size() > kMaxStopIds) r.refuse(kKey, "at most " + std::to_string(kMaxStopIds) + " tokens");
+    if (ids.size() > kMaxStopIds) r.refuse(kStopIds, "at most " + std::to_string(kMaxStopIds) + " tokens");
     for (const int64_t id : ids) stop_ids_.push_back(static_cast<int32_t>(id));
   }
-  if (!r.has(kKey) && from_tokenizer && tokenizer_ && tokenizer_->eos_id()) stop_ids_ = {*tokenizer_->eos_id()};
+  if (!r.has(kStopIds) && tokenizer_ && tokenizer_->eos_id()) stop_ids_ = {*tokenizer_->eos_id()};
 }
 
 const ByteLevelTokenizer& LanguageModel::tokenizer() const {

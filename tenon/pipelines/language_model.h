@@ -64,7 +64,7 @@ class LanguageModel {
   void open_path(const std::filesystem::path& path);
   void open_folder(const std::filesystem::path& folder);
   void open_gguf(const std::filesystem::path& file);
-  void read_stop_ids(const nlohmann::json& config, const std::string& where, bool from_tokenizer);
+  void read_stop_ids(const nlohmann::json& config, const std::string& where);
   WeightReport required(const WeightShapes& network, const WeightShapes& found) const;
   Component component(const std::filesystem::path& path) const;
 

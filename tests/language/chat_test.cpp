@@ -166,7 +166,7 @@ TEST(LanguageFolders, HarmlessGenerationSettings) {
     EXPECT_THROW(with(wrong), Error) << wrong;
 }
 
-// transformers 5.23: generation_config.json, if there is one, replaces config.json's settings.
+// As in transformers 5.23, generation_config.json replaces config.json's settings, except that some token ends texts.
 TEST(LanguageFolders, WhereGenerationSettingsAreRead) {
   const language_test::Folder folder;
   language_test::write_model(language_test::recorded()["cases"][1], folder);
@@ -179,9 +179,11 @@ TEST(LanguageFolders, WhereGenerationSettingsAreRead) {
   EXPECT_EQ(open()->sampling().repetition_penalty, 1.5);
   for (const char* none : {"{}", R"({"eos_token_id": null, "do_sample": null})"}) {
     folder.write("generation_config.json", none);
-    EXPECT_TRUE(open()->stop_ids().empty()) << none;
+    EXPECT_EQ(open()->stop_ids(), (std::vector<int32_t>{7})) << none;
     EXPECT_EQ(open()->sampling().repetition_penalty, 1);
   }
+  folder.write("generation_config.json", R"({"eos_token_id": 5})");
+  EXPECT_EQ(open()->stop_ids(), (std::vector<int32_t>{5}));
 }
 
 TEST(LanguageFolders, GenerationSettingsThatAreNotFollowed) {
