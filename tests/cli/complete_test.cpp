@@ -271,8 +271,8 @@ TEST_F(CliText, AnInterruptedAnswerSaysSo) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   ASSERT_EQ(write(ends[1], "hello\n", 6), 6);
-  Process process({"chat", "-m", "endless", "--threads", "1", "--json", "--max-tokens", "1000000", "--slide"}, folder(),
-                  {}, [&] { dup2(ends[0], STDIN_FILENO); });
+  Process process({"chat", "-m", "endless", "--temperature", "1", "--json", "--max-tokens", "1000000", "--slide"},
+                  folder(), {}, [&] { dup2(ends[0], STDIN_FILENO); });
   ASSERT_TRUE(process.wait_for_log("seed ", 60));
   std::this_thread::sleep_for(std::chrono::milliseconds(1000));
   process.signal(SIGINT);
