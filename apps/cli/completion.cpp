@@ -216,10 +216,10 @@ void print_fish(std::ostream& out, const DescribedProgram& program) {
         << quoted(v.help) << "\n";
   fish_options(out, "", program.common);
   for (const DescribedVerb& v : program.verbs) {
-    const std::string seen = "__fish_seen_subcommand_from ";
-    fish_options(out, " -n '" + seen + v.name + "'", v.own);
+    const std::string seen = "__fish_seen_subcommand_from ", of_verb = " -n '" + seen + v.name;
+    fish_options(out, of_verb + "'", v.own);
     for (const DescribedVerb& m : v.methods)
-      fish_options(out, " -n '" + seen + v.name + "; and " + seen + m.name + "'", m.own);
+      fish_options(out, std::string(of_verb).append("; and ").append(seen).append(m.name) + "'", m.own);
   }
 }
 

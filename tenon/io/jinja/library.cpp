@@ -154,7 +154,7 @@ Value reversed(const Call& c) {
 Value to_integer(const Call& c) {
   if (c.subject.is_undefined()) throw RenderError{"int: " + described(c.subject)};
   const Value otherwise = c.argument(0, "default"), base = c.argument(1, "base");
-  const Value fallback = otherwise.is_undefined() ? Value(int64_t{0}) : otherwise;
+  Value fallback = otherwise.is_undefined() ? Value(int64_t{0}) : otherwise;
   if (!base.is_undefined() && !base.is_int())
     throw RenderError{"int: expected an integer base, found " + described(base)};
   const auto whole = [&](double v) {

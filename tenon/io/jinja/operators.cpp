@@ -74,16 +74,12 @@ bool contains(const Value& whole, const Value& part, Budget& budget) {
   return false;
 }
 
-// -1, 0 or 1; compares numbers, or strings by code points (which is the order of their bytes).
-int order_of(const std::string& op, const Value& a, const Value& b, Budget& budget) {
-  if (a.is_number() && b.is_number()) {
-    const std::partial_ordering order = order_of_numbers(a, b);
-    return order < 0 ? -1 : order > 0 ? 1 : 0;
-  }
+// Compares numbers, or strings by code points (which is the order of their bytes). NaN is unordered.
+std::partial_ordering order_of(const std::string& op, const Value& a, const Value& b, Budget& budget) {
+  if (a.is_number() && b.is_number()) return order_of_numbers(a, b);
   if (!a.is_string() || !b.is_string()) no_operator(op, a, b);
   budget.work(std::min(a.string().size(), b.string().size()));
-  const int out = a.string().compare(b.string());
-  return out < 0 ? -1 : out > 0 ? 1 : 0;
+  return a.string() <=> b.string();
 }
 
 // The indices that a Python slice selects.
@@ -157,8 +153,10 @@ bool compare(const std::string& op, const Value& a, const Value& b, Budget& budg
   if (op == "in") return contains(b, a, budget);
   if (op == "==") return equal(a, b, budget);
   if (op == "!=") return !equal(a, b, budget);
-  const int order = order_of(op, a, b, budget);
-  return op == "<" ? order < 0 : op == "<=" ? order <= 0 : op == ">" ? order > 0 : order >= 0;
+  const std::partial_ordering order = order_of(op, a, b, budget);
+  if (op == "<") return std::is_lt(order);
+  if (op == "<=") return std::is_lteq(order);
+  return op == ">" ? std::is_gt(order) : std::is_gteq(order);
 }
 
 Value member_of(const Value& v, const Value& key, Budget& budget) {

@@ -188,7 +188,8 @@ std::partial_ordering order_of_numbers(const Value& a, const Value& b) {
   if (!a.is_float() && !b.is_float()) return a.integer() <=> b.integer();
   if (a.is_float()) {
     const std::partial_ordering other = order_of_numbers(b, a);
-    return other < 0 ? std::partial_ordering::greater : other > 0 ? std::partial_ordering::less : other;
+    if (std::is_lt(other)) return std::partial_ordering::greater;
+    return std::is_gt(other) ? std::partial_ordering::less : other;
   }
   constexpr double kBeyond = 9223372036854775808.0;
   const double real = b.number();
@@ -215,7 +216,7 @@ bool equal_lists(const Value& a, const Value& b, Budget& budget) {
 
 bool equal(const Value& a, const Value& b, Budget& budget) {
   budget.work(Budget::kStep);
-  if (a.is_number() && b.is_number()) return order_of_numbers(a, b) == 0;
+  if (a.is_number() && b.is_number()) return std::is_eq(order_of_numbers(a, b));
   if (a.is_string() && b.is_string()) {
     if (a.string().size() != b.string().size()) return false;
     budget.work(a.string().size());
