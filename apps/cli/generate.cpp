@@ -20,6 +20,7 @@
 #include "tenon/io/json.h"
 #include "tenon/io/prompt_weights.h"
 #include "tenon/io/random.h"
+#include "tenon/pipelines/generation_defaults.h"
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/offload_size.h"
 #include "tenon/pipelines/picture_text.h"
@@ -83,8 +84,7 @@ std::vector<std::string> resolve_prompts(const GenerateFlags& f) {
     // A PNG text chunk ends there, so the rest of the description would be lost.
     TENON_CHECK(Usage, value.find('\0') == std::string::npos, what) << "has a zero byte at " << value.find('\0');
   };
-  for (size_t i = 0; i < texts.size(); ++i)
-    check(texts.size() < 2 ? "prompt" : "prompt " + std::to_string(i + 1) + " ('" + shown(texts[i]) + "')", texts[i]);
+  for (size_t i = 0; i < texts.size(); ++i) check(prompt_label(texts, i), texts[i]);
   check("negative prompt", f.negative);
   return texts;
 }

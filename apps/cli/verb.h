@@ -28,7 +28,8 @@ struct Common {
   std::shared_ptr<Backend> backend(BackendOptions options = {}) const;
   /// The device's name, even if it was given by number or as "auto". Logs once which GPU was chosen.
   std::string device_name() const;
-  /// Error(Device), as by backend(), if there is no backend of that name. Looks for no device.
+  /// Error(Device), as by backend(), if there is no backend of that name or device of that number. Looks for no device
+  /// that is named.
   void check_device() const;
   BackendOptions backend_options() const;
   /// Number of threads of the CPU backend.

@@ -23,19 +23,19 @@ const json& member(const json& object, const char* key) {
   return found == object.end() ? none : *found;
 }
 
-bool flag(const json& object, const char* key, const std::string& where) {
-  const json& value = member(object, key);
-  TENON_CHECK(Model, value.is_null() || value.is_boolean(), where)
-      << key << ": expected true or false, found " << shown_json(value);
-  return value.is_boolean() && value.get<bool>();
-}
-
 // A token's text, given directly or as an object with "content".
 std::optional<std::string> token_text(const json& value, const char* key, const std::string& where) {
   const json& text = value.is_object() ? member(value, "content") : value;
   TENON_CHECK(Model, text.is_null() || text.is_string(), where)
       << key << ": expected a token, found " << shown_json(value);
   return text.is_string() ? std::optional(text.get<std::string>()) : std::nullopt;
+}
+
+// How a token is found in a text.
+void read_matching(const json& object, AddedToken& token, const std::string& where) {
+  token.normalized = json_flag(object, "normalized", where);
+  token.lstrip = json_flag(object, "lstrip", where);
+  token.rstrip = json_flag(object, "rstrip", where);
 }
 
 AddedToken added_token(const json& object, const json& id, const std::string& where) {
@@ -47,11 +47,9 @@ AddedToken added_token(const json& object, const json& id, const std::string& wh
       << "added token '" << out.content << "': expected an id from 0 to " << kMaxTokenId - 1 << ", found "
       << shown_json(id);
   out.id = id.get<int32_t>();
-  out.special = flag(object, "special", where);
-  out.normalized = flag(object, "normalized", where);
-  out.lstrip = flag(object, "lstrip", where);
-  out.rstrip = flag(object, "rstrip", where);
-  TENON_CHECK(Model, !flag(object, "single_word", where), where)
+  out.special = json_flag(object, "special", where);
+  read_matching(object, out, where);
+  TENON_CHECK(Model, !json_flag(object, "single_word", where), where)
       << "added token '" << out.content << "': single_word is not supported";
   return out;
 }
@@ -76,20 +74,20 @@ void read_model(const json& model, TokenizerParts& parts, const std::string& whe
         << "model." << key << " " << shown_json(model[key]) << " is not supported; expected none";
   TENON_CHECK(Model, member(model, "dropout").is_null() || model["dropout"] == 0, where)
       << "model.dropout " << shown_json(model["dropout"]) << " is not supported; expected none";
-  TENON_CHECK(Model, !flag(model, "byte_fallback", where), where)
+  TENON_CHECK(Model, !json_flag(model, "byte_fallback", where), where)
       << "model.byte_fallback is not supported; expected a byte-level vocabulary";
   TENON_CHECK(Model, member(model, "vocab").is_object() && member(model, "merges").is_array(), where)
       << "expected an object 'model' with an object 'vocab' and an array 'merges'";
   parts.tokens = read_token_ids(model["vocab"], where);
   parts.merges = read_merges(model["merges"], where);
-  parts.whole_words = flag(model, "ignore_merges", where);
+  parts.whole_words = json_flag(model, "ignore_merges", where);
   const auto unknown = token_text(member(model, "unk_token"), "model.unk_token", where);
   const bool has_all_bytes = std::all_of(byte_alphabet().begin(), byte_alphabet().end(),
                                          [&](const std::string& byte) { return parts.tokens.count(byte) > 0; });
   if (!unknown || has_all_bytes) return;
   const auto id = parts.tokens.find(*unknown);
   TENON_CHECK(Model, id != parts.tokens.end(), where) << "model.unk_token: there is no token '" << *unknown << "'";
-  TENON_CHECK(Model, !flag(model, "fuse_unk", where), where) << "model.fuse_unk is not supported";
+  TENON_CHECK(Model, !json_flag(model, "fuse_unk", where), where) << "model.fuse_unk is not supported";
   parts.unknown = id->second;
 }
 
@@ -160,37 +158,34 @@ using AddedPlaces = std::map<std::string, size_t>;
 
 // A special token that a configuration names, under `key`. Like transformers, makes it an added token if it is only in
 // the vocabulary. The token must exist: a new one would get an id that the model does not have.
-int32_t read_special(const json& value, const std::string& key, TokenizerParts& parts, AddedPlaces& known,
-                     const std::string& where) {
+const AddedToken& read_special(const json& value, const std::string& key, TokenizerParts& parts, AddedPlaces& known,
+                               const std::string& where) {
   const auto token = token_text(value, key.c_str(), where);
   TENON_CHECK(Model, token, where) << key << ": expected a token, found " << shown_json(value);
-  if (const auto added = known.find(*token); added != known.end()) return parts.added[added->second].id;
+  if (const auto added = known.find(*token); added != known.end()) return parts.added[added->second];
   const auto found = parts.tokens.find(*token);
   TENON_CHECK(Model, found != parts.tokens.end(), where) << key << ": there is no token '" << *token << "'";
   AddedToken added{found->second, *token};
-  if (value.is_object()) {
-    added.normalized = flag(value, "normalized", where);
-    added.lstrip = flag(value, "lstrip", where);
-    added.rstrip = flag(value, "rstrip", where);
-  }
+  if (value.is_object()) read_matching(value, added, where);
   known.emplace(*token, parts.added.size());
-  parts.added.push_back(added);
-  return added.id;
+  return parts.added.emplace_back(std::move(added));
 }
 
 // The special tokens of tokenizer_config.json: roles ("eos_token", "image_token"), and lists or objects of others.
 void read_roles(const json& config, TokenizerParts& parts, AddedPlaces& known, const std::string& where) {
   const auto role = [&](const std::string& key, const json& value) {
-    const int32_t id = read_special(value, key, parts, known, where);
-    parts.named[key] = *token_text(value, key.c_str(), where);
-    if (key == "bos_token") parts.bos = id;
-    if (key == "eos_token") parts.eos = id;
-    if (key == "pad_token") parts.pad = id;
+    const AddedToken& token = read_special(value, key, parts, known, where);
+    parts.named[key] = token.content;
+    if (key == "bos_token") parts.bos = token.id;
+    if (key == "eos_token") parts.eos = token.id;
+    if (key == "pad_token") parts.pad = token.id;
   };
-  for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
-    if (const json& value = member(config, key); !value.is_null()) role(key, value);
-  for (const auto& [key, value] : config.items())
-    if (key.ends_with("_token") && (value.is_string() || member(value, "content").is_string())) role(key, value);
+  static const std::set<std::string> kRoles = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                               "pad_token", "cls_token", "mask_token"};
+  for (const auto& [key, value] : config.items()) {
+    const bool names_token = value.is_string() || member(value, "content").is_string();  // add_bos_token does not
+    if (kRoles.contains(key) ? !value.is_null() : key.ends_with("_token") && names_token) role(key, value);
+  }
   const json& extra = member(config, "extra_special_tokens");
   const json& more = extra.is_null() || extra.empty() ? member(config, "additional_special_tokens") : extra;
   const char* name = &more == &extra ? "extra_special_tokens" : "additional_special_tokens";
@@ -233,12 +228,13 @@ void add_token(AddedToken added, const char* file, TokenizerParts& parts, AddedP
 
 // Refuses settings with which transformers encodes texts differently from the tokenizer's own file.
 void check_settings(const json& config, const TokenizerParts& parts, const std::string& where) {
-  TENON_CHECK(Model, !flag(config, "split_special_tokens", where), where) << "split_special_tokens is not supported";
+  TENON_CHECK(Model, !json_flag(config, "split_special_tokens", where), where)
+      << "split_special_tokens is not supported";
   const json& name = member(config, "tokenizer_class");
   const std::string type = name.is_string() ? name.get<std::string>() : "";
   const bool reads = type.starts_with("GPT2Tok") || type.starts_with("Qwen2Tok") || type.starts_with("CodeGenTok");
   if (!reads || member(config, "add_prefix_space").is_null()) return;
-  const bool prefix = flag(config, "add_prefix_space", where);
+  const bool prefix = json_flag(config, "add_prefix_space", where);
   TENON_CHECK(Model, prefix == parts.pre_tokenizer.prefix_space(), where)
       << "add_prefix_space is " << (prefix ? "true" : "false") << ", unlike in the tokenizer, which is not supported";
 }

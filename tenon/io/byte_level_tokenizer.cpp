@@ -128,9 +128,9 @@ struct ByteLevelTokenizer::State {
     for (const AddedToken& token : parts.added) parts.tokens.emplace(token.content, token.id);
   }
 
-  // Encodes normalised text without added tokens. `control`: merges may make control tokens, as in the file.
-  void encode_words(std::string_view text, bool control_, std::vector<int32_t>& out) const {
-    const BytePairEncoder& encoder = control_ || !ordinary ? bpe : *ordinary;
+  // Encodes normalised text without added tokens. `with_control`: merges may make control tokens, as in the file.
+  void encode_words(std::string_view text, bool with_control, std::vector<int32_t>& out) const {
+    const BytePairEncoder& encoder = with_control || !ordinary ? bpe : *ordinary;
     parts.pre_tokenizer.each(text, [&](std::string_view word) {
       const auto whole = parts.whole_words ? words.find(std::string(word)) : words.end();
       if (whole != words.end())

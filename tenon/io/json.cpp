@@ -208,6 +208,15 @@ json read_python_json_object(const std::filesystem::path& path) {
   return object_of(parse_json(text, path.string()), path);
 }
 
+bool json_flag(const nlohmann::json& object, const char* key, const std::string& where, bool otherwise,
+               const char* front) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  if (found == object.end() || found->is_null()) return otherwise;
+  TENON_CHECK(Model, found->is_boolean(), where)
+      << front << key << ": expected true or false, found " << shown_json(*found);
+  return found->get<bool>();
+}
+
 std::string shown_json(const json& value) {
   // Avoids serialising a large value only to shorten it.
   if (value.is_structured() && value.size() > kShownBytes / 2)

@@ -30,6 +30,10 @@ nlohmann::json read_python_json_object(const std::filesystem::path& path);
 
 /// A value for a message: escaped and shortened.
 std::string shown_json(const nlohmann::json& value);
+/// The boolean under `key`; `otherwise` if there is none or null. Error(Model) at `where` for anything else, which
+/// names the key after `front`.
+bool json_flag(const nlohmann::json& object, const char* key, const std::string& where, bool otherwise = false,
+               const char* front = "");
 /// A value as text for stdout and files: ASCII only, so that it cannot send control sequences to a terminal. Never
 /// fails (bytes of a string that are not UTF-8 are escaped as by as_utf8). Indented by `indent` blanks, or one line.
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);

@@ -128,11 +128,7 @@ std::string type_of(const json& description, const std::string& where) {
 }
 
 bool flag(const json& description, const char* key, bool otherwise, const std::string& where) {
-  const auto found = description.find(key);
-  if (found == description.end() || found->is_null()) return otherwise;
-  TENON_CHECK(Model, found->is_boolean(), where)
-      << "pre_tokenizer: " << key << ": expected true or false, found " << shown_json(*found);
-  return found->get<bool>();
+  return json_flag(description, key, where, otherwise, "pre_tokenizer: ");
 }
 
 std::string text_of(const json& object, const char* key) {

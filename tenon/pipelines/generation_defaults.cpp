@@ -44,9 +44,9 @@ void read_own_defaults(GenerationDefaults& d, const nlohmann::json& model_index,
   }
 }
 
-std::string prompt_label(const ImageRequest& request, size_t i) {
-  if (request.prompts.size() < 2) return "prompt";
-  return "prompt " + std::to_string(i + 1) + " ('" + shown(request.prompts[i]) + "')";
+std::string prompt_label(std::span<const std::string> prompts, size_t i) {
+  if (prompts.size() < 2) return "prompt";
+  return "prompt " + std::to_string(i + 1) + " ('" + shown(prompts[i]) + "')";
 }
 
 std::vector<std::string> beyond_training(const std::string& model, const KnownWords& known, const GenerationDefaults& d,
@@ -64,7 +64,7 @@ std::vector<std::string> beyond_training(const std::string& model, const KnownWo
                   ", so the picture may not show it (words it knows: " + word_list + ")");
   };
   const std::vector<std::string> prompts = r.all_prompts();
-  for (size_t i = 0; i < prompts.size(); ++i) check(prompt_label(r, i), prompts[i]);
+  for (size_t i = 0; i < prompts.size(); ++i) check(prompt_label(prompts, i), prompts[i]);
   if (r.cfg_scale > 1) check("negative prompt", r.negative);
   if (r.width != d.width || r.height != d.height)
     out.push_back("size: " + model + " was trained on " + std::to_string(d.width) + "x" + std::to_string(d.height) +

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,8 @@ struct GenerationDefaults {
 void read_own_defaults(GenerationDefaults& defaults, const nlohmann::json& model_index, const std::string& file,
                        int64_t unit, const Settings& scheduler);
 
-/// "prompt", or of several "prompt 2 ('a red circle')": a request's prompt in messages.
-std::string prompt_label(const ImageRequest& request, size_t i);
+/// "prompt", or of several "prompt 2 ('a red circle')": one of a request's prompts in messages.
+std::string prompt_label(std::span<const std::string> prompts, size_t i);
 
 /// ImageGenerator::warnings for a model that was trained only on the words in `known` and on pictures of one size; none
 /// if `known` is empty.

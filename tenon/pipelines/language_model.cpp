@@ -285,8 +285,8 @@ void LanguageModel::read_stop_ids(const json& config, const std::string& where) 
 
 const ByteLevelTokenizer& LanguageModel::tokenizer() const {
   if (tokenizer_) return *tokenizer_;
-  TENON_CHECK(Model, stored_ || gguf_, name_) << "random weights have no tokenizer, so they cannot generate text; "
-                                                 "explain, profile, bench, verify, compile and inspect accept them";
+  TENON_CHECK(Model, stored_ || gguf_, name_)
+      << "random weights have no tokenizer, so they cannot generate text; " << kUsesOfRandomWeights;
   throw Error(ErrorKind::Model, name_, "has no tokenizer",
               "put tokenizer.json, or vocab.json and merges.txt, beside config.json");
 }

@@ -41,7 +41,7 @@ class LanguageModel {
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   /// The model files' settings for sampling; greedy if they have none.
   const Sampling& sampling() const { return sampling_; }
-  /// Tokens that end a text: from generation_config.json; without such a file from config.json, else the tokenizer.
+  /// Tokens that end a text: from generation_config.json, else config.json, else the tokenizer.
   const std::vector<int32_t>& stop_ids() const { return stop_ids_; }
   std::unique_ptr<WeightSource> weights() const;
   /// Identifies a model without reading gigabytes, wherever its files are: a hash of its configuration and of the

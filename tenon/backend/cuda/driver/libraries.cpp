@@ -86,6 +86,7 @@ std::string load_builtins(const LoadedLibrary& nvrtc) {
 
 void* LoadedLibrary::symbol(const char* name) const { return dlsym(handle_, name); }
 
+// NOLINTBEGIN(performance-no-int-to-ptr): the loader has made these addresses.
 // The loader keeps the addresses of imported functions in a table, which the library's dynamic section describes.
 void LoadedLibrary::redirect_calls(const char* name, void* replacement) const {
   link_map* map = nullptr;
@@ -95,7 +96,6 @@ void LoadedLibrary::redirect_calls(const char* name, void* replacement) const {
   const char* names = nullptr;
   size_t count = 0;
   for (const ElfW(Dyn)* d = map->l_ld; d->d_tag != DT_NULL; ++d) {
-    // NOLINTBEGIN(performance-no-int-to-ptr): the loader has made these addresses
     if (d->d_tag == DT_JMPREL) entries = reinterpret_cast<const ElfW(Rela)*>(d->d_un.d_ptr);
     if (d->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const ElfW(Sym)*>(d->d_un.d_ptr);
     if (d->d_tag == DT_STRTAB) names = reinterpret_cast<const char*>(d->d_un.d_ptr);
@@ -109,9 +109,9 @@ void LoadedLibrary::redirect_calls(const char* name, void* replacement) const {
     // Some libraries are linked so that the loader write-protects the table.
     if (mprotect(reinterpret_cast<void*>(slot & ~(page - 1)), page, PROT_READ | PROT_WRITE) != 0) return;
     *reinterpret_cast<void**>(slot) = replacement;
-    // NOLINTEND(performance-no-int-to-ptr)
   }
 }
+// NOLINTEND(performance-no-int-to-ptr)
 
 SearchResult load_library(Library which, const SearchSettings& settings, int newest_major) {
   SearchResult result;

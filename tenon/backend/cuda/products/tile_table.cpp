@@ -92,9 +92,9 @@ void TileTable::add(const std::string& key, const std::string& choice, double mi
   read(table_text(file_), others);
   here_.merge(others);
   here_[key] = {choice, comment.str()};
+  if (file_.empty()) return;  // no cache folder
   std::ostringstream text;
   for (const auto& [name, entry] : here_) text << name << " = " << entry.choice << "  # " << entry.comment << '\n';
-  if (file_.empty()) return;  // no cache folder
   std::error_code error;
   fs::create_directories(file_.parent_path(), error);
   std::string failed = error ? file_.string() + ": " + error.message() : "";

@@ -72,7 +72,7 @@ std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::open(const std
 const ClipTokenizer& StableDiffusionModel::tokenizer() const {
   if (tokenizer_) return *tokenizer_;
   TENON_CHECK(Model, checkpoint_, name_) << "random weights have no tokenizer, so they cannot generate images; "
-                                            "explain, profile, bench, verify, compile and inspect accept them";
+                                         << kUsesOfRandomWeights;
   throw Error(ErrorKind::Model, name_,
               "the model has no tokenizer, and its vocabulary of " + std::to_string(config_.text.vocabulary) +
                   " tokens is not CLIP's",

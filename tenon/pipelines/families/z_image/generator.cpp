@@ -69,7 +69,7 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   TENON_CHECK(Usage, r.prompts.empty() || static_cast<int64_t>(r.prompts.size()) == r.batch, "prompts")
       << "expected one for each of " << r.batch << " images, got " << r.prompts.size();
   const std::vector<std::string> prompts = r.all_prompts();
-  for (size_t i = 0; i < prompts.size(); ++i) refuse_extra_networks(prompts[i], prompt_label(r, i));
+  for (size_t i = 0; i < prompts.size(); ++i) refuse_extra_networks(prompts[i], prompt_label(prompts, i));
   refuse_extra_networks(r.negative, "negative prompt");
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
   check_batch(r.batch, batch_invariant_);
@@ -97,7 +97,7 @@ std::vector<std::string> ZImageGenerator::warnings(const ImageRequest& r, const 
                     " reads the first " + std::to_string(kZImageTextTokens));
   };
   const std::vector<std::string> prompts = r.all_prompts();
-  for (size_t i = 0; i < prompts.size(); ++i) check(prompt_label(r, i), prompts[i]);
+  for (size_t i = 0; i < prompts.size(); ++i) check(prompt_label(prompts, i), prompts[i]);
   if (r.cfg_scale > 1) check("negative prompt", r.negative);
   return out;
 }

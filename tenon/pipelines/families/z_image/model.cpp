@@ -115,7 +115,7 @@ void ZImageModel::require_all() const {
 
 std::vector<int32_t> ZImageModel::tokens(const std::string& prompt) const {
   TENON_CHECK(Model, !random(), name_) << "random weights have no tokenizer, so they cannot generate images; "
-                                          "explain, profile, bench, verify, compile and inspect accept them";
+                                       << kUsesOfRandomWeights;
   require_tokenizer();
   nlohmann::ordered_json variables{{"messages", {{{"role", "user"}, {"content", prompt}}}},
                                    {"add_generation_prompt", true},
