@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -97,6 +98,13 @@ TEST(Nvrtc, SeveralThreads) {
 // A handler of the compiler's would end the process without its own clean-up.
 TEST(Nvrtc, SignalsStayTheProgramsWhileItCompiles) {
   SKIP_WITHOUT_NVRTC();
+  const auto handler = [](int number) {
+    struct sigaction now {};
+    sigaction(number, nullptr, &now);
+    return now.sa_handler;
+  };
+  std::map<int, sighandler_t> before;  // a sanitizer has handlers of its own
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT, SIGSEGV}) before[number] = handler(number);
   std::atomic<bool> done = false;
   std::thread compiling([&done] {
     EXPECT_FALSE(find_nvrtc().nvrtc->compile(plain_kernel("store", "int* a", "*a = 5;"), "sm_89").cubin.empty());
@@ -104,11 +112,8 @@ TEST(Nvrtc, SignalsStayTheProgramsWhileItCompiles) {
   });
   std::set<int> changed;
   while (!done)
-    for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT, SIGSEGV}) {
-      struct sigaction now {};
-      sigaction(number, nullptr, &now);
-      if (now.sa_handler != SIG_DFL) changed.insert(number);
-    }
+    for (const auto& [number, was] : before)
+      if (handler(number) != was) changed.insert(number);
   compiling.join();
   EXPECT_THAT(changed, testing::IsEmpty());
 }
