@@ -24,7 +24,7 @@ def whole(value: Any, name: str, least: int = 1, most: int = 2**31 - 1) -> int:
 
 
 def threads(value: Any) -> int:
-    """A number of threads; 0 for TENON_THREADS or else all processors."""
+    """A number of threads; 0: not given."""
     return whole(value, "threads", 0, MOST_THREADS)
 
 

@@ -101,11 +101,11 @@ class ImageEncoder:
         """Opens a model: a folder or .safetensors file of timm's, transformers' or the original's, or "random:vit-s14".
         `device` as in Pipeline.from_pretrained. `dtype`: type of computation: "bf16", "f16" (on a GPU), "f32", a
         library's type such as torch.float32, or a type with exceptions as the command's --type takes them, "bf16, f32:
-        blocks.0"; default: bf16 where the device computes in it, else f32. `threads`: CPU threads, 0 for TENON_THREADS
-        or all processors. `fusion`: False runs every node as its own launch. `deterministic`: "run" gives the same
-        features in every run; "batch" also in every batch, which costs time on a GPU. Raises ModelError if it is not an
-        image encoder, UsageError for a type that it or the device does not have, DeviceError if the device does not
-        exist."""
+        blocks.0"; default: bf16 where the device computes in it, else f32. `threads`: CPU threads, 0 for those of
+        set_num_threads, else of TENON_THREADS, else all processors. `fusion`: False runs every node as its own launch.
+        `deterministic`: "run" gives the same features in every run; "batch" also in every batch, which costs time on a
+        GPU. Raises ModelError if it is not an image encoder, UsageError for a type that it or the device does not have,
+        DeviceError if the device does not exist."""
         invariant = _checks.batch_invariant(deterministic)
         type_name, count = _dtypes.network_type(dtype), _checks.threads(threads)
         with _dtypes.named_dtype():

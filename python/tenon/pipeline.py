@@ -166,7 +166,8 @@ class Pipeline:
         dtype: type of computation: "bf16", "f16" (on a GPU), "f32" or, for Z-Image, "e4m3"; a library's type such as
             torch.float32; or a type with exceptions as the command's --type takes them, "e4m3, bf16: text_encoder".
             Default: bf16 where the device computes in it, else f32.
-        threads: CPU threads, 0 for TENON_THREADS or all processors. fusion: False runs every node as its own launch.
+        threads: CPU threads, 0 for those of set_num_threads, else of TENON_THREADS, else all processors. fusion: False
+            runs every node as its own launch.
         lora_apply: "merge" adds LoRAs to the weights; "side" keeps them beside linear layers, where the ranks of all
             active ones may total lora_rank. lora_dir: folder of the LoRAs that prompts name; default: TENON_LORA_DIR,
             else the working directory.
