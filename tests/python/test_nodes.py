@@ -50,6 +50,8 @@ def test_what_has_no_elements_beside_what_has_some():
     assert padded.shape == (1, 5, 5, 2) and not padded.any()
     joined = tenon.fuse(lambda a, b, c: tenon.concat([tenon.conv2d(a, b, padding=1), c * 2], 0))(x, w, rest)
     assert (joined == 2).all()
+    empty, twice = tenon.fuse(lambda a, b, c: (tenon.conv2d(a, b, padding=1), c * 2))(x, w, rest)
+    assert empty.shape == (0, 5, 5, 2) and (twice == 2).all()
     rows = tenon.fuse(lambda a, b: tenon.pad(tenon.linear(a, b), [(1, 0), (0, 0)]))(x[:, 0, 0], w[:, 0, 0])
     assert rows.shape == (1, 2) and not rows.any()
 
