@@ -78,6 +78,15 @@ def test_what_is_not_selected_gets_no_gradient():
         assert_close(mine.grad, other.grad, 1e-6)
 
 
+def test_a_result_that_is_not_used_adds_nothing():
+    x = torch.tensor([0.0, 4.0, -1.0], requires_grad=True)
+    y, root = tenon.fuse(lambda a: (a * 2, tenon.sqrt(a)))(x)
+    y.sum().backward(retain_graph=True)
+    assert x.grad.tolist() == [2, 2, 2]
+    root[1].backward()
+    assert x.grad[1] == 2.25
+
+
 def test_a_fused_function_trains_inside_pytorch():
     torch.manual_seed(5)
     layer = tenon.fuse(lambda x, w, b, a: (tenon.silu(tenon.linear(x, w, b)) * a, x * 2))
