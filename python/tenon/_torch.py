@@ -167,6 +167,7 @@ def _types_of(function: Any, bound: Any) -> Any:
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
     handle, tensors, numbers, kinds, keywords = inputs
     ctx.call = (_fuse.by_handle(handle), list(numbers), kinds, tuple(keywords))  # keeps the function alive
+    ctx.set_materialize_grads(False)  # a result that is not used has no gradient, rather than 0 times its slope
     ctx.save_for_backward(*tensors)
 
 

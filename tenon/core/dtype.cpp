@@ -124,9 +124,18 @@ double round_to(DType t, double x) {
       return e4m3_value(e4m3_bits(static_cast<float>(x)));
     case DType::Bool:
       return x != 0;
-    default:
-      return std::trunc(x);
+    case DType::I64:
+      return static_cast<double>(saturated<int64_t>(x));
+    case DType::I32:
+      return saturated<int32_t>(x);
+    case DType::I16:
+      return saturated<int16_t>(x);
+    case DType::I8:
+      return saturated<int8_t>(x);
+    case DType::U8:
+      return saturated<uint8_t>(x);
   }
+  return x;
 }
 
 double load_element(DType t, const void* base, int64_t index) {

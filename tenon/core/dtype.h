@@ -38,7 +38,7 @@ float f16_value(uint16_t bits);
 uint8_t e4m3_bits(float x);
 float e4m3_value(uint8_t bits);
 
-/// x rounded to a value that `t` represents (identity for f32 and f64; integers: rounded towards zero).
+/// x rounded to a value of `t` (identity for f32 and f64; integers: rounded towards zero, saturated, 0 for NaN).
 double round_to(DType t, double x);
 
 /// Reads / writes one element of an array of type `t` at `index`. Writing rounds as round_to does; integer types

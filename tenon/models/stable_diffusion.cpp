@@ -38,6 +38,8 @@ void check_parts_fit(const StableDiffusionConfig& c, const std::string& where) {
       << c.unet.context_dim;
   TENON_CHECK(Model, c.vae.latent_channels == c.unet.in_channels, where)
       << "the VAE's " << c.vae.latent_channels << " latent channels are not the UNet's " << c.unet.in_channels;
+  TENON_CHECK(Model, c.vae.shift_factor == 0, where)
+      << "the VAE's shift_factor is " << c.vae.shift_factor << ", which Stable Diffusion's latents do not have";
 }
 
 std::map<std::string, WeightShapes> expected_weights(const StableDiffusionConfig& c) {

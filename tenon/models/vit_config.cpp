@@ -177,7 +177,7 @@ VitConfig detect_vit(const WeightShapes& stored, const nlohmann::json& config, c
   read_positions(c, w, where);
   read_block(c, w);
   read_config(c, config, where);
-  const bool antialias = c.source == VitSource::Timm || c.registers > 0;
+  const bool antialias = c.source == VitSource::Timm || w.has("reg_token");  // also a table of no registers
   c.resample = antialias                         ? VitResample::Antialias
                : c.source == VitSource::Original ? VitResample::PlainOffset
                                                  : VitResample::Plain;

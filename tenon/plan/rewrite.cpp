@@ -25,6 +25,14 @@ const std::vector<Expr>& Users::of(const Expr& e) const {
 std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots) {
   const Replace fold = [&g](const Expr& e, std::span<const Expr> in) -> Expr {
     if (e.is<nodes::StopGradient>()) return in[0];
+    // What has no elements is not computed, so no launch that reads it can be fused with it.
+    const auto computed = [](const Expr& x) { return x.shape().numel() == 0 && x->family() != Family::Leaf; };
+    if (e.shape().numel() > 0 && std::ranges::any_of(in, computed)) {
+      std::vector<Expr> parts(in.begin(), in.end());
+      for (Expr& x : parts)
+        if (computed(x)) x = cast(broadcast(constant(g, 0), x.shape()), x.dtype());
+      return g.make(*e->type, parts, e->attrs);
+    }
     const bool literal = e->family() == Family::Pointwise && !e->type->round &&
                          std::all_of(in.begin(), in.end(), [](const Expr& x) { return x.is<nodes::Constant>(); });
     if (!literal) return {};

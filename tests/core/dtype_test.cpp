@@ -26,6 +26,9 @@ void takes_the_nearest(DType t) {
   EXPECT_EQ(stored<T>(t, INFINITY), Limits::max());
   EXPECT_EQ(stored<T>(t, std::ldexp(1.0, Limits::digits)), Limits::max());
   EXPECT_EQ(stored<T>(t, NAN), 0);
+  // A rounding point that nothing stores gives the number that would have been stored.
+  for (const double x : {2.9, -1.08, -0.5, 1e30, -1e30, HUGE_VAL, -HUGE_VAL, std::nan(""), 300.0, -300.0})
+    EXPECT_EQ(round_to(t, x), static_cast<double>(stored<T>(t, x))) << x;
 }
 
 TEST(Dtype, IntegersTakeTheNearestTheyCanHold) {

@@ -63,6 +63,23 @@ TEST_F(TapeMaths, RoundingPoints) {
   expect_oracle(cast(x * 3.0, DType::Bool), 0);
 }
 
+TEST_F(TapeMaths, IntegersInRegistersAreThoseThatWouldBeStored) {
+  const std::vector<float> values = {NAN, INFINITY, -INFINITY, 1e20f, -1e20f, 300, -300, 40000, -40000, 1.9f, -1.9f};
+  const auto n = static_cast<int64_t>(values.size());
+  const Expr v = input(g, "v", DType::F32, {1, n});
+  Tensors t = {{"v", HostTensor::from(DType::F32, {1, n}, values)}};
+  for (DType type : {DType::I64, DType::I32, DType::I16, DType::I8, DType::U8, DType::Bool})
+    for (Isa isa : isas()) {
+      const std::vector<float> got = run_tape(cast(v, type) + 0.5, t, isa);
+      for (size_t i = 0; i < values.size(); ++i) {
+        alignas(8) std::array<std::byte, 8> memory{};
+        store_element(type, memory.data(), 0, static_cast<double>(values[i]));
+        EXPECT_EQ(got[i], static_cast<float>(load_element(type, memory.data(), 0)) + 0.5f)
+            << name_of(type) << values[i];
+      }
+    }
+}
+
 TEST_F(TapeMaths, Reductions) {
   for (int64_t cols : {1, 3, 16, 63, 64, 65, 320, 1280, 10240}) {
     const Expr r = input(g, numbered("r", cols), DType::F32, {3, cols});

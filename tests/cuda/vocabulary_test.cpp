@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -103,6 +104,25 @@ TEST_F(Vocabulary, ConversionsAgreeWithTheHostsToTheBit) {
     EXPECT_EQ(out[3 * i + 1], f16_value(f16_bits(in[i]))) << in[i];
     EXPECT_EQ(out[3 * i + 2], e4m3_value(e4m3_bits(in[i]))) << in[i];
   }
+}
+
+TEST_F(Vocabulary, IntegersSaturate) {
+  const std::vector<float> in = {NAN,   INFINITY, -INFINITY, 1e20f, -1e20f, 3e9f, -3e9f,
+                                 40000, -40000,   300,       -300,  1.9f,   -1.9f};
+  const auto n = static_cast<int>(in.size());
+  const auto out = run("for (int i = thread_index(); i < " + std::to_string(n) + R"(; i += 64) {
+      const float x = static_cast<const float*>(p.in)[i];
+      p.out[5 * i] = round_to<int64_t>(x);
+      p.out[5 * i + 1] = round_to<int32_t>(x);
+      p.out[5 * i + 2] = round_to<int16_t>(x);
+      p.out[5 * i + 3] = round_to<int8_t>(x);
+      p.out[5 * i + 4] = round_to<uint8_t>(x);
+    })",
+                       in, in.size() * 5);
+  constexpr std::array kTypes = {DType::I64, DType::I32, DType::I16, DType::I8, DType::U8};
+  for (size_t i = 0; i < out.size(); ++i)
+    EXPECT_EQ(out[i], static_cast<float>(round_to(kTypes[i % 5], static_cast<double>(in[i / 5]))))
+        << name_of(kTypes[i % 5]) << " of " << in[i / 5];
 }
 
 TEST_F(Vocabulary, SharedMemoryStartsAsNaNAndCopiesComeAtTheirWait) {

@@ -280,6 +280,18 @@ TEST(Gradients, AtKinks) {
   EXPECT_THAT(slope(floor(b), b), ElementsAre(0, 0, 0, 0));
 }
 
+// Not 0 times the infinite slope of a root at 0.
+TEST(Gradients, WhatIsNotSelectedGetsNone) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F64, {2}), zero = constant(g, 0);
+  const Expr positive = less(zero, x);
+  for (const Expr& y : {relu(x), max(x, zero), max(zero, x), clamp(x, 0.0, 9.0), where(positive, x, zero),
+                        -min(-x, zero), where(less(x, zero), zero, x)}) {
+    const Expr slope = gradients(sqrt(y), {}, std::array{x})[0];
+    EXPECT_THAT(testing::oracle_of({{"x", {-1, 4}}}).eval(slope), ::testing::ElementsAre(0, 0.25)) << y->name();
+  }
+}
+
 TEST(Gradients, ZerosWhereNothingDepends) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {3}), other = input(g, "other", DType::F32, {2, 2});

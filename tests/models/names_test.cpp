@@ -162,6 +162,10 @@ TEST(Presets, ListedAndRefusedByName) {
   StableDiffusionConfig c;
   c.text.hidden = 1024;
   EXPECT_THROW(check_parts_fit(c, "x"), Error);
+  c.text.hidden = c.unet.context_dim;
+  EXPECT_NO_THROW(check_parts_fit(c, "x"));
+  c.vae.shift_factor = 0.1;
+  EXPECT_THROW(check_parts_fit(c, "x"), Error);
 }
 
 }  // namespace

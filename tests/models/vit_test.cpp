@@ -204,6 +204,19 @@ void expect_row(VitResample how, int64_t i, int64_t first, const std::vector<dou
   }
 }
 
+TEST(Vit, ATableOfNoRegistersIsResampledLikeOneOfSome) {
+  for (const nlohmann::json& c : cases()) {
+    if (c["layout"] == "timm" || c["registers"] != 0) continue;
+    WeightShapes stored = shapes_in(c["stored"]);
+    const VitConfig before = detect_vit(stored, c["config"], "model");
+    stored[c["layout"] == "original" ? "register_tokens" : "embeddings.register_tokens"] = {1, 0, before.width};
+    const VitConfig config = detect_vit(stored, c["config"], "model");
+    EXPECT_EQ(config.registers, 0);
+    EXPECT_NE(before.resample, VitResample::Antialias);
+    EXPECT_EQ(config.resample, VitResample::Antialias) << c["name"];
+  }
+}
+
 TEST(Vit, ResamplingWeights) {
   expect_row(VitResample::Antialias, 0, 0, {.387186, .441451, .209256, -.003056, -.031817, -.003020});
   expect_row(VitResample::Antialias, 8, 15,

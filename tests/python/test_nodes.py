@@ -36,8 +36,25 @@ def test_conversions_to_integers():
     x = np.array([1.7, -1.7, 300, -300, np.nan, np.inf], np.float32)
     y = tenon.fuse(lambda a: (tenon.cast(a, "i8"), tenon.cast(a, "u8")))(x)
     assert y[0].tolist() == [1, -1, 127, -128, 0, 127] and y[1].tolist() == [1, 0, 255, 0, 0, 255]
+    # The same where the integers are not stored: what follows computes with them.
+    for dtype in ("i8", "u8", "i16", "i32", "i64", "bool"):
+        stored, used = tenon.fuse(lambda a: tenon.cast(a, dtype))(x), tenon.fuse(lambda a: tenon.cast(a, dtype) + 0.5)(x)
+        assert used.tolist() == (stored.astype(np.float32) + np.float32(0.5)).tolist(), dtype
     with pytest.raises(tenon.UsageError, match="round_to: expected a floating-point type, got i8"):
         tenon.fuse(lambda a: tenon.round_to(a, "i8"))(x)
+
+
+def test_what_has_no_elements_beside_what_has_some():
+    x, w, rest = np.ones((0, 5, 5, 3), np.float32), np.ones((2, 3, 3, 3), np.float32), np.ones((1, 5, 5, 2), np.float32)
+    padded = tenon.fuse(lambda a, b: tenon.pad(tenon.conv2d(a, b, padding=1), [(0, 1), (0, 0), (0, 0), (0, 0)]))(x, w)
+    assert padded.shape == (1, 5, 5, 2) and not padded.any()
+    joined = tenon.fuse(lambda a, b, c: tenon.concat([tenon.conv2d(a, b, padding=1), c * 2], 0))(x, w, rest)
+    assert (joined == 2).all()
+    empty, twice = tenon.fuse(lambda a, b, c: (tenon.conv2d(a, b, padding=1), c * 2))(x, w, rest)
+    assert empty.shape == (0, 5, 5, 2) and (twice == 2).all()
+    rows = tenon.fuse(lambda a, b: tenon.pad(tenon.linear(a, b), [(1, 0), (0, 0)]))(x[:, 0, 0], w[:, 0, 0])
+    assert rows.shape == (1, 2) and not rows.any()
+
 
 def test_every_node_says_what_it_computes():
     known = {*_node_docs.POINTWISE, *_node_docs.REDUCTIONS}

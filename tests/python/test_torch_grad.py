@@ -64,6 +64,29 @@ def test_against_autograd(ours, theirs, shapes):
         assert_close(found, expected, 1e-4 * float(expected.abs().max()))
 
 
+def test_what_is_not_selected_gets_no_gradient():
+    x = torch.tensor([-1.0, 4.0, -2.0, 0.25])
+    for ours, theirs in (
+        (lambda a: tenon.sqrt(tenon.relu(a)), lambda a: a.relu().sqrt()),
+        (lambda a: tenon.sqrt(tenon.maximum(a, 0)), lambda a: a.maximum(torch.zeros(4)).sqrt()),
+        (lambda a: tenon.sqrt(tenon.clamp(a, 0, 9)), lambda a: a.clamp(0, 9).sqrt()),
+        (lambda a: tenon.rsqrt(tenon.where(a > 0, a, 0)), lambda a: torch.where(a > 0, a, 0).rsqrt()),
+    ):
+        mine, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+        tenon.fuse(ours)(mine).sum().backward()
+        theirs(other).sum().backward()
+        assert_close(mine.grad, other.grad, 1e-6)
+
+
+def test_a_result_that_is_not_used_adds_nothing():
+    x = torch.tensor([0.0, 4.0, -1.0], requires_grad=True)
+    y, root = tenon.fuse(lambda a: (a * 2, tenon.sqrt(a)))(x)
+    y.sum().backward(retain_graph=True)
+    assert x.grad.tolist() == [2, 2, 2]
+    root[1].backward()
+    assert x.grad[1] == 2.25
+
+
 def test_a_fused_function_trains_inside_pytorch():
     torch.manual_seed(5)
     layer = tenon.fuse(lambda x, w, b, a: (tenon.silu(tenon.linear(x, w, b)) * a, x * 2))

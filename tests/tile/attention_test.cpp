@@ -2,7 +2,9 @@
 // threads.
 #include "tenon/backend/cpu/tile/attention.h"
 
+#include <algorithm>
 #include <atomic>
+#include <limits>
 
 #include "tests/tile/support.h"
 
@@ -197,6 +199,34 @@ TEST(Attention, GroupedHeads) {
 }
 
 TEST(Attention, LargeScores) { check_everywhere(shape(1, 1, 64, 400, 64), {DType::F64}, 40.0f); }
+
+TEST(Attention, HugeScores) {
+  // Scores of up to 1e12 are far apart, so that every row is the value of its largest, in any block of keys.
+  for (const int64_t sk : {5, 300, 700})
+    for (const int64_t sq : {1, 20}) {
+      const Problem p(shape(1, 2, sq, sk, 24), 0x1p20f);
+      for (const TileOps* ops : all_ops())
+        for (DType type : kPackedTypes) {
+          const auto out = run(p, *ops, type, 1, DType::F64);
+          EXPECT_TRUE(close(out, p.expected, Tolerance{0.01})) << ops->name << " " << name_of(type) << " of " << sk;
+        }
+    }
+}
+
+TEST(Attention, ARowOfInfinitelySmallScoresIsNan) {
+  for (const int64_t d : {8, 13, 40})
+    for (const int64_t sk : {2, 32, 300}) {
+      Problem p(shape(1, 1, 3, sk, d));
+      std::ranges::fill(p.k, 1.0f);
+      p.q[static_cast<size_t>(d)] = -std::numeric_limits<float>::infinity();
+      for (const TileOps* ops : all_ops())
+        for (DType type : kPackedTypes) {
+          const auto out = run(p, *ops, type, 1, DType::F64);
+          for (size_t r = 0; r < 3; ++r)
+            EXPECT_EQ(std::isnan(out[r * static_cast<size_t>(d)]), r == 1) << ops->name << " " << d << " " << sk;
+        }
+    }
+}
 
 TEST(Attention, FaultsFail) {
   const Problem p(shape(1, 2, 20, 30, 16));

@@ -1,4 +1,5 @@
 // The CPU backend: runs launches on the tile kernels and tapes of the machine's best instruction set.
+#include <algorithm>
 #include <cstring>
 
 #include "tenon/backend/cpu/host_memory.h"
@@ -19,6 +20,16 @@ bool looked_up_across(const Expr& hole) {
   }
   return false;
 }
+
+// A launch that writes no elements. Tile kernels take at least one.
+struct NothingToDo : Kernel {
+  LaunchMemory memory() const override { return {}; }
+  std::span<const WeightRequest> weights() const override { return {}; }
+  void bind(const BufferTable&, std::span<void* const>, void*) override {}
+  void rebind(const BufferTable&) override {}
+  void run(Stream&, void*) override {}
+  std::string describe() const override { return "nothing to do"; }
+};
 
 class CpuBackend : public Backend {
  public:
@@ -45,6 +56,8 @@ class CpuBackend : public Backend {
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override {
     TENON_CHECK(Usage, !launch.form || launch.form->updates.empty(), launch.name)
         << "writes a state that it reads, which takes two launches here: the plan was made for another backend";
+    const auto empty = [](const Output& o) { return o.value.shape().numel() == 0; };
+    if (std::ranges::all_of(launch.outputs, empty)) return std::make_unique<NothingToDo>();
     return LaunchBodies::make(engine_, launch);
   }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(engine_, launch); }

@@ -89,7 +89,7 @@ struct Erf : Pointwise<1> {
 struct Relu : Pointwise<1> {
   static constexpr auto name = "relu";
   HD static auto eval(auto x) { return hd::max(decltype(x){}, x); }
-  static auto vjp(auto g, auto x) { return std::array{where(less(-x, x), g, g * 0.0)}; }
+  static auto vjp(auto g, auto x) { return std::array{where(less(-x, x), g, none(g))}; }
 };
 
 /// x, or slope * x below 0

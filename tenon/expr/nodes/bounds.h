@@ -10,7 +10,7 @@ namespace tenon::nodes {
 struct Abs : Pointwise<1> {
   static constexpr auto name = "abs";
   HD static auto eval(auto x) { return hd::abs(x); }
-  static auto vjp(auto g, auto x) { return std::array{where(less(x, -x), -g, where(equal(x, -x), g * 0.0, g))}; }
+  static auto vjp(auto g, auto x) { return std::array{where(less(x, -x), -g, where(equal(x, -x), none(g), g))}; }
 };
 
 /// the smaller operand; NaN if either is NaN
@@ -19,7 +19,7 @@ struct Min : Pointwise<2> {
   HD static auto eval(auto a, auto b) { return hd::select(b < a, b, hd::select(b != b, b, a)); }
   static auto vjp(auto g, auto a, auto b) {
     const auto take_b = less(b, a);
-    return std::array{where(take_b, g * 0.0, g), where(take_b, g, g * 0.0)};
+    return std::array{where(take_b, none(g), g), where(take_b, g, none(g))};
   }
 };
 
@@ -29,7 +29,7 @@ struct Max : Pointwise<2> {
   HD static auto eval(auto a, auto b) { return hd::select(b > a, b, hd::select(b != b, b, a)); }
   static auto vjp(auto g, auto a, auto b) {
     const auto take_b = less(a, b);
-    return std::array{where(take_b, g * 0.0, g), where(take_b, g, g * 0.0)};
+    return std::array{where(take_b, none(g), g), where(take_b, g, none(g))};
   }
 };
 
@@ -43,7 +43,7 @@ struct Clamp : Pointwise<1, 2> {
   }
   static auto vjp(auto g, auto x, double lo, double hi) {
     const auto inside = equal(x, clamp(x, lo, hi));
-    return std::array{where(inside, g, g * 0.0)};
+    return std::array{where(inside, g, none(g))};
   }
 };
 

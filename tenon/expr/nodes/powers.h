@@ -11,8 +11,8 @@ struct Pow : Pointwise<2> {
   static constexpr auto name = "pow";
   HD static auto eval(auto a, auto b) { return hd::pow(a, b); }
   static auto vjp(auto g, auto a, auto b) {
-    return std::array{where(equal(b, -b), g * 0.0, g * b * pow(a, b - 1.0)),
-                      where(equal(a, -a), g * 0.0, g * pow(a, b) * log(a))};
+    return std::array{where(equal(b, -b), none(g), g * b * pow(a, b - 1.0)),
+                      where(equal(a, -a), none(g), g * pow(a, b) * log(a))};
   }
 };
 

@@ -25,9 +25,18 @@ DEV float to_float(BF16 x) { return bits_to_float(static_cast<uint32_t>(x.bits) 
 DEV float to_float(F16 x) { return f16_to_float(x.bits); }
 DEV float to_float(E4M3 x) { return e4m3_to_float(x.bits); }
 
-/// Integers are truncated towards zero.
+/// Integers: towards zero, saturated, 0 for NaN. A plain conversion leaves what is out of range to the compiler.
 template <class T>
 DEV T from_float(float x) {
+  if constexpr (static_cast<T>(0.5f) == static_cast<T>(0)) {
+    constexpr bool kSigned = static_cast<T>(-1) < static_cast<T>(0);
+    constexpr int kBits = sizeof(T) * 8 - (kSigned ? 1 : 0);
+    constexpr uint64_t kMost = (uint64_t{1} << kBits) - 1;
+    constexpr float kEnd = static_cast<float>(kMost / 2 + 1) * 2;
+    if (x != x) return 0;
+    if (x >= kEnd) return static_cast<T>(kMost);
+    if (x < (kSigned ? -kEnd : 0.0f)) return kSigned ? static_cast<T>(~static_cast<T>(kMost)) : static_cast<T>(0);
+  }
   return static_cast<T>(x);
 }
 template <>

@@ -221,16 +221,21 @@ inline float max_of(const float* s, int cols) {
   return v_max_of(v_max(a, b));
 }
 
-/// P = 2^(scale * s - shift) as lines; returns the sum.
-template <DType kTo>
+/// P = 2^(scale * s - shift) as lines; returns the sum. kLarge: the shift was rounded by more than an exponent can
+/// hold, so the products must be rounded too. (A maximum between product and sum stops the compiler from fusing them.)
+template <DType kTo, bool kLarge>
 inline float exp_lines(const float* s, int cols, V scale, float shift, char* p, int64_t term_stride) {
   constexpr int64_t kElements = kTo == DType::BF16 ? 32 : 16;
   constexpr bool kCoarse = kTo == DType::BF16;
-  const V minus = v_set1(-shift);
+  const V minus = v_set1(-shift), lowest = v_set1(-__builtin_inff());
+  const auto exponent = [&](const float* from) {
+    if constexpr (kLarge) return v_add(v_max(lowest, v_mul(v_load(from), scale)), minus);
+    return v_fma(v_load(from), scale, minus);
+  };
   V sum_a = v_zero(), sum_b = v_zero();
   for (int j = 0; j < cols; j += 32) {
-    const V a = v_exp2<kCoarse>(v_fma(v_load(s + j), scale, minus));
-    const V b = v_exp2<kCoarse>(v_fma(v_load(s + j + 16), scale, minus));
+    const V a = v_exp2<kCoarse>(exponent(s + j));
+    const V b = v_exp2<kCoarse>(exponent(s + j + 16));
     sum_a = v_add(sum_a, a);
     sum_b = v_add(sum_b, b);
     char* dst = p + j / kElements * term_stride;
@@ -248,8 +253,13 @@ void softmax(const SoftmaxArgs& t) {
     const float block_max = max_of(s, cols) * t.scale, before = t.first ? block_max : t.row_max[r];
     const float max = block_max > before ? block_max : before;
     char* p = static_cast<char*>(t.p) + r * kLine;
-    const float sum = t.p_type == DType::BF16 ? exp_lines<DType::BF16>(s, cols, scale, max, p, t.p_term_stride)
-                                              : exp_lines<DType::F32>(s, cols, scale, max, p, t.p_term_stride);
+    const float shift = max > kHiddenScore * t.scale ? max : 0;  // no score above it so far: the sum is 0
+    constexpr float kLarge = 0x1p20f;
+    const bool large = shift >= kLarge || shift <= -kLarge;
+    const auto lines = t.p_type == DType::BF16
+                           ? (large ? &exp_lines<DType::BF16, true> : &exp_lines<DType::BF16, false>)
+                           : (large ? &exp_lines<DType::F32, true> : &exp_lines<DType::F32, false>);
+    const float sum = lines(s, cols, scale, shift, p, t.p_term_stride);
     t.row_max[r] = max;
     if (t.first) {
       t.row_sum[r] = sum;
