@@ -122,11 +122,20 @@ double round_to(DType t, double x) {
       return bf16_value(bf16_bits(static_cast<float>(x)));
     case DType::E4M3:
       return e4m3_value(e4m3_bits(static_cast<float>(x)));
+    case DType::I64:
+      return static_cast<double>(saturated<int64_t>(x));
+    case DType::I32:
+      return saturated<int32_t>(x);
+    case DType::I16:
+      return saturated<int16_t>(x);
+    case DType::I8:
+      return saturated<int8_t>(x);
+    case DType::U8:
+      return saturated<uint8_t>(x);
     case DType::Bool:
       return x != 0;
-    default:
-      return std::trunc(x);
   }
+  return x;
 }
 
 double load_element(DType t, const void* base, int64_t index) {

@@ -26,6 +26,8 @@ void takes_the_nearest(DType t) {
   EXPECT_EQ(stored<T>(t, INFINITY), Limits::max());
   EXPECT_EQ(stored<T>(t, std::ldexp(1.0, Limits::digits)), Limits::max());
   EXPECT_EQ(stored<T>(t, NAN), 0);
+  for (const double x : {2.9, -1.08, -1e30, 1e30, 255.5, 128.0, 70000.0, -1e300, 1e300, double{NAN}})
+    EXPECT_EQ(round_to(t, x), static_cast<double>(stored<T>(t, x))) << name_of(t) << " " << x;
 }
 
 TEST(Dtype, IntegersTakeTheNearestTheyCanHold) {

@@ -25,9 +25,16 @@ DEV float to_float(BF16 x) { return bits_to_float(static_cast<uint32_t>(x.bits) 
 DEV float to_float(F16 x) { return f16_to_float(x.bits); }
 DEV float to_float(E4M3 x) { return e4m3_to_float(x.bits); }
 
-/// Integers are truncated towards zero.
+/// Integers are rounded towards zero and saturate; NaN becomes 0.
 template <class T>
 DEV T from_float(float x) {
+  if constexpr (static_cast<T>(0.5f) == static_cast<T>(0)) {
+    constexpr bool kSigned = static_cast<T>(-1) < static_cast<T>(1);
+    constexpr T kMin = kSigned ? static_cast<T>(uint64_t{1} << (8 * sizeof(T) - 1)) : static_cast<T>(0);
+    constexpr T kMax = static_cast<T>(~kMin);
+    if (!(x > static_cast<float>(kMin))) return x == x ? kMin : static_cast<T>(0);
+    return x < 2.0f * static_cast<float>(kMax / 2 + 1) ? static_cast<T>(x) : kMax;
+  }
   return static_cast<T>(x);
 }
 template <>
