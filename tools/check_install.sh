@@ -40,6 +40,15 @@ plan="$("$work/tour/build/sharpen" docs/images/star.png "$work/sharp.png")"
 grep -q '^launch conv2d' <<<"$plan" || fail "the tour's program plans no convolution"
 [[ -s "$work/sharp.png" ]] || fail "the tour's program wrote no picture"
 
+# As part of another project, there is the library and nothing else whose names could meet that project's.
+mkdir "$work/whole"
+printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(whole LANGUAGES CXX)' "add_subdirectory($PWD tenon)" \
+  "add_executable(consumer $PWD/tests/consumer/main.cpp)" 'target_link_libraries(consumer PRIVATE tenon::tenon)' >"$work/whole/CMakeLists.txt"
+configure "$work/whole" "$work/whole/build"
+if ninja -C "$work/whole/build" -t targets all | grep -E '^(tenon_cli|test_core|bin/tenon):'; then
+  fail "add_subdirectory builds the program or the tests too"
+fi
+
 # A missing dependency must be named.
 if said="$(configure tests/consumer "$work/missing" -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON 2>&1)"; then
   fail "find_package(tenon) does without nlohmann_json"

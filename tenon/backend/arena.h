@@ -12,6 +12,7 @@ namespace tenon {
 class Arena {
  public:
   explicit Arena(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  const std::shared_ptr<Backend>& backend() const { return backend_; }
   /// Offset at which the next of several items in one allocation begins.
   static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
   int64_t bytes() const { return bytes_; }

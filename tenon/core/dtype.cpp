@@ -122,8 +122,6 @@ double round_to(DType t, double x) {
       return bf16_value(bf16_bits(static_cast<float>(x)));
     case DType::E4M3:
       return e4m3_value(e4m3_bits(static_cast<float>(x)));
-    case DType::Bool:
-      return x != 0;
     case DType::I64:
       return static_cast<double>(saturated<int64_t>(x));
     case DType::I32:
@@ -134,6 +132,8 @@ double round_to(DType t, double x) {
       return saturated<int8_t>(x);
     case DType::U8:
       return saturated<uint8_t>(x);
+    case DType::Bool:
+      return x != 0;
   }
   return x;
 }

@@ -38,11 +38,11 @@ float f16_value(uint16_t bits);
 uint8_t e4m3_bits(float x);
 float e4m3_value(uint8_t bits);
 
-/// x rounded to a value of `t` (identity for f32 and f64; integers: rounded towards zero, saturated, 0 for NaN).
+/// x as an element of type `t` holds it: rounded to nearest even; to an integer, towards zero, saturated to the type's
+/// range, 0 for NaN; to bool, 1 unless x is 0.
 double round_to(DType t, double x);
 
-/// Reads / writes one element of an array of type `t` at `index`. Writing rounds as round_to does; integer types
-/// saturate, and store 0 for NaN.
+/// Reads / writes one element of an array of type `t` at `index`. Writing rounds as round_to does.
 double load_element(DType t, const void* base, int64_t index);
 void store_element(DType t, void* base, int64_t index, double value);
 

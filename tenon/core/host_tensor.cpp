@@ -1,5 +1,7 @@
 #include "tenon/core/host_tensor.h"
 
+#include <limits>
+
 #include "tenon/core/error.h"
 
 namespace tenon {
@@ -15,6 +17,8 @@ HostTensor filled(DType dtype, const Shape& shape, std::span<const T> values) {
 }  // namespace
 
 HostTensor HostTensor::zeros(DType dtype, const Shape& shape) {
+  TENON_CHECK(Memory, shape.numel() <= std::numeric_limits<ptrdiff_t>::max() / size_of(dtype), "tensor")
+      << name_of(dtype) << shape.str() << " exceeds the address space";
   return {dtype, shape, std::vector<std::byte>(static_cast<size_t>(shape.numel() * size_of(dtype)))};
 }
 

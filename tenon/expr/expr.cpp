@@ -11,7 +11,13 @@ namespace {
 
 // Sums and differences of a few extents, or of attributes as large, then cannot overflow.
 constexpr int64_t kMaxExtent = int64_t{1} << 48;
-constexpr std::string_view kComputed = "%0 = ";  // starts the text of an expression, never a tensor's name
+constexpr int64_t kMaxElements = int64_t{1} << 56;  // their bytes, and sums of a few such, cannot overflow either
+constexpr std::string_view kComputed = "%0 = ";     // starts the text of an expression, never a tensor's name
+
+const Node& node_of(const Node* node) {
+  TENON_CHECK(Usage, node, "expression") << "is empty: a default-constructed Expr has no value";
+  return *node;
+}
 
 uint64_t mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
@@ -64,9 +70,9 @@ bool Attrs::operator==(const Attrs& o) const {
          ints == o.ints && std::equal(nums.begin(), nums.end(), o.nums.begin(), o.nums.end(), same_bits);
 }
 
-const Shape& Expr::shape() const { return node_->shape; }
-DType Expr::dtype() const { return node_->dtype; }
-Graph& Expr::graph() const { return *node_->graph; }
+const Shape& Expr::shape() const { return node_of(node_).shape; }
+DType Expr::dtype() const { return node_of(node_).dtype; }
+Graph& Expr::graph() const { return *node_of(node_).graph; }
 std::string_view Node::name() const { return type->name; }
 Family Node::family() const { return type->family; }
 
@@ -80,6 +86,8 @@ Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
   TENON_CHECK(Usage, type.family != Family::Pointwise || attrs.nums.size() == static_cast<size_t>(type.num_params),
               type.name.data())
       << "expected " << type.num_params << " parameters, got " << attrs.nums.size();
+  for (int64_t i : attrs.ints)
+    TENON_CHECK(Usage, i >= -kMaxExtent && i <= kMaxExtent, type.name.data()) << "attribute " << i << " exceeds 2^48";
   const uint64_t h = hash_of(type, in, attrs);
   for (auto [it, end] = index_.equal_range(h); it != end; ++it) {
     const Node& n = *it->second;
@@ -94,7 +102,8 @@ Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
   n.dtype = type.dtype(in, attrs);
   check_arithmetic(type, in, attrs);
   for (int64_t d : n.shape) TENON_CHECK(Usage, d <= kMaxExtent, type.name.data()) << "extent " << d << " exceeds 2^48";
-  n.shape.numel();  // throws if the number of elements overflows
+  TENON_CHECK(Memory, n.shape.numel() <= kMaxElements, type.name.data())
+      << n.shape.str() << " has more than 2^56 elements";
   for (const Expr& e : in) n.rate = std::max(n.rate, e->rate);
   const bool rated = type.family == Family::Leaf && !attrs.ints.empty();
   TENON_CHECK(Usage, !rated || (attrs.ints[0] >= 0 && attrs.ints[0] <= static_cast<int64_t>(Rate::Step)),
@@ -142,7 +151,7 @@ std::vector<Expr> topological(std::span<const Expr> roots) {
   uint32_t most = 0;
   for (const Expr& root : roots) {
     if (!root) continue;
-    TENON_CHECK(Internal, !graph || graph == root->graph, "topological") << "roots are from different graphs";
+    TENON_CHECK(Usage, !graph || graph == root->graph, "expressions") << "are from different graphs";
     graph = root->graph;
     most = std::max(most, root->id);
   }
@@ -175,7 +184,7 @@ Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo) {
     if (memo.contains(e.get())) continue;
     std::vector<Expr> in;
     for (const Expr& operand : e->in) in.push_back(memo.at(operand.get()));
-    Expr made = replace(e, in);
+    Expr made = replace ? replace(e, in) : Expr();
     if (!made) made = g.make(*e->type, in, e->attrs);
     memo.emplace(e.get(), made);
   }
@@ -188,9 +197,6 @@ std::vector<Expr> rebuild(Graph& g, std::span<const Expr> roots, const Replace& 
   for (const Expr& r : roots) out.push_back(rebuild(g, r, replace, memo));
   return out;
 }
-Expr rebuild(Graph& g, const Expr& root, Memo& memo) {
-  return rebuild(
-      g, root, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
-}
+Expr rebuild(Graph& g, const Expr& root, Memo& memo) { return rebuild(g, root, Replace(), memo); }
 
 }  // namespace tenon

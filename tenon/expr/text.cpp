@@ -70,8 +70,8 @@ std::string print_node(const Expr& e, const std::function<std::string(const Expr
 std::string print(std::span<const Expr> roots) {
   std::unordered_map<const Node*, size_t> numbers;
   const auto name = [&](const Expr& e) {
-    std::string s = "%";
-    return s += std::to_string(numbers.at(e.get()));
+    TENON_CHECK(Usage, e, "print") << "an empty expression has no text";
+    return "%" + std::to_string(numbers.at(e.get()));
   };
   std::string out;
   for (const Expr& e : topological(roots)) {

@@ -21,14 +21,12 @@ bool is_product(Expr e) {
   return e->family() == Family::Anchor;
 }
 
+std::string operand_text(const Expr& x) { return std::string(name_of(x.dtype())) + x.shape().str(); }
+
 std::vector<Expr> operand_gradients(const Expr& e, const Expr& g, const GradientRule& rule) {
-  const auto operand = [](const Expr& x) {
-    std::string out(name_of(x.dtype()));
-    return out += x.shape().str();
-  };
   std::vector<Expr> grads = rule ? rule(e, g) : std::vector<Expr>();
   TENON_CHECK(Usage, !grads.empty() || e->type->vjp != nullptr, "gradients")
-      << "the node " << print_node(e, operand) << " has no gradient rule";
+      << "the node " << print_node(e, operand_text) << " has no gradient rule";
   if (grads.empty()) grads = e->type->vjp(e, g);
   TENON_CHECK(Internal, grads.size() == e->in.size(), "gradients")
       << e->name() << " has " << e->in.size() << " operands but its rule gives " << grads.size() << " gradients";
@@ -70,6 +68,9 @@ Expr added(const Expr& a, const Expr& b) {
 }  // namespace
 
 std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Expr> wrt, const GradientRule& rule) {
+  for (const Expr& e : wrt)
+    TENON_CHECK(Usage, &e.graph() == &y.graph(), "gradients")
+        << print_node(e, operand_text) << " is from another graph";
   TENON_CHECK(Usage, !seed || seed.shape() == y.shape(), "gradients")
       << "the seed has shape " << seed.shape().str() << ", expected the result's shape " << y.shape().str();
   // Only nodes that depend on a wanted node take part: a missing rule elsewhere does no harm.

@@ -20,6 +20,7 @@ struct Refused {
 
 // Elements that a let may read if the alternative is a refusal, hence a launch (a reduction seen through a reshape).
 constexpr int64_t kLetElements = 65536;
+constexpr int kDeepest = 1000;  // push calls itself; what is deeper is stored
 
 class FormBuilder {
  public:
@@ -214,9 +215,7 @@ class FormBuilder {
   Lifted lift_pointwise(const Expr& e) {
     std::vector<Lifted> lifted;
     const Lifted* first = nullptr;
-    for (const Expr& x : e->in) {
-      lifted.push_back(above_anchor_.contains(x.get()) ? lift(x) : Lifted{Expr(), {}});
-    }
+    for (const Expr& x : e->in) lifted.push_back(above_anchor_.contains(x.get()) ? lift(x) : Lifted{Expr(), {}});
     for (const Lifted& l : lifted)
       if (l.core && (!first || l.chain.size() > first->chain.size())) first = &l;
     std::vector<Expr> in;
@@ -341,8 +340,10 @@ class FormBuilder {
         out = e;
         break;
       case Family::Pointwise: {
+        if (++depth_ > kDeepest) throw Refused{"its maths is more than 1000 nodes deep", e};
         std::vector<Expr> in;
         for (const Expr& x : e->in) in.push_back(push_over(x, reducing(in)));
+        --depth_;
         out = g_.make(*e->type, in, e->attrs);
         break;
       }
@@ -472,6 +473,7 @@ class FormBuilder {
   std::unordered_map<const Node*, bool> above_anchor_;
   Memo pushed_, lets_;
   Memo rows_;  // by pushed value: see reducing
+  int depth_ = 0;
 };
 
 }  // namespace

@@ -73,9 +73,11 @@ void check_sums(const std::vector<Expr>& roots) {
 
 Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   TENON_CHECK(Usage, !results.empty(), options.name) << "a plan needs a result";
-  Graph& g = results[0].value.graph();
   std::vector<Expr> roots;
+  const auto none = std::ranges::find(results, Expr(), &Result::value);
+  TENON_CHECK(Usage, none == results.end(), options.name) << "result '" << none->name << "' is empty";
   for (const Result& r : results) roots.push_back(r.value);
+  Graph& g = roots[0].graph();
   check_sums(roots);
   Plan plan;
   plan.name = options.name;

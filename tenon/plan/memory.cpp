@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tenon/core/error.h"
@@ -23,7 +24,11 @@ struct Life {
 // Positions count across all phases. A value read by a later phase lives to the end, since that phase is repeated.
 std::vector<Life> lives_of(Plan& plan) {
   std::map<std::string, Life> lives;
-  for (Buffer& b : plan.buffers) lives[b.name].buffer = &b;
+  for (Buffer& b : plan.buffers) {
+    const Buffer* const other = std::exchange(lives[b.name].buffer, &b);  // the caller's memory may be both
+    TENON_CHECK(Usage, !other || (other->outside && b.outside && other->shape == b.shape), plan.name)
+        << "two of its inputs, results and states are named '" << b.name << "'";
+  }
   int end = 0, at = 0;
   for (const Phase& p : plan.phases) end += static_cast<int>(p.launches.size());
   for (const Phase& p : plan.phases)
@@ -42,11 +47,14 @@ std::vector<Life> lives_of(Plan& plan) {
       ++at;
     }
   std::vector<Life> out;
+  int64_t total = 0;
   for (auto& [name, l] : lives) {
     if (l.buffer->role == BufferRole::Input) l.first = 0;
     if (l.buffer->role != BufferRole::Temporary || l.last < 0) l.last = end;
     l.first = std::min(l.first, l.last);
     l.buffer->bytes = bytes_of(l.buffer->shape, l.buffer->dtype);
+    total += l.buffer->bytes;
+    TENON_CHECK(Memory, total < int64_t{1} << 62, plan.name) << "its tensors have more than 2^62 bytes in all";
     if (l.buffer->in_arena()) out.push_back(l);
   }
   return out;

@@ -26,7 +26,8 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   phase_ = &plan_.phases.back();
   trials_.clear();
   for (const Expr& r : roots) wanted_.insert(r.get());
-  for (const auto& [node, name] : names) result_name_[node] = name;
+  for (const Buffer& b : plan_.buffers) given_.insert(b.name);
+  for (const auto& [node, name] : names) given_.insert(result_name_[node] = name);
   const Stages stages = order_of_stages(roots);
   const std::vector<Expr>& all = stages.values;
   const auto stage = [&](const Expr& e) { return stages.of.at(e.get()); };
@@ -135,7 +136,9 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const auto it = result_name_.find(values[i].get());
-    std::string name = it != result_name_.end() ? it->second : "t" + std::to_string(next_buffer_ + static_cast<int>(i));
+    std::string name = "t" + std::to_string(next_buffer_ + static_cast<int>(i));
+    while (given_.contains(name)) name += '_';
+    if (it != result_name_.end()) name = it->second;
     if (is_update(values[i])) name = state_of(values[i])->attrs.text;
     t.launch.outputs.push_back({std::move(name), memo.at(values[i].get())});
   }

@@ -146,6 +146,7 @@ class Partitioner {
   std::unordered_map<const Node*, std::vector<Place>> places_;  // of every node that a launch computes
   std::unordered_set<std::string> with_anchor_;                 // launches
   std::map<std::string, int> name_uses_;
+  std::unordered_set<std::string> given_;  // names of inputs and results
   int next_buffer_ = 0;
   mutable std::vector<TrialPtr> trials_;  // the most recent ones; cleared whenever in_memory changes
 };

@@ -22,7 +22,7 @@ struct Buffer {
   Rate rate = Rate::Step;  ///< when it is written
   int64_t offset = -1;     ///< in the arena, in bytes; a multiple of 64
   int64_t bytes = 0;
-  bool outside = false;  ///< an input or output in the caller's memory: takes no space in the arena
+  bool outside = false;  ///< input, output or state in the caller's memory: takes no space in the arena
   bool stored = false;   ///< depends on weights alone and is kept with them: takes no space either
 
   /// Neither outside, nor stored, nor a state, which outlives the plan.
@@ -68,7 +68,7 @@ struct PlanOptions {
   bool fusion = true;  ///< false: one launch per node
   bool hoist = true;   ///< put values that do not change every step in phases of their own
   bool merge_siblings = true;
-  bool outside = false;  ///< inputs and outputs stay in the caller's memory, which is given to Executable::bind
+  bool outside = false;  ///< inputs, outputs and states are in the caller's memory (Executable's `bound`, bind)
   /// For comparison, what a compiler around library kernels can do: anchors alone, with at most a bias, and the maths
   /// between them fused. Siblings are not merged and scales not folded.
   bool anchors_alone = false;
@@ -77,8 +77,9 @@ struct PlanOptions {
   Target target = {};
 };
 
-/// Partitions the DAG below `results` into launches and lays out memory. Deterministic. Throws Error(Usage) that names
-/// the node if no skeleton can run it.
+/// Partitions the DAG below `results` into launches and lays out memory. Deterministic. Results must be different
+/// values with names that no input or state has. Throws Error(Usage), also that names the node if no skeleton can run
+/// it.
 Plan make_plan(std::span<const Result> results, const PlanOptions& options = {});
 
 /// Sets Buffer::stored, for outputs of constant-phase launches that read only weights, literals and stored buffers.

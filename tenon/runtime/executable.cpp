@@ -27,7 +27,6 @@ struct Executable::State {
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Stream> stream, last;  // its own, and the one last used
   std::map<std::string, void*> address;
-  std::map<std::string, const Buffer*> buffer;
   std::vector<std::shared_ptr<void>> weights;  // outlive the kernels, as does `kept`
   std::shared_ptr<Arena> arena;
   std::byte* temporaries = nullptr;     // the arena's memory when addresses were last set
@@ -56,11 +55,12 @@ struct Executable::State {
   }
 
   void check_bound(const std::map<std::string, void*>& bound) const {
-    for (const Buffer& b : plan.buffers) {
+    for (const Buffer& b : plan.buffers)
       TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name)
           << "is memory outside the plan and was not bound";
-      TENON_CHECK(Usage, !b.stored || !bound.contains(b.name), b.name)
-          << "is kept with the weights and cannot be bound";
+    for (const auto& [name, memory] : bound) {
+      TENON_CHECK(Usage, !plan.buffer(name).stored, name) << "is kept with the weights and cannot be bound";
+      TENON_CHECK(Usage, memory || !plan.buffer(name).bytes, name) << "was bound to no address";
     }
   }
   void refuse_too_large() const {
@@ -95,11 +95,6 @@ struct Executable::State {
     rebind();
     for (auto& [rate, phase] : phases) phase = {phase.ran, false, nullptr};  // recordings have the old addresses
   }
-  const Buffer& find(const std::string& name) const {
-    const auto it = buffer.find(name);
-    TENON_CHECK(Usage, it != buffer.end(), plan.name) << "no buffer '" << name << "' in this plan";
-    return *it->second;
-  }
   void check_outputs(const Launch& launch) const;
   void stop_before(const Launch& next) const {
     if (!stop_asked()) return;
@@ -113,10 +108,12 @@ Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std:
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.plan = std::move(plan);
+  TENON_CHECK(Usage, store, s.plan.name) << "needs a store of weights";
   s.store = std::move(store);
   s.backend = s.store->backend();
   s.stream = s.last = stream ? std::move(stream) : s.backend->make_stream();
   TENON_CHECK(Usage, !states || states->backend() == s.backend, s.plan.name) << "its states are on another backend";
+  TENON_CHECK(Usage, !arena || arena->backend() == s.backend, s.plan.name) << "its arena is on another backend";
   s.states = states ? std::move(states) : std::make_shared<Buffers>(s.backend);
   const PlanKernels made(s.plan, *s.store, s.states.get(), arena.get());
   s.allocated = made.memory;
@@ -144,7 +141,6 @@ void Executable::State::allocate(const std::map<std::string, void*>& bound) {
   kept = backend->allocate(allocated.kept);
   int64_t at = 0;
   for (const Buffer& b : plan.buffers) {
-    buffer[b.name] = &b;
     const auto it = bound.find(b.name);
     if (it != bound.end())
       address[b.name] = it->second;
@@ -181,16 +177,17 @@ Executable::~Executable() = default;
 Executable::Executable(Executable&&) noexcept = default;
 
 void Executable::set(const std::string& name, const HostView& value) {
-  const Buffer& b = state_->find(name);
+  const Buffer& b = state_->plan.buffer(name);
   TENON_CHECK(Usage, b.role == BufferRole::Input || b.role == BufferRole::State, name)
       << "is not an input of " << state_->plan.name;
   TENON_CHECK(Usage, value.dtype == b.dtype && value.shape == b.shape, name)
       << "expected " << name_of(b.dtype) << b.shape.str() << ", got " << name_of(value.dtype) << value.shape.str();
+  TENON_CHECK(Usage, value.data || !b.bytes, name) << "got no address";
   state_->backend->copy_in(state_->go_on(), state_->address.at(name), value.data, b.bytes);
 }
 
 void Executable::set(const std::string& name, std::span<const float> values) {
-  const Buffer& b = state_->find(name);
+  const Buffer& b = state_->plan.buffer(name);
   TENON_CHECK(Usage, static_cast<int64_t>(values.size()) == b.shape.numel(), name)
       << "expected " << b.shape.numel() << " values for " << b.shape.str() << ", got " << values.size();
   const HostTensor value = HostTensor::from(b.dtype, b.shape, values);
@@ -198,7 +195,8 @@ void Executable::set(const std::string& name, std::span<const float> values) {
 }
 
 void Executable::set_scalar(const std::string& name, double value) {
-  const Buffer& b = state_->find(name);
+  const Buffer& b = state_->plan.buffer(name);
+  TENON_CHECK(Usage, b.shape.numel() == 1, name) << "is " << name_of(b.dtype) << b.shape.str() << ", not one number";
   alignas(8) std::byte bytes[8];
   store_element(b.dtype, bytes, 0, value);
   set(name, HostView{b.dtype, b.shape, bytes});
@@ -269,7 +267,9 @@ void Executable::State::launch(Stream& on, Rate rate) {
 void Executable::bind(const std::map<std::string, void*>& buffers) {
   State& s = *state_;
   for (const auto& [name, memory] : buffers) {
-    TENON_CHECK(Usage, s.find(name).outside, name) << "is in the arena of " << s.plan.name << " and cannot be bound";
+    TENON_CHECK(Usage, s.plan.buffer(name).outside, name)
+        << "is in the arena of " << s.plan.name << " and cannot be bound";
+    TENON_CHECK(Usage, memory || !s.plan.buffer(name).bytes, name) << "was bound to no address";
     s.address[name] = memory;
   }
   s.rebind();
@@ -288,7 +288,7 @@ const std::shared_ptr<Stream>& Executable::stream() const { return state_->strea
 
 void Executable::State::check_outputs(const Launch& launch) const {
   for (const Output& o : launch.outputs) {
-    const Buffer& b = find(o.buffer);
+    const Buffer& b = plan.buffer(o.buffer);
     if (!is_float(b.dtype)) continue;
     std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
     backend->copy_out(*last, bytes.data(), address.at(o.buffer), b.bytes);
@@ -311,22 +311,20 @@ void Executable::warm_up() {
 }
 
 std::vector<float> Executable::get(const std::string& name) const {
-  const Buffer& b = state_->find(name);
+  const Buffer& b = state_->plan.buffer(name);
   TENON_CHECK(Internal, state_->arena->had_last(state_.get()), name) << "cannot be read: another plan has run since";
   const int64_t count = b.shape.numel(), bytes = count * size_of(b.dtype);
+  const bool direct = b.dtype == DType::F32;
   std::vector<float> values(static_cast<size_t>(count));
-  if (b.dtype == DType::F32) {
-    state_->backend->copy_out(*state_->last, values.data(), state_->address.at(name), bytes);
-    return values;
-  }
-  std::vector<std::byte> raw(static_cast<size_t>(bytes));
-  state_->backend->copy_out(*state_->last, raw.data(), state_->address.at(name), bytes);
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(load_element(b.dtype, raw.data(), static_cast<int64_t>(i)));
+  std::vector<std::byte> raw(direct ? 0 : static_cast<size_t>(bytes));
+  void* const to = direct ? static_cast<void*>(values.data()) : raw.data();
+  state_->backend->copy_out(*state_->last, to, state_->address.at(name), bytes);
+  for (int64_t i = 0; i < count && !direct; ++i)
+    values[static_cast<size_t>(i)] = static_cast<float>(load_element(b.dtype, raw.data(), i));
   return values;
 }
 
-void* Executable::address(const std::string& name) const { return state_->address.at(state_->find(name).name); }
+void* Executable::address(const std::string& name) const { return state_->address.at(state_->plan.buffer(name).name); }
 const Plan& Executable::plan() const { return state_->plan; }
 MemoryPlan Executable::allocated() const { return state_->allocated; }
 void Executable::time_launches(bool on) { state_->timing = on; }

@@ -25,11 +25,11 @@ class Executable {
  public:
   /// Allocates and prepares everything, with the store's weights. If that does not fit the backend, throws
   /// Error(Memory) before allocating. `bound`: buffers in the caller's memory rather than the arena; must contain every
-  /// buffer that the plan has outside and none that is stored. `stream`: where its work goes; by default a new one.
-  /// `states`: holds the plan's states, on the same backend; by default it owns its states, initially zero. `arena`:
-  /// memory for its temporaries while it runs; executables that share an arena run in turn, on one thread, and their
-  /// results must be read before another one runs. Its inputs keep their values; slower phases run again if another
-  /// executable has run in between.
+  /// buffer that the plan has outside, and only buffers of the plan that are not stored. `stream`: where its work goes;
+  /// by default a new one. `states`: holds the plan's states, on the same backend; by default it owns its states,
+  /// initially zero. `arena`: memory for its temporaries while it runs; executables that share an arena run in turn, on
+  /// one thread, and their results must be read before another one runs. Its inputs keep their values; slower phases
+  /// run again if another executable has run in between.
   Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound = {},
              std::shared_ptr<Stream> stream = nullptr, std::shared_ptr<Buffers> states = nullptr,
              std::shared_ptr<Arena> arena = nullptr);
@@ -44,6 +44,7 @@ class Executable {
   void set(const std::string& name, const HostView& value);
   /// f32 host values converted to the input's dtype.
   void set(const std::string& name, std::span<const float> values);
+  /// The same for an input of one element.
   void set_scalar(const std::string& name, double value);
   /// Runs the launches of one phase and waits for them. Run phases slowest first; a slower phase only needs to run
   /// again when its inputs change.

@@ -8,6 +8,7 @@
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/one_launch.h"
+#include "tenon/runtime/host_weights.h"
 
 namespace tenon {
 namespace {
@@ -43,7 +44,9 @@ struct WeightStore::Override {
 };
 
 WeightStore::WeightStore(std::shared_ptr<Backend> backend, std::shared_ptr<const WeightSource> source)
-    : backend_(std::move(backend)), source_(std::move(source)) {}
+    : backend_(std::move(backend)), source_(source ? std::move(source) : std::make_shared<HostWeights>()) {
+  TENON_CHECK(Usage, backend_, "weights") << "need a backend";
+}
 WeightStore::~WeightStore() = default;
 
 void WeightStore::set_offload(std::optional<Offload> offload) {
@@ -214,22 +217,22 @@ ParamView WeightStore::find(const std::string& name, Held& held) {
 
 // ---- updates ------------------------------------------------------------------------------------------------------
 
-void WeightStore::check(const std::string& name, DType dtype, const Shape& shape) const {
+void WeightStore::check(const std::string& name, DType dtype, const Shape& shape, const void* data) const {
   // A source may have to read or compute the tensor: ask once, not at every step of training.
   const auto updated = overrides_.find(name);
   const bool first = updated == overrides_.end();
   const HostView known = first ? source_->find(name) : HostView{updated->second.dtype, updated->second.shape, nullptr};
-  const Shape expected = known.shape;
-  const DType type = known.dtype;
   if (first) source_->done(name);
-  TENON_CHECK(Model, shape == expected, name) << "weight has shape " << shape.str() << ", expected " << expected.str();
-  TENON_CHECK(Model, is_float(dtype) == is_float(type), name)
-      << "weight has type " << name_of(dtype) << ", expected one like " << name_of(type);
+  TENON_CHECK(Model, shape == known.shape, name)
+      << "weight has shape " << shape.str() << ", expected " << known.shape.str();
+  TENON_CHECK(Model, is_float(dtype) == is_float(known.dtype), name)
+      << "weight has type " << name_of(dtype) << ", expected one like " << name_of(known.dtype);
+  TENON_CHECK(Model, data || !shape.numel(), name) << "weight has no address";
 }
 
 void WeightStore::update(const std::string& name, const HostView& value) {
   const std::lock_guard lock(mutex_);
-  check(name, value.dtype, value.shape);
+  check(name, value.dtype, value.shape, value.data);
   const std::byte* const data = static_cast<const std::byte*>(value.data);
   const int64_t bytes = value.shape.numel() * size_of(value.dtype);
   overrides_[name] = {value.dtype, value.shape, {data, data + bytes}, nullptr};
@@ -239,11 +242,8 @@ void WeightStore::update(const std::string& name, const HostView& value) {
 void WeightStore::update(std::span<const DeviceTensor> tensors) {
   const std::lock_guard lock(mutex_);
   std::set<std::string> names;
-  for (const DeviceTensor& t : tensors) {
-    check(t.name, t.dtype, t.shape);
-    overrides_[t.name] = {t.dtype, t.shape, {}, t.memory};
-    names.insert(t.name);
-  }
+  for (const DeviceTensor& t : tensors) check(t.name, t.dtype, t.shape, t.memory.get());
+  for (const DeviceTensor& t : tensors) names.insert(t.name), overrides_[t.name] = {t.dtype, t.shape, {}, t.memory};
   remake(names);
 }
 

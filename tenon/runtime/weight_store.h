@@ -91,7 +91,7 @@ class WeightStore {
   using Held = std::vector<std::shared_ptr<void>>;
   ParamView find(const std::string& name, Held& held);
   ParamView compute(const Expr& value, Held& held);
-  void check(const std::string& name, DType dtype, const Shape& shape) const;
+  void check(const std::string& name, DType dtype, const Shape& shape, const void* data) const;
   void remake(const std::set<std::string>& names);
 
   mutable std::mutex mutex_;

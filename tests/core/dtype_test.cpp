@@ -6,6 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "tenon/core/error.h"
+#include "tenon/core/host_tensor.h"
+
 namespace tenon {
 namespace {
 template <class T>
@@ -37,6 +40,12 @@ TEST(Dtype, IntegersTakeTheNearestTheyCanHold) {
   takes_the_nearest<int16_t>(DType::I16);
   takes_the_nearest<int8_t>(DType::I8);
   takes_the_nearest<uint8_t>(DType::U8);
+}
+
+TEST(HostTensor, MoreBytesThanTheAddressSpaceAreRefused) {
+  const int64_t n = int64_t{1} << 31;  // as many bytes as a wrapped product calls none
+  EXPECT_THROW(HostTensor::zeros(DType::F64, {n, n}), Error);
+  EXPECT_EQ(HostTensor::zeros(DType::F64, {0, n}).data.size(), 0u);
 }
 }  // namespace
 }  // namespace tenon

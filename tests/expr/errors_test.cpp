@@ -1,6 +1,7 @@
 // What nodes refuse: one test for each error text.
 #include <gtest/gtest.h>
 
+#include "tenon/expr/vjp.h"
 #include "tests/expr/samples.h"
 
 namespace tenon {
@@ -48,6 +49,24 @@ TEST_F(NodeError, OperandFromAnotherGraph) {
 TEST_F(NodeError, EmptyOperand) {
   refused<nodes::Silu>("[silu] operand from another graph, or empty: silu(nothing)", {Expr()});
 }
+TEST_F(NodeError, EmptyExpressions) {
+  const std::string text = "[expression] is empty: a default-constructed Expr has no value";
+  for (const std::function<void()>& f : std::initializer_list<std::function<void()>>{
+           [] { silu(Expr()); }, [&] { add(x, Expr()); }, [&] { linear(Expr(), x); }, [] { sum(Expr()); },
+           [] { cast(Expr(), DType::BF16); }, [] { slice(Expr(), 0, 0, 1); }, [] { store("y", Expr()); },
+           [] {
+             concat({Expr(), Expr()}, -1);
+           },
+           [] { gradients(Expr(), {}, {}); }, [&] { gradients(x, {}, std::array{Expr()}); }})
+    refused(text, f);
+  refused("[attention_lse] expected an attention node, got nothing", [] { attention_lse(Expr()); });
+  refused("[print] an empty expression has no text", [] { print(Expr()); });
+}
+TEST_F(NodeError, GradientWithRespectToAnotherGraph) {
+  Graph other;
+  const Expr y = input(other, "y", DType::BF16, {2});
+  refused("[gradients] input<\"y\",bf16,[2],3>() is from another graph", [&] { gradients(x, {}, std::array{y}); });
+}
 TEST_F(NodeError, NumberOfOperands) { refused<nodes::Add>("[add] expected 2 operands, got add(f32[2,3,4])", {x}); }
 TEST_F(NodeError, NoOperandsAtAll) {
   refused<nodes::Concat>("[concat] expected one or more operands, got concat()", {});
@@ -93,6 +112,29 @@ TEST_F(NodeError, TooManyElements) {
         input(g, "y", DType::F32, {int64_t{1} << 48, int64_t{1} << 48});
       },
       ErrorKind::Memory);
+}
+TEST_F(NodeError, MoreElementsThanBytesCanBeCounted) {
+  refused(
+      "[input] [281474976710656,512] has more than 2^56 elements",
+      [&] {
+        input(g, "y", DType::F64, {int64_t{1} << 48, 512});
+      },
+      ErrorKind::Memory);
+}
+TEST_F(NodeError, AttributesThatSumsOverflow) {
+  const int64_t huge = int64_t{1} << 62;
+  refused("[pad] attribute 4611686018427387904 exceeds 2^48", [&] { pad(x, 0, huge, huge); });
+  const Expr w = param(g, "w", DType::F32, {2, 4, 3, 3});
+  refused("[conv2d] attribute 4611686018427387904 exceeds 2^48", [&] { conv2d(image, w, 1, {huge, 0, huge, 0}); });
+}
+TEST_F(NodeError, AxesFromTheLast) {
+  EXPECT_EQ(pad(x, -1, 1, 2), pad(x, 2, 1, 2));
+  const auto total = [](const Expr& e) { return sum(e); };
+  EXPECT_EQ(with_axis_last(x, -2, total), with_axis_last(x, 1, total));
+  for (const int axis : {3, -4}) {
+    refused("[pad] needs an axis inside [2,3,4]", [&] { pad(x, axis, 1, 2); });
+    refused("[permute] needs an axis inside [2,3,4]", [&] { with_axis_last(x, axis, total); });
+  }
 }
 TEST_F(NodeError, Reshape) {
   refused("[reshape] cannot view [2,3,4] as [5,5]", [&] { reshape(x, {5, 5}); });

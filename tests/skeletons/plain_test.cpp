@@ -79,6 +79,18 @@ TEST_F(Plain, MapAtFullSize) {
   expect(launch("map", {{"y", cast(silu(x * scale), DType::BF16)}}), {DType::BF16});
 }
 
+// An integer type holds no fraction and no larger number, whether the cast is stored or read in the same launch.
+TEST_F(Plain, CastsToIntegersSaturateStoredOrNot) {
+  const std::vector<float> values{-3.5f, 300.7f, 70000.5f, -200.9f, -70000.5f, -1e19f, NAN, 0.5f, -0.0f, 127.9f};
+  for (const DType t : {DType::U8, DType::I8, DType::I16, DType::I32, DType::I64, DType::Bool}) {
+    const std::string id(name_of(t));
+    const Expr x = input(g, id + ".x", DType::F32, {2, 5});
+    tensors.emplace(id + ".x", HostTensor::from(DType::F32, {2, 5}, values));
+    const Expr whole = cast(x, t);
+    expect(launch("map", {{id, whole}, {id + ".twice", whole * 2.0}, {id + ".round", round(x, t) + 1.0}}), {});
+  }
+}
+
 TEST_F(Plain, GatherOfEmbeddings) {
   const Expr tokens = input(g, "tokens", DType::I32, {2, 77}), table = param(g, "table", DType::BF16, {1000, 768});
   std::vector<double> ids(154);

@@ -31,10 +31,15 @@ struct NothingToDo : Kernel {
   std::string describe() const override { return "nothing to do"; }
 };
 
+// A tensor without elements may have no address, which memcpy does not accept.
+void put(void* dst, const void* src, int64_t bytes) {
+  if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));
+}
+
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
-      : engine_(std::make_shared<Engine>(options.threads > 0 ? options.threads : available_processors())) {}
+      : engine_(std::make_shared<Engine>(options.threads ? options.threads : available_processors())) {}
 
   std::string_view name() const override { return "cpu"; }
   std::string describe() const override {
@@ -61,15 +66,9 @@ class CpuBackend : public Backend {
     return LaunchBodies::make(engine_, launch);
   }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(engine_, launch); }
-  void copy(Stream&, void* dst, const void* src, int64_t bytes) override {
-    std::memcpy(dst, src, static_cast<size_t>(bytes));
-  }
-  void copy_in(Stream&, void* dst, const void* src, int64_t bytes) override {
-    std::memcpy(dst, src, static_cast<size_t>(bytes));
-  }
-  void copy_out(Stream&, void* dst, const void* src, int64_t bytes) override {
-    std::memcpy(dst, src, static_cast<size_t>(bytes));
-  }
+  void copy(Stream&, void* dst, const void* src, int64_t bytes) override { put(dst, src, bytes); }
+  void copy_in(Stream&, void* dst, const void* src, int64_t bytes) override { put(dst, src, bytes); }
+  void copy_out(Stream&, void* dst, const void* src, int64_t bytes) override { put(dst, src, bytes); }
 
  private:
   std::shared_ptr<Engine> engine_;

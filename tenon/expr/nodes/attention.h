@@ -135,7 +135,8 @@ inline Expr attention(const Expr& q, const Expr& k, const Expr& v, double scale,
 
 /// The log-sum-exp that belongs to the result `y` of attention.
 inline Expr attention_lse(const Expr& y) {
-  TENON_CHECK(Usage, y.is<nodes::Attention>(), "attention_lse") << "expected an attention node, got " << y->name();
+  TENON_CHECK(Usage, y.is<nodes::Attention>(), "attention_lse")
+      << "expected an attention node, got " << (y ? y->name() : "nothing");
   return make_node<nodes::AttentionLse>(y->in, y->attrs);
 }
 

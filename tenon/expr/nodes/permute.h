@@ -88,9 +88,11 @@ inline Expr transpose(const Expr& x) {
   return permute(x, std::move(axes));
 }
 
-/// Moves `axis` last, applies f, and moves the axis back.
+/// Moves `axis` (negative: from the last) last, applies f, and moves the axis back.
 template <class F>
 Expr with_axis_last(const Expr& x, int axis, const F& f) {
+  if (axis < 0) axis += x.shape().rank();
+  TENON_CHECK(Usage, axis >= 0 && axis < x.shape().rank(), "permute") << "needs an axis inside " << x.shape().str();
   std::vector<int64_t> last(static_cast<size_t>(x.shape().rank()));
   std::iota(last.begin(), last.end(), 0);
   std::vector<int64_t> back = last;

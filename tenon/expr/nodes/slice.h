@@ -66,8 +66,10 @@ inline Expr pad(const Expr& x, std::vector<int64_t> counts) {
   return make_node<nodes::Pad>({x}, {.ints = std::move(counts)});
 }
 
-/// x padded with `low` zeros before and `high` after, along one axis.
+/// x padded with `low` zeros before and `high` after, along `axis` (negative: from the last).
 inline Expr pad(const Expr& x, int axis, int64_t low, int64_t high) {
+  if (axis < 0) axis += x.shape().rank();
+  TENON_CHECK(Usage, axis >= 0 && axis < x.shape().rank(), "pad") << "needs an axis inside " << x.shape().str();
   std::vector<int64_t> counts(2 * static_cast<size_t>(x.shape().rank()), 0);
   counts[2 * static_cast<size_t>(axis)] = low;
   counts[2 * static_cast<size_t>(axis) + 1] = high;

@@ -1,0 +1,68 @@
+// What callers may name tensors, and plans that are too large or too deep.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/plan/one_launch.h"
+#include "tenon/plan/plan.h"
+
+namespace tenon {
+namespace {
+
+void no_plan(const std::string& text, const std::vector<Result>& results, ErrorKind kind = ErrorKind::Usage) {
+  try {
+    make_plan(results);
+    ADD_FAILURE() << "accepted, expected: " << text;
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()), text);
+    EXPECT_EQ(e.kind(), kind);
+  }
+}
+
+TEST(Limits, TensorsThatTheCallerNamesHaveNamesOfTheirOwn) {
+  Graph g, other;
+  const Expr x = input(g, "x", DType::F32, {2});
+  no_plan("[plan] two of its inputs, results and states are named 'y'", {{"y", x + 1.0}, {"y", x + 2.0}});
+  no_plan("[plan] two of its inputs, results and states are named 'x'", {{"x", x + 1.0}});
+  no_plan("[plan] result 'z' is empty", {{"y", x + 1.0}, {"z", Expr()}});
+  no_plan("[expressions] are from different graphs", {{"y", x}, {"z", input(other, "x", DType::F32, {2})}});
+  EXPECT_THROW(one_launch("map", {store("x", x + 1.0)}), Error);
+  EXPECT_THROW(one_launch("map", {store("y", x + 1.0), store("y", x + 2.0)}), Error);
+}
+
+TEST(Limits, TemporariesKeepClearOfTheCallersNames) {
+  Graph g;
+  const Expr x = input(g, "t0", DType::F32, {4, 4}), w = param(g, "t1", DType::F32, {4, 4});
+  const Expr h = linear(linear(linear(x, w), w), w) + x;
+  const Plan p = make_plan(std::array{Result{"t1", h}, Result{"t0_", sum(linear(h, w))}});
+  std::set<std::string> names;
+  for (const Buffer& b : p.buffers) EXPECT_TRUE(names.insert(b.name).second) << b.name;
+  EXPECT_GE(names.size(), 5u) << "an input, two results, two temporaries";
+  EXPECT_EQ(print_plan(parse_plan(print_plan(p))), print_plan(p));
+}
+
+TEST(Limits, MoreBytesThanCanBeCountedAreRefused) {
+  Graph g;
+  std::vector<Result> results;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "x" + std::to_string(i);
+    results.push_back({"y" + name, input(g, name, DType::F64, {int64_t{1} << 46, 1024}) + 1.0});
+  }
+  no_plan("[plan] its tensors have more than 2^62 bytes in all", results, ErrorKind::Memory);
+}
+
+// Maths of any depth is planned: what is too deep for one launch becomes several.
+TEST(Limits, DeepMathsIsCutIntoLaunches) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {2});
+  Expr y = x;
+  for (int i = 0; i < 3000; ++i) y = y * 0.5 + x;
+  const Plan p = make_plan(std::array{Result{"y", y}});
+  EXPECT_GT(p.counts().total, 5);
+  EXPECT_LT(p.counts().total, 10);
+}
+
+}  // namespace
+}  // namespace tenon
