@@ -21,7 +21,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(tenon/[^>]+)>)', re.M)
 GENERATED = re.compile(r"tenon/(?P<layer>[a-z]+)_generated/|tenon_commit\.h$")
 FOREIGN = re.compile(r"\b(cuda|cublas\w*|cudnn|nvrtc|dnnl\w*|onednn|avx\w*|amx\w*|_mm\d*_\w+|sm_\d+\w*)\b", re.IGNORECASE)
 OPTIONS = {"tenon/core/options.def", "tenon/core/options.cpp"}
-COMPILED_TWICE = {"tenon/expr/reference.cpp"}  # the oracle's loops, one body for two instruction sets
+COMPILED_TWICE = {"tenon/core/matrix_product.cpp"}  # the oracle's loops, one body for two instruction sets
 
 
 def layers():

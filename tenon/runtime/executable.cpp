@@ -26,6 +26,7 @@ struct Executable::State {
   std::shared_ptr<Buffers> states;
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Stream> stream, last;  // its own, and the one last used
+  std::map<std::string, const Buffer*> buffer;
   std::map<std::string, void*> address;
   std::vector<std::shared_ptr<void>> weights;  // outlive the kernels, as does `kept`
   std::shared_ptr<Arena> arena;
@@ -59,8 +60,8 @@ struct Executable::State {
       TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name)
           << "is memory outside the plan and was not bound";
     for (const auto& [name, memory] : bound) {
-      TENON_CHECK(Usage, !plan.buffer(name).stored, name) << "is kept with the weights and cannot be bound";
-      TENON_CHECK(Usage, memory || !plan.buffer(name).bytes, name) << "was bound to no address";
+      TENON_CHECK(Usage, !find(name).stored, name) << "is kept with the weights and cannot be bound";
+      TENON_CHECK(Usage, memory || !find(name).bytes, name) << "was bound to no address";
     }
   }
   void refuse_too_large() const {
@@ -95,6 +96,11 @@ struct Executable::State {
     rebind();
     for (auto& [rate, phase] : phases) phase = {phase.ran, false, nullptr};  // recordings have the old addresses
   }
+  const Buffer& find(const std::string& name) const {
+    const auto it = buffer.find(name);
+    TENON_CHECK(Usage, it != buffer.end(), plan.name) << "no buffer '" << name << "' in this plan";
+    return *it->second;
+  }
   void check_outputs(const Launch& launch) const;
   void stop_before(const Launch& next) const {
     if (!stop_asked()) return;
@@ -108,6 +114,7 @@ Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std:
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.plan = std::move(plan);
+  for (const Buffer& b : s.plan.buffers) s.buffer[b.name] = &b;
   TENON_CHECK(Usage, store, s.plan.name) << "needs a store of weights";
   s.store = std::move(store);
   s.backend = s.store->backend();
@@ -177,7 +184,7 @@ Executable::~Executable() = default;
 Executable::Executable(Executable&&) noexcept = default;
 
 void Executable::set(const std::string& name, const HostView& value) {
-  const Buffer& b = state_->plan.buffer(name);
+  const Buffer& b = state_->find(name);
   TENON_CHECK(Usage, b.role == BufferRole::Input || b.role == BufferRole::State, name)
       << "is not an input of " << state_->plan.name;
   TENON_CHECK(Usage, value.dtype == b.dtype && value.shape == b.shape, name)
@@ -187,7 +194,7 @@ void Executable::set(const std::string& name, const HostView& value) {
 }
 
 void Executable::set(const std::string& name, std::span<const float> values) {
-  const Buffer& b = state_->plan.buffer(name);
+  const Buffer& b = state_->find(name);
   TENON_CHECK(Usage, static_cast<int64_t>(values.size()) == b.shape.numel(), name)
       << "expected " << b.shape.numel() << " values for " << b.shape.str() << ", got " << values.size();
   const HostTensor value = HostTensor::from(b.dtype, b.shape, values);
@@ -195,7 +202,7 @@ void Executable::set(const std::string& name, std::span<const float> values) {
 }
 
 void Executable::set_scalar(const std::string& name, double value) {
-  const Buffer& b = state_->plan.buffer(name);
+  const Buffer& b = state_->find(name);
   TENON_CHECK(Usage, b.shape.numel() == 1, name) << "is " << name_of(b.dtype) << b.shape.str() << ", not one number";
   alignas(8) std::byte bytes[8];
   store_element(b.dtype, bytes, 0, value);
@@ -267,9 +274,8 @@ void Executable::State::launch(Stream& on, Rate rate) {
 void Executable::bind(const std::map<std::string, void*>& buffers) {
   State& s = *state_;
   for (const auto& [name, memory] : buffers) {
-    TENON_CHECK(Usage, s.plan.buffer(name).outside, name)
-        << "is in the arena of " << s.plan.name << " and cannot be bound";
-    TENON_CHECK(Usage, memory || !s.plan.buffer(name).bytes, name) << "was bound to no address";
+    TENON_CHECK(Usage, s.find(name).outside, name) << "is in the arena of " << s.plan.name << " and cannot be bound";
+    TENON_CHECK(Usage, memory || !s.find(name).bytes, name) << "was bound to no address";
     s.address[name] = memory;
   }
   s.rebind();
@@ -288,7 +294,7 @@ const std::shared_ptr<Stream>& Executable::stream() const { return state_->strea
 
 void Executable::State::check_outputs(const Launch& launch) const {
   for (const Output& o : launch.outputs) {
-    const Buffer& b = plan.buffer(o.buffer);
+    const Buffer& b = find(o.buffer);
     if (!is_float(b.dtype)) continue;
     std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
     backend->copy_out(*last, bytes.data(), address.at(o.buffer), b.bytes);
@@ -311,7 +317,7 @@ void Executable::warm_up() {
 }
 
 std::vector<float> Executable::get(const std::string& name) const {
-  const Buffer& b = state_->plan.buffer(name);
+  const Buffer& b = state_->find(name);
   TENON_CHECK(Internal, state_->arena->had_last(state_.get()), name) << "cannot be read: another plan has run since";
   const int64_t count = b.shape.numel(), bytes = count * size_of(b.dtype);
   const bool direct = b.dtype == DType::F32;
@@ -324,7 +330,7 @@ std::vector<float> Executable::get(const std::string& name) const {
   return values;
 }
 
-void* Executable::address(const std::string& name) const { return state_->address.at(state_->plan.buffer(name).name); }
+void* Executable::address(const std::string& name) const { return state_->address.at(state_->find(name).name); }
 const Plan& Executable::plan() const { return state_->plan; }
 MemoryPlan Executable::allocated() const { return state_->allocated; }
 void Executable::time_launches(bool on) { state_->timing = on; }

@@ -3,8 +3,8 @@
 #pragma once
 #include <functional>
 
+#include "tenon/core/matrix_product.h"
 #include "tenon/expr/node_type.h"
-#include "tenon/expr/reference.h"
 
 namespace tenon::nodes {
 

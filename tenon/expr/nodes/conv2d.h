@@ -1,7 +1,7 @@
 // Two-dimensional convolution (cross-correlation) on NHWC images.
 #pragma once
+#include "tenon/core/matrix_product.h"
 #include "tenon/expr/node_type.h"
-#include "tenon/expr/reference.h"
 
 namespace tenon::nodes {
 

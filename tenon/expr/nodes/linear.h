@@ -1,10 +1,10 @@
 // Matrix product, the form of every linear layer: y[.., m, n] = sum_k x[.., m, k] * w[.., n, k].
 #pragma once
 #include "tenon/core/i8_blocks.h"
+#include "tenon/core/matrix_product.h"
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/permute.h"
 #include "tenon/expr/nodes/reshape.h"
-#include "tenon/expr/reference.h"
 
 namespace tenon::nodes {
 

@@ -1,4 +1,4 @@
-#include "tenon/expr/reference.h"
+#include "tenon/core/matrix_product.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Plain fp64 arithmetic for the references of anchors, just fast enough for production sizes.
+// Products of fp64 matrices, for references, just fast enough for production sizes.
 #pragma once
 #include <cstdint>
 
