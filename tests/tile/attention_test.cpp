@@ -228,6 +228,20 @@ TEST(Attention, ARowOfInfinitelySmallScoresIsNan) {
     }
 }
 
+// Fewer keys than a block, and more.
+TEST(Attention, AScoreOfMinusInfinityHasNoWeight) {
+  for (const int64_t sq : {1, 3})
+    for (const int64_t hidden : {1, 290}) {
+      Problem p(shape(1, 1, sq, 300, 40));
+      for (int64_t i = 0; i < sq; ++i) p.q[static_cast<size_t>(i * 40)] = 1;
+      for (int64_t j = 0; j < hidden; ++j) p.k[static_cast<size_t>(j * 40)] = -std::numeric_limits<float>::infinity();
+      for (int64_t i = 0; i < sq; ++i) p.row(0, 0, i);
+      for (const TileOps* ops : all_ops())
+        for (DType type : kPackedTypes)
+          EXPECT_TRUE(close(run(p, *ops, type, 1, DType::F64), p.expected, Tolerance{0.02})) << ops->name << hidden;
+    }
+}
+
 TEST(Attention, FaultsFail) {
   const Problem p(shape(1, 2, 20, 30, 16));
   expect_faults_fail(run(p, tile_ops(), DType::F32, 1, DType::F64),
