@@ -122,10 +122,10 @@ inline V v_exact_pairs(V even, V odd) {
   return _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xaaaaaaaau, low, _mm512_castps_si512(odd)));
 }
 
-/// 2^x for x <= 0; NaN yields NaN, -inf and large negative numbers 0. Relative error 1.5e-7, or 2.6e-6 if `kCoarse`.
+/// 2^x for x <= 0; NaN yields NaN, large negative numbers 0. So does -inf, because scalef makes 0 of NaN and -inf.
+/// Relative error 1.5e-7, or 2.6e-6 if `kCoarse`.
 template <bool kCoarse>
 inline V v_exp2(V x) {
-  x = _mm512_max_ps(v_set1(-200.0f), x);  // x - n of -inf would be NaN; NaN stays, as the second operand
   const V n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   const V f = v_sub(x, n);
   if constexpr (kCoarse) {
