@@ -17,6 +17,7 @@ class HostWeights : public WeightSource {
   HostView find(const std::string& name) const override {
     const auto it = tensors_.find(name);
     TENON_CHECK(Model, it != tensors_.end(), "weights") << "no tensor '" << name << "'";
+    TENON_CHECK(Model, it->second.data || !it->second.shape.numel(), name) << "weight has no address";
     return it->second;
   }
 

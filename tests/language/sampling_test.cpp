@@ -131,8 +131,8 @@ TEST(DrawnTokens, EqualScoresAndEmptyOnes) {
 
 TEST(Sampling, OptionsOutOfRange) {
   for (const Sampling& s :
-       {Sampling{.temperature = 0}, Sampling{.temperature = 1e-30}, Sampling{.temperature = NAN}, Sampling{.top_k = -1},
-        Sampling{.top_p = 0}, Sampling{.top_p = 1.5}, Sampling{.min_p = 2}, Sampling{.repetition_penalty = -1}})
+       {Sampling{.temperature = 0}, Sampling{.temperature = NAN}, Sampling{.top_k = -1}, Sampling{.top_p = 0},
+        Sampling{.top_p = 1.5}, Sampling{.min_p = 2}, Sampling{.repetition_penalty = -1}})
     EXPECT_THROW(check_sampling(s), Error);
 }
 

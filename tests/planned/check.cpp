@@ -163,7 +163,7 @@ Finding check_meaning(const Program& program, const PlanOptions& options) try {
   Executable recorded(plan, make_backend("null"), HostWeights(), [&] {
     std::map<std::string, void*> nowhere;
     for (const Buffer& b : plan.buffers)
-      if (b.outside) nowhere[b.name] = &nowhere;  // which this backend neither reads nor writes
+      if (b.outside) nowhere[b.name] = &nowhere[b.name];  // which this backend neither reads nor writes
     return nowhere;
   }());
   recorded.run_all();
