@@ -160,12 +160,9 @@ Finding check_meaning(const Program& program, const PlanOptions& options) try {
     const std::string wrong = differ(values.at(r.name), oracle.eval(r.value), folds || rounds_weights(program));
     if (!wrong.empty()) return {"the plan means something else: " + r.name + ": " + wrong};
   }
-  Executable recorded(plan, make_backend("null"), HostWeights(), [&] {
-    std::map<std::string, void*> nowhere;
-    for (const Buffer& b : plan.buffers)
-      if (b.outside) nowhere[b.name] = &nowhere[b.name];  // which this backend neither reads nor writes
-    return nowhere;
-  }());
+  const std::shared_ptr<Backend> null = make_backend("null");
+  const OwnBuffers own(plan, *null);
+  Executable recorded(plan, null, HostWeights(), outside(plan, own));
   recorded.run_all();
   return {};
 } catch (const std::exception& e) {
