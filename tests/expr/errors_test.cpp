@@ -3,21 +3,14 @@
 
 #include "tenon/expr/vjp.h"
 #include "tests/expr/samples.h"
+#include "tests/support/refusing.h"
 
 namespace tenon {
 namespace {
 
-class NodeError : public ::testing::Test {
+class NodeError : public test::Refusing {
  protected:
-  void refused(const std::string& text, const std::function<void()>& f, ErrorKind kind = ErrorKind::Usage) {
-    try {
-      f();
-      ADD_FAILURE() << "accepted, expected: " << text;
-    } catch (const Error& e) {
-      EXPECT_EQ(e.kind(), kind);
-      EXPECT_EQ(std::string(e.what()), text);
-    }
-  }
+  using Refusing::refused;
   template <class T>
   void refused(const std::string& text, std::vector<Expr> in, Attrs a = {}) {
     refused(text, [&] { g.make(node_type<T>(), in, a); });

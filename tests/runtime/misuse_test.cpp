@@ -1,25 +1,16 @@
 // Calls of executables and stores that cannot mean anything: each is refused by name, before any memory is touched.
 #include <gtest/gtest.h>
 
-#include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tests/support/refusing.h"
 
 namespace tenon {
 namespace {
 
-class Misuse : public ::testing::Test {
+class Misuse : public test::Refusing {
  protected:
-  static void refused(const std::string& text, const std::function<void()>& f, ErrorKind kind = ErrorKind::Usage) {
-    try {
-      f();
-      ADD_FAILURE() << "accepted, expected: " << text;
-    } catch (const Error& e) {
-      EXPECT_EQ(e.kind(), kind);
-      EXPECT_EQ(std::string(e.what()), text);
-    }
-  }
   static Plan plan(bool outside = false) {
     Graph g;
     const Expr y = linear(input(g, "x", DType::F32, {5, 4}) * scalar(g, "s"), param(g, "w", DType::F32, {3, 4}));
