@@ -59,9 +59,13 @@ void add_input_buffers(Plan& plan, std::span<const Expr> roots, bool outside) {
   }
 }
 
-// Backends sum over at least one element, so sums over none cannot run.
-void check_sums(const std::vector<Expr>& roots) {
+// Backends sum over at least one element, so sums over none cannot run. Sums of bytes must not overflow, nor after
+// passes that add nodes.
+void check_sums(const std::vector<Expr>& roots, const std::string& plan_name) {
+  int64_t bytes = 0;
   for (const Expr& e : topological(roots)) {
+    bytes += bytes_of(e.shape(), e.dtype());
+    TENON_CHECK(Memory, bytes < int64_t{1} << 60, plan_name) << "its tensors have more than 2^60 bytes in all";
     if ((e->family() != Family::Anchor && e->family() != Family::Reduce) || e.shape().numel() == 0) continue;
     for (const Expr& x : e->in)
       TENON_CHECK(Usage, x.shape().numel() > 0, std::string(e->name()))
@@ -78,7 +82,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   TENON_CHECK(Usage, none == results.end(), options.name) << "result '" << none->name << "' is empty";
   for (const Result& r : results) roots.push_back(r.value);
   Graph& g = roots[0].graph();
-  check_sums(roots);
+  check_sums(roots, options.name);
   Plan plan;
   plan.name = options.name;
   plan.precision = options.precision;

@@ -47,14 +47,11 @@ std::vector<Life> lives_of(Plan& plan) {
       ++at;
     }
   std::vector<Life> out;
-  int64_t total = 0;
   for (auto& [name, l] : lives) {
     if (l.buffer->role == BufferRole::Input) l.first = 0;
     if (l.buffer->role != BufferRole::Temporary || l.last < 0) l.last = end;
     l.first = std::min(l.first, l.last);
     l.buffer->bytes = bytes_of(l.buffer->shape, l.buffer->dtype);
-    total += l.buffer->bytes;
-    TENON_CHECK(Memory, total < int64_t{1} << 62, plan.name) << "its tensors have more than 2^62 bytes in all";
     if (l.buffer->in_arena()) out.push_back(l);
   }
   return out;
