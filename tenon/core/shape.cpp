@@ -14,6 +14,12 @@ Shape::Shape(std::span<const int64_t> dims) {
   }
 }
 
+int Shape::axis(int index, std::string_view asker) const {
+  TENON_CHECK(Usage, -rank_ <= index && index < rank_, std::string(asker))
+      << "axis " << index << " is outside " << str();
+  return index < 0 ? index + rank_ : index;
+}
+
 int64_t Shape::numel() const {
   int64_t n = 1;
   for (int64_t d : *this) {

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tenon {
 
@@ -20,6 +21,8 @@ class Shape {
   explicit Shape(std::span<const int64_t> dims);
 
   int rank() const { return rank_; }
+  /// The axis that `index` means, where -1 is the last; throws Error(Usage) that names `asker` if there is none.
+  int axis(int index, std::string_view asker) const;
   int64_t operator[](int axis) const { return dims_[axis < 0 ? axis + rank_ : axis]; }
   int64_t& operator[](int axis) { return dims_[axis < 0 ? axis + rank_ : axis]; }
   const int64_t* begin() const { return dims_.data(); }

@@ -59,9 +59,9 @@ void add_input_buffers(Plan& plan, std::span<const Expr> roots, bool outside) {
   }
 }
 
-// Backends sum over at least one element, so sums over none cannot run. Sums of bytes must not overflow, nor after
+// Backends sum over at least one element, so sums over none cannot run. Adding up bytes must not overflow, nor after
 // passes that add nodes.
-void check_sums(const std::vector<Expr>& roots, const std::string& plan_name) {
+void check_sizes(const std::vector<Expr>& roots, const std::string& plan_name) {
   int64_t bytes = 0;
   for (const Expr& e : topological(roots)) {
     bytes += bytes_of(e.shape(), e.dtype());
@@ -82,7 +82,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   TENON_CHECK(Usage, none == results.end(), options.name) << "result '" << none->name << "' is empty";
   for (const Result& r : results) roots.push_back(r.value);
   Graph& g = roots[0].graph();
-  check_sums(roots, options.name);
+  check_sizes(roots, options.name);
   Plan plan;
   plan.name = options.name;
   plan.precision = options.precision;

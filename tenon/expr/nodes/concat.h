@@ -47,7 +47,7 @@ namespace tenon {
 inline Expr concat(std::span<const Expr> in, int axis) {
   TENON_CHECK(Usage, !in.empty(), "concat") << "needs an operand";
   if (in.size() == 1) return in[0];
-  return make_node<nodes::Concat>(in, {.ints = {axis < 0 ? axis + in[0].shape().rank() : axis}});
+  return make_node<nodes::Concat>(in, {.ints = {in[0].shape().axis(axis, "concat")}});
 }
 inline Expr concat(std::initializer_list<Expr> in, int axis) {
   return concat(std::span<const Expr>(in.begin(), in.size()), axis);

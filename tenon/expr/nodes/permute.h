@@ -91,8 +91,7 @@ inline Expr transpose(const Expr& x) {
 /// Moves `axis` (negative: from the last) last, applies f, and moves the axis back.
 template <class F>
 Expr with_axis_last(const Expr& x, int axis, const F& f) {
-  if (axis < 0) axis += x.shape().rank();
-  TENON_CHECK(Usage, axis >= 0 && axis < x.shape().rank(), "permute") << "needs an axis inside " << x.shape().str();
+  axis = x.shape().axis(axis, "permute");
   std::vector<int64_t> last(static_cast<size_t>(x.shape().rank()));
   std::iota(last.begin(), last.end(), 0);
   std::vector<int64_t> back = last;
@@ -109,7 +108,7 @@ inline Expr nodes::Permute::inverse(const Node& n, const Expr& y) {
 
 /// x with the order of `axis` (negative: from the last) reversed.
 inline Expr flip(const Expr& x, int axis) {
-  return make_node<nodes::Flip>({x}, {.ints = {axis < 0 ? axis + x.shape().rank() : axis}});
+  return make_node<nodes::Flip>({x}, {.ints = {x.shape().axis(axis, "flip")}});
 }
 
 /// x [.., 2n] with elements 2i and 2i + 1 of the last axis swapped.

@@ -55,8 +55,8 @@ namespace tenon {
 
 /// Elements begin <= i < end of `axis` (negative: from the last). x itself for the whole axis.
 inline Expr slice(const Expr& x, int axis, int64_t begin, int64_t end) {
-  if (axis < 0) axis += x.shape().rank();
-  if (axis >= 0 && axis < x.shape().rank() && begin == 0 && end == x.shape()[axis]) return x;
+  axis = x.shape().axis(axis, "slice");
+  if (begin == 0 && end == x.shape()[axis]) return x;
   return make_node<nodes::Slice>({x}, {.ints = {axis, begin, end}});
 }
 
@@ -68,8 +68,7 @@ inline Expr pad(const Expr& x, std::vector<int64_t> counts) {
 
 /// x padded with `low` zeros before and `high` after, along `axis` (negative: from the last).
 inline Expr pad(const Expr& x, int axis, int64_t low, int64_t high) {
-  if (axis < 0) axis += x.shape().rank();
-  TENON_CHECK(Usage, axis >= 0 && axis < x.shape().rank(), "pad") << "needs an axis inside " << x.shape().str();
+  axis = x.shape().axis(axis, "pad");
   std::vector<int64_t> counts(2 * static_cast<size_t>(x.shape().rank()), 0);
   counts[2 * static_cast<size_t>(axis)] = low;
   counts[2 * static_cast<size_t>(axis) + 1] = high;
