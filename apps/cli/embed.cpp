@@ -111,8 +111,8 @@ void write_outputs(const EmbedFlags& f, const ImageEmbedder& embed, const std::v
 
 // Prints one JSON line per picture, else the paths of the files written.
 void print(const EmbedFlags& f, const ImageEmbedder& embed, const std::vector<Embedding>& all,
-           const std::vector<fs::path>& pictures, bool json) {
-  if (!json) {
+           const std::vector<fs::path>& pictures, bool as_json) {
+  if (!as_json) {
     std::cout << escaped(f.output) << "\n";
     if (!f.patches.empty()) std::cout << escaped(f.patches) << "\n";
     for (const fs::path& p : pictures) std::cout << escaped(p.native()) << "\n";

@@ -86,8 +86,8 @@ void write_page(const ExplainFlags& flags, const std::vector<Explanation>& netwo
   write_file(flags.html, std::as_bytes(std::span(page)), flags.overwrite ? Overwrite::Yes : Overwrite::No);
 }
 
-void print(const std::vector<Explanation>& networks, bool json) {
-  if (!json) {
+void print(const std::vector<Explanation>& networks, bool as_json) {
+  if (!as_json) {
     for (const Explanation& e : networks)
       if (!e.launches.empty()) std::cout << explanation_text(e) << "\n";
   } else if (networks.size() == 1) {

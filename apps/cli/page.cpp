@@ -7,9 +7,9 @@ namespace {
 
 // JSON for a script element. "<" occurs only in strings, where it can be escaped; without it nothing can end the
 // element early, or hide its end as "<!--<script>" does.
-std::string script_safe(const std::string& json) {
+std::string script_safe(const std::string& text) {
   std::string out;
-  for (const char c : json) {
+  for (const char c : text) {
     if (c == '<')
       out += "\\u003c";
     else

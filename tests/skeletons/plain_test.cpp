@@ -204,21 +204,21 @@ TEST_F(Plain, RowsOfLongTensors) {
 
 // Norms of heads, rotated by an angle per token: pairs are swapped, factors are the same for all heads.
 TEST_F(Plain, RowsOfTurnedHeads) {
-  constexpr int64_t kTokens = 19, kHeads = 3, kDepth = 128;
-  const Expr qkv = input(g, "qkv", DType::BF16, {2, kTokens, 2 * kHeads * kDepth}),
-             cosines = input(g, "cosines", DType::F32, {kTokens, 1, kDepth}),
-             sines = input(g, "sines", DType::F32, {kTokens, 1, kDepth});
+  constexpr int64_t kTokens = 19, kHeads = 3, kHeadWidth = 128;
+  const Expr qkv = input(g, "qkv", DType::BF16, {2, kTokens, 2 * kHeads * kHeadWidth}),
+             cosines = input(g, "cosines", DType::F32, {kTokens, 1, kHeadWidth}),
+             sines = input(g, "sines", DType::F32, {kTokens, 1, kHeadWidth});
   const auto turned = [&](int64_t i) {
-    const Expr w = param(g, numbered("w", i), DType::BF16, {kDepth}),
-               x = reshape(slice(qkv, -1, i * kHeads * kDepth, (i + 1) * kHeads * kDepth),
-                           {2, kTokens, kHeads, kDepth}),
+    const Expr w = param(g, numbered("w", i), DType::BF16, {kHeadWidth}),
+               x = reshape(slice(qkv, -1, i * kHeads * kHeadWidth, (i + 1) * kHeads * kHeadWidth),
+                           {2, kTokens, kHeads, kHeadWidth}),
                size = rsqrt(mean(x * x) + 1e-5);
     return permute(
         cast(cast(x * size, DType::BF16) * w * cosines + cast(pair_swap(x) * size, DType::BF16) * pair_swap(w) * sines,
              DType::BF16),
         {0, 2, 1, 3});
   };
-  expect(launch("rows", {{"q", turned(0)}, {"k", turned(1)}}), {DType::BF16, DType::F32, kDepth, 4});
+  expect(launch("rows", {{"q", turned(0)}, {"k", turned(1)}}), {DType::BF16, DType::F32, kHeadWidth, 4});
 }
 
 TEST_F(Plain, RowsSoftmax) {
