@@ -69,6 +69,7 @@ struct CheckpointContent {
 
 /// Writes a checkpoint and removes the oldest until `keep` remain (0: all), never those in `kept`. Error(Internal) if
 /// the system cannot write, Error(Numeric) for weights that are not finite; existing checkpoints are then left alone.
+/// Error(Usage) for a step below 0, or parameters without the optimizer's moments.
 void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
                       const CheckpointContent& content, int64_t keep, const std::vector<int64_t>& kept = {});
 /// Writes a checkpoint's model into a folder: the masters, or their averages if these are kept.
