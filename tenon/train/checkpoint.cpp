@@ -83,6 +83,12 @@ const TensorView& tensor_of(const SafetensorsFile& file, const std::string& name
   const TensorView& t = file.at(name);
   TENON_CHECK(Model, t.dtype == DType::F32 && t.shape == shape, file.name())
       << "'" << name << "' is " << name_of(t.dtype) << t.shape.str() << ", expected f32" << shape.str();
+  for (size_t at = 0; at < t.size; at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, t.data + at, sizeof value);
+    TENON_CHECK(Model, std::isfinite(value), file.name())
+        << "'" << name << "' holds " << value << " at element " << at / sizeof value;
+  }
   return t;
 }
 

@@ -101,8 +101,8 @@ struct Resumed {
 };
 /// Restores masters, moments and averages of the newest checkpoint bit for bit, publishes them, and returns its record;
 /// empty if there is no checkpoint. If its run had other "options": Error(Usage) with the text `otherwise` and the
-/// first difference. Error(Model) for a checkpoint that is incomplete or has other parameters. `accept` is called with
-/// the record before anything is restored, and may throw.
+/// first difference. Error(Model) for a checkpoint that is incomplete or has other parameters, or numbers that are not
+/// finite. `accept` is called with the record before anything is restored, and may throw.
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
                                    const char* otherwise, const ParameterFile& file, Parameters& parameters,
                                    const Optimizer& optimizer, const std::function<void(const Resumed&)>& accept = {});

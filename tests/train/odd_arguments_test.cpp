@@ -97,6 +97,26 @@ TEST_F(OddCheckpoints, NeedTheOptimizersMoments) {
   expect_usage("exp_avg_sq; it needs 2 moments", [&] { read(1); });
 }
 
+// With such a moment a run would fail a step later, in another place.
+TEST_F(OddCheckpoints, HoldNumbers) {
+  write(1, 0);
+  const fs::path file = out() / "checkpoint-1" / "optimizer.safetensors";
+  fs::remove(file);
+  std::vector<float> moments(16, 0.0F);
+  const auto tensor = [&](const char* name) {
+    return TensorData{name, DType::F32, {4, 4}, std::as_bytes(std::span(moments))};
+  };
+  moments[3] = static_cast<float>(kNotANumber);
+  write_safetensors(file, std::vector{tensor("exp_avg.w"), tensor("exp_avg_sq.w")});
+  try {
+    read();
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(ErrorKind::Model));
+    EXPECT_THAT(e.what(), HasSubstr("optimizer.safetensors] 'exp_avg.w' holds nan at element 3"));
+  }
+}
+
 // Someone may have removed the checkpoints of a run that goes on.
 TEST_F(OddCheckpoints, AnErrorWithoutACheckpoint) {
   const RunFolder folder(out());
