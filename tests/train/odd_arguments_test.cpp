@@ -234,6 +234,26 @@ TEST_F(OddLoraRuns, AreRefusedBeforeAFolderIsMade) {
   });
 }
 
+// A cached encoding that cannot be this picture's or text's is made again.
+TEST_F(OddLoraRuns, EncodingsOfAnotherShape) {
+  const fs::path cache = folder_.path() / "cache";
+  const auto encode = [&] {
+    const auto model = open_as<TrainableDenoiser>(folder_.path().string(),
+                                                  {.backend = make_backend("cpu"), .type = DType::F32, .parts = {}});
+    return encode_pictures(*model, DType::F32, {ovals()[0]}, {{{32, 32}}, true}, cache);
+  };
+  const PictureSet first = encode();
+  EXPECT_EQ(first.made, 3);
+  EXPECT_EQ(encode().made, 0);
+  const float value = 1;
+  const TensorData other{"values", DType::F32, {1, 1}, std::as_bytes(std::span(&value, 1))};
+  for (const auto& entry : fs::directory_iterator(cache)) write_safetensors(entry.path(), std::span(&other, 1));
+  const PictureSet again = encode();
+  EXPECT_EQ(again.made, 3);
+  EXPECT_EQ(again.pictures[0].moments, first.pictures[0].moments);
+  EXPECT_EQ(again.texts[0].values, first.texts[0].values);
+}
+
 TEST_F(OddLoraRuns, PicturesWithoutPixels) {
   std::vector<CaptionedPicture> pictures{ovals()[0]};
   pictures[0].image.pixels.resize(10);
