@@ -83,7 +83,17 @@ void run(const Pass& p, const std::vector<Taps>& taps, const uint8_t* in, uint8_
 
 }  // namespace
 
+namespace {
+void check_pixels(const Image& image) {
+  const bool good = image.width > 0 && image.height > 0 && image.channels > 0 &&
+                    std::ssize(image.pixels) == image.width * image.height * image.channels;
+  TENON_CHECK(Usage, good, "picture") << "of " << image.width << "x" << image.height << " pixels and " << image.channels
+                                      << " channels holds " << image.pixels.size() << " bytes";
+}
+}  // namespace
+
 Image resize(const Image& image, int64_t width, int64_t height, Resampling kernel) {
+  check_pixels(image);
   TENON_CHECK(Usage, width > 0 && height > 0 && width <= kMaxImageSide && height <= kMaxImageSide, "picture")
       << "cannot be scaled to " << width << "x" << height << "; expected sides from 1 to " << kMaxImageSide;
   Image wide = image;
@@ -161,9 +171,9 @@ ResizeMode parse_resize_mode(const std::string& name) {
 }
 
 Image fit(const Image& image, int64_t width, int64_t height, ResizeMode mode) {
+  check_pixels(image);
   if (image.width == width && image.height == height) return image;
-  if (mode == ResizeMode::Stretch || image.width <= 0 || image.height <= 0)
-    return resize(image, width, height, Resampling::Lanczos);
+  if (mode == ResizeMode::Stretch) return resize(image, width, height, Resampling::Lanczos);
   // If the picture is wider than the target, its height decides the scale for cropping, its width that for filling.
   const bool wider = width * image.height <= image.width * height, by_height = wider == (mode == ResizeMode::Crop);
   const int64_t w = by_height ? image.width * height / image.height : width;

@@ -9,7 +9,7 @@ enum class Resampling : uint8_t { Bicubic, Lanczos };
 
 /// `image` resized to width x height, with the kernel widened when shrinking: columns first, then rows, each rounded to
 /// 8 bits. Weights are whole multiples of 2^-22, so that pixels equal those of Pillow's Image.resize (tested against
-/// Pillow 12.3). Error(Usage) for a size outside 1..kMaxImageSide.
+/// Pillow 12.3). Error(Usage) for a size outside 1..kMaxImageSide, or an image without pixels or with too few.
 Image resize(const Image& image, int64_t width, int64_t height, Resampling kernel);
 
 /// The width x height pixels whose top left corner is (`left`, `top`); pixels outside the picture are black.

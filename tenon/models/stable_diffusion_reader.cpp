@@ -7,6 +7,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
+#include "tenon/io/gguf.h"
 #include "tenon/io/json.h"
 #include "tenon/models/stable_diffusion_checkpoint.h"
 #include "tenon/models/stable_diffusion_names.h"
@@ -314,6 +315,12 @@ class CheckpointReader {
 };
 
 StableDiffusionCheckpoint StableDiffusionCheckpoint::open(const fs::path& path, const CheckpointOptions& options) {
+  if (path.extension() == ".gguf") {
+    const GgufFile file = GgufFile::open(path);  // says what is wrong with a damaged one
+    throw Error(ErrorKind::Model, path.string(),
+                "is a GGUF file of architecture '" + shown(file.architecture()) +
+                    "'; expected lumina2 (Z-Image), or Stable Diffusion in a .safetensors file or a folder");
+  }
   return CheckpointReader(path, options).read();
 }
 

@@ -12,8 +12,8 @@ namespace tenon {
 namespace {
 
 constexpr int64_t kTimeWaves = 256, kTimeHidden = 1024;
-constexpr double kFinalEps = 1e-6;
-constexpr const char* kPatchKind = "2-1";  // patch side in pixels and frames: part of two names
+constexpr double kFinalEps = 1e-6, kHeadEps = 1e-5;  // of norms that have their own; the others' is configured
+constexpr const char* kPatchKind = "2-1";            // patch side in pixels and frames: part of two names
 
 int64_t filled(int64_t n) { return (n + kZImageSequence - 1) / kZImageSequence * kZImageSequence; }
 
@@ -172,7 +172,7 @@ class ZImage {
     };
     const auto by_head = [](const Expr& y) { return permute(y, {0, 2, 1, 3}); };
     const auto turned = [&](const char* norm, int64_t i) {
-      return by_head(store(nn::rotate_neighbours(nn::rms_norm(s / norm, heads(i), c_.eps), in.positions)));
+      return by_head(store(nn::rotate_neighbours(nn::rms_norm(s / norm, heads(i), kHeadEps), in.positions)));
     };
     const double scale = 1 / std::sqrt(static_cast<double>(c_.head_width()));
     const Expr mixed = attention(turned("norm_q", 0), turned("norm_k", 1), by_head(heads(2)), scale, false, in.keys);

@@ -17,7 +17,8 @@ struct ZImageConfig {
   int64_t channels = 16;  ///< of the latents
   int64_t width = 3840, layers = 30, refiners = 2, heads = 30;
   int64_t text_width = 2560;  ///< of the text features
-  double eps = 1e-5, theta = 256, time_scale = 1000;
+  double eps = 1e-5;          ///< of all norms but those of queries and keys (1e-5) and the last one (1e-6)
+  double theta = 256, time_scale = 1000;
   std::array<int64_t, 3> axis_depths = {32, 48, 48};       ///< rotary channels of a head: frame, row, column
   std::array<int64_t, 3> axis_lengths = {1536, 512, 512};  ///< positions seen in training
 

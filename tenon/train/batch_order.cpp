@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tenon/core/error.h"
 #include "tenon/core/philox.h"
 
 namespace tenon::train {
@@ -18,6 +19,8 @@ void shuffle(std::vector<T>& all, uint64_t key, uint64_t round, uint64_t first) 
 }  // namespace
 
 BatchOrder::BatchOrder(const PictureSet& pictures, int64_t batch, uint64_t seed) : batch_(batch), seed_(seed) {
+  TENON_CHECK(Usage, !pictures.pictures.empty() && batch > 0, "pictures")
+      << "batches of " << batch << " from " << pictures.pictures.size() << " pictures: expected 1 or more of both";
   for (const EncodedPicture& p : pictures.pictures) sizes_.push_back(p.size);
   std::ranges::sort(sizes_);
   sizes_.erase(std::unique(sizes_.begin(), sizes_.end()), sizes_.end());
@@ -27,6 +30,7 @@ BatchOrder::BatchOrder(const PictureSet& pictures, int64_t batch, uint64_t seed)
 }
 
 BatchOrder::Batch BatchOrder::at(int64_t n) const {
+  TENON_CHECK(Usage, n >= 0, "pictures") << "there is no batch " << n;
   std::vector<size_t> cycle;
   for (size_t size = 0; size < sizes_.size(); ++size) cycle.insert(cycle.end(), pictures_[size].size(), size);
   const int64_t number = n / std::ssize(cycle), place = n % std::ssize(cycle);

@@ -9,7 +9,7 @@ namespace tenon::train {
 
 class BatchOrder {
  public:
-  /// `batch`: number of pictures per batch.
+  /// `batch`: number of pictures per batch. Error(Usage) if there are no pictures, or none in a batch.
   BatchOrder(const PictureSet& pictures, int64_t batch, uint64_t seed);
 
   /// Sizes that occur among the pictures.
@@ -20,7 +20,7 @@ class BatchOrder {
   };
   /// Batch number `n`. A cycle has as many batches as there are pictures, and of each size as many batches as pictures,
   /// shuffled anew for each cycle; so a cycle has every picture `batch` times. Batches of one size go through its
-  /// pictures in rounds, each a new permutation.
+  /// pictures in rounds, each a new permutation. Error(Usage) for a number below 0.
   Batch at(int64_t n) const;
 
  private:

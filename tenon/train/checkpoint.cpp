@@ -24,13 +24,22 @@ namespace {
 constexpr std::string_view kPrefix = "checkpoint-", kUnfinished = ".unfinished-";
 constexpr const char *kMoments = "optimizer.safetensors", *kAverages = "ema.safetensors", *kTrainer = "trainer.json";
 
+// Only of names that checkpoints are given: "checkpoint-07" is not one.
 std::optional<int64_t> step_of(const fs::path& entry) {
   const std::string name = entry.filename().string();
   if (!name.starts_with(kPrefix)) return {};
+  const std::string number = name.substr(kPrefix.size());
   int64_t step = 0;
-  const char* const last = name.data() + name.size();
-  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), last, step);
-  return error == std::errc() && end == last && step >= 0 ? std::optional(step) : std::nullopt;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), step);
+  const bool good = error == std::errc() && step >= 0 && std::to_string(step) == number;
+  return good ? std::optional(step) : std::nullopt;
+}
+
+void check_moments(const Parameters& parameters, const Optimizer& optimizer) {
+  for (const Parameter& p : parameters.all())
+    for (size_t m = 0; m < optimizer.moments().size(); ++m)
+      TENON_CHECK(Usage, p.moments[m], p.name) << "has no memory for the optimizer's " << optimizer.moments()[m]
+                                               << "; it needs " << optimizer.moments().size() << " moments";
 }
 
 void sync_folder(const fs::path& folder) {
@@ -74,6 +83,12 @@ const TensorView& tensor_of(const SafetensorsFile& file, const std::string& name
   const TensorView& t = file.at(name);
   TENON_CHECK(Model, t.dtype == DType::F32 && t.shape == shape, file.name())
       << "'" << name << "' is " << name_of(t.dtype) << t.shape.str() << ", expected f32" << shape.str();
+  for (size_t at = 0; at < t.size; at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, t.data + at, sizeof value);
+    TENON_CHECK(Model, std::isfinite(value), file.name())
+        << "'" << name << "' holds " << value << " at element " << at / sizeof value;
+  }
   return t;
 }
 
@@ -141,8 +156,10 @@ nlohmann::ordered_json named_step(const RunFolder& folder, int64_t number,
     return step();
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Numeric && e.kind() != ErrorKind::Internal) throw;
+    const std::vector<int64_t> steps = folder.steps();
     throw Error(e.kind(), "step " + std::to_string(number), e.what(),
-                "the last checkpoint is " + folder.checkpoint(folder.steps().back()).string());
+                steps.empty() ? "there is no checkpoint"
+                              : "the last checkpoint is " + folder.checkpoint(steps.back()).string());
   }
 }
 
@@ -178,6 +195,8 @@ void write_model(const fs::path& folder, const Parameters& parameters, const Che
 
 void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
                       const CheckpointContent& content, int64_t keep, const std::vector<int64_t>& kept) {
+  TENON_CHECK(Usage, content.step >= 0, "checkpoint") << "of step " << content.step << ": expected 0 or more";
+  check_moments(parameters, optimizer);
   const fs::path place = folder.checkpoint(content.step);
   const fs::path unfinished = folder.path() / (std::string(kUnfinished) + std::to_string(content.step));
   try {
@@ -265,6 +284,7 @@ std::string first_difference(const nlohmann::json& there, const nlohmann::json& 
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
                                    const char* otherwise, const ParameterFile& file, Parameters& parameters,
                                    const Optimizer& optimizer, const std::function<void(const Resumed&)>& accept) {
+  check_moments(parameters, optimizer);
   const std::vector<int64_t> steps = folder.steps();
   if (steps.empty()) return std::nullopt;
   const fs::path from = folder.checkpoint(steps.back());

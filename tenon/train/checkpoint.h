@@ -69,6 +69,7 @@ struct CheckpointContent {
 
 /// Writes a checkpoint and removes the oldest until `keep` remain (0: all), never those in `kept`. Error(Internal) if
 /// the system cannot write, Error(Numeric) for weights that are not finite; existing checkpoints are then left alone.
+/// Error(Usage) for a step below 0, or parameters without the optimizer's moments.
 void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
                       const CheckpointContent& content, int64_t keep, const std::vector<int64_t>& kept = {});
 /// Writes a checkpoint's model into a folder: the masters, or their averages if these are kept.
@@ -100,8 +101,8 @@ struct Resumed {
 };
 /// Restores masters, moments and averages of the newest checkpoint bit for bit, publishes them, and returns its record;
 /// empty if there is no checkpoint. If its run had other "options": Error(Usage) with the text `otherwise` and the
-/// first difference. Error(Model) for a checkpoint that is incomplete or has other parameters. `accept` is called with
-/// the record before anything is restored, and may throw.
+/// first difference. Error(Model) for a checkpoint that is incomplete or has other parameters, or numbers that are not
+/// finite. `accept` is called with the record before anything is restored, and may throw.
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
                                    const char* otherwise, const ParameterFile& file, Parameters& parameters,
                                    const Optimizer& optimizer, const std::function<void(const Resumed&)>& accept = {});

@@ -22,6 +22,7 @@ Launch sum_of_gradients(Graph& g) {
 }  // namespace
 
 Differentiated differentiate(const Expr& loss) {
+  TENON_CHECK(Usage, loss.shape().numel() == 1, "loss") << "is " << loss.shape().str() << ", expected one number";
   std::vector<Expr> params;
   for (const Expr& e : topological(std::array{loss}))
     if (e.is<nodes::Param>()) params.push_back(e);

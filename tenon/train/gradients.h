@@ -21,7 +21,7 @@ struct Differentiated {
   std::vector<Expr> forward;    ///< end of the forward pass: values below it may be recomputed (rematerialise)
 };
 
-/// Gradients of `loss` with respect to every parameter that it reads.
+/// Gradients of `loss` with respect to every parameter that it reads. Error(Usage) if it is more than one number.
 Differentiated differentiate(const Expr& loss);
 
 /// Precision of products in a training step of type `type`: bf16, to which operands of gradients are rounded too, or

@@ -62,7 +62,7 @@ std::vector<int32_t> prompt_ids(const LanguageModel& model, const GrpoOptions& o
 }
 
 bool has_room(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {
-  return !ids.empty() && std::ssize(ids) + o.max_tokens <= model.config().positions;
+  return !ids.empty() && o.max_tokens <= model.config().positions - std::ssize(ids);
 }
 
 std::string too_long(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {
@@ -187,14 +187,18 @@ Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel
            GrpoOptions options, const fs::path& output) {
   check_grpo(options);
   check_learns(*backend);
+  TENON_CHECK(Usage, data.train && (data.evaluation || options.evaluate_every == 0 || options.evaluate_count == 0),
+              "problems")
+      << "expected functions that give problems to train and to evaluate on";
   static_cast<void>(model->tokenizer());  // reports missing files before a folder is made; so does the adapter
   if (options.adapter.rank > 0) {
     DecoderConfig config = model->config();
     config.adapter = options.adapter;
     static_cast<void>(adapter_weights(config));
   }
+  const std::vector<int32_t> first = prompt_with_room(data.train(0), *model, options);
   check_rows_fit(*backend, *model, options);
-  check_update_fits(backend, *model, options, prompt_with_room(data.train(0), *model, options));
+  check_update_fits(backend, *model, options, first);
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(data), std::move(options), output);
   state_->prepare_content();
   state_->resume();

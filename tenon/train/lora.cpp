@@ -76,6 +76,13 @@ void check_lora(const LoraOptions& o) {
   TENON_CHECK(Usage, o.batch <= kMaxExamples && o.accumulation <= kMaxExamples / o.batch, "accumulation")
       << o.accumulation << " batches of " << o.batch << ": expected at most " << kMaxExamples << " pictures a step";
   positive("steps", o.schedule.steps);
+  TENON_CHECK(Usage, o.validate_every >= 0 && o.checkpoint_every >= 0 && o.keep >= 0 && o.samples.every >= 0, "lora")
+      << "expected counts of 0 or more";
+  if (o.validate_every > 0) positive("validation pictures", o.validate_count);
+  TENON_CHECK(Usage, o.samples.every == 0 || o.samples.prompts.empty() || o.samples.open, "samples")
+      << "expected a function that opens the model to draw with";
+  TENON_CHECK(Usage, o.type == DType::F32 || o.type == DType::BF16 || o.type == DType::E4M3, "type")
+      << name_of(o.type) << ": expected f32, bf16 or e4m3";
   check_update(o.clip, o.ema);
   check_optimizer(o.optimizer_options);
   check_schedule(o.schedule);
@@ -191,6 +198,7 @@ LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<Tra
                            LoraOptions options, const fs::path& output, const fs::path& cache, StepPlans plans) {
   check_learns(*backend);  // report errors before a folder is made
   check_lora(options, *model);
+  TENON_CHECK(Usage, !pictures.empty(), "pictures") << "there are none to train on";
   if (options.width == 0) options.width = model->default_side();
   if (options.height == 0) options.height = options.width;
   const DenoiserTraining training = model->training(options.shift);

@@ -63,7 +63,10 @@ std::set<std::string> target_weights(const WeightShapes& model, const std::vecto
 WeightShapes branch_shapes(const WeightShapes& model, const std::set<std::string>& weights, int64_t rank) {
   WeightShapes out;
   for (const std::string& name : weights) {
-    const Shape& s = model.at(name);
+    const auto at = model.find(name);
+    TENON_CHECK(Usage, at != model.end() && at->second.rank() == 2, "targets")
+        << "'" << shown(name) << "' is not the weight of a linear layer";
+    const Shape& s = at->second;
     out[nn::side_down(name)] = {rank, s[1]};
     out[nn::side_up(name)] = {s[0], rank};
   }
@@ -87,7 +90,7 @@ std::map<std::string, std::string> lora_metadata(const std::string& component, i
   note("lora_alpha", alpha);
   note("lora_dropout", 0.0);
   note("bias", "none");
-  if (targets == std::vector<std::string>{kAllLinear})
+  if (std::ranges::find(targets, kAllLinear) != targets.end())
     note("target_modules", kAllLinear);
   else
     note("target_modules", targets);
@@ -107,7 +110,8 @@ void convert_lora(const std::filesystem::path& from, const std::filesystem::path
   std::vector<TensorData> out;
   for (const auto& [name, t] : file.tensors()) {
     const bool down = name.ends_with(nn::kSideDown);
-    TENON_CHECK(Model, name.starts_with(prefix) && (down || name.ends_with(nn::kSideUp)), file.name())
+    const bool whole = name.size() > prefix.size() + nn::kSideDown.size() && t.shape.rank() == 2;
+    TENON_CHECK(Model, whole && name.starts_with(prefix) && (down || name.ends_with(nn::kSideUp)), file.name())
         << "'" << shown(name) << "' is not a factor of a LoRA of the " << component;
     std::string layer = name.substr(prefix.size(), name.size() - prefix.size() - nn::kSideDown.size());
     if (flat) std::ranges::replace(layer, '.', '_');

@@ -19,7 +19,7 @@ std::vector<std::string> attention_targets();
 /// Names of the weights whose layer name is one of `targets` or ends with "." and one of them, as PEFT matches.
 /// Error(Usage) for a target that matches no linear layer of the model; lists the possible ones.
 std::set<std::string> target_weights(const WeightShapes& model, const std::vector<std::string>& targets);
-/// Shapes of A and B for these weights.
+/// Shapes of A and B for these weights. Error(Usage) for one that is not a linear layer's.
 WeightShapes branch_shapes(const WeightShapes& model, const std::set<std::string>& weights, int64_t rank);
 
 /// The naming convention of a file's tensors.

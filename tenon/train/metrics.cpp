@@ -70,6 +70,8 @@ MetricsLog::MetricsLog(const fs::path& folder, int64_t last, bool events) : path
 }
 
 void MetricsLog::add(const nlohmann::ordered_json& metrics) {
+  TENON_CHECK(Usage, metrics.is_object() && metrics.contains("step") && metrics["step"].is_number_integer(), "metrics")
+      << shown_json(metrics) << ": expected an object with an integer \"step\"";
   std::ofstream file(path_, std::ios::app);
   file << json_text(metrics) << "\n";
   TENON_CHECK(Internal, file.flush().good(), path_.string()) << "cannot be written";

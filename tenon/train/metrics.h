@@ -25,7 +25,8 @@ class MetricsLog {
   /// Drops lines of steps after `last`, which will be repeated, and incomplete lines. `events`: also write an event
   /// file, which declares void what other event files of this folder have after `last`.
   MetricsLog(const std::filesystem::path& folder, int64_t last, bool events);
-  /// Appends a line; it is completely written on return. Error(Internal) if the system cannot write.
+  /// Appends a line; it is completely written on return. Error(Internal) if the system cannot write, Error(Usage) for
+  /// metrics without a step.
   void add(const nlohmann::ordered_json& metrics);
 
  private:

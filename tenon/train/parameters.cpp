@@ -19,6 +19,7 @@ Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<c
       stream_(backend_->make_stream()),
       averaged_(averaged) {
   check_learns(*backend_);
+  TENON_CHECK(Usage, moments <= kMaxMoments, "moments") << moments << ": expected at most " << kMaxMoments;
   std::vector<float> values;
   const int64_t needed = bytes_needed(shapes, moments, averaged);
   TENON_CHECK(Memory, needed <= backend_->memory_available(), "training")

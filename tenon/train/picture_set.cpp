@@ -68,12 +68,13 @@ std::string identity_of(const TrainableDenoiser& model, DType type) {
   return model.name() + "\n" + std::string(name_of(type)) + "\n" + hash_of_files(model.files());
 }
 
-// Tensors by key, one file each; a file that is incomplete or has non-finite values counts as absent.
+// Tensors by key, one file each; a file that is incomplete, of another shape, or has non-finite values counts as
+// absent.
 class EncodingCache {
  public:
   explicit EncodingCache(fs::path folder) : folder_(std::move(folder)) { make_cache(folder_); }
 
-  std::optional<TextFeatures> find(const std::string& key) const {
+  std::optional<TextFeatures> find(const std::string& key, const Shape& shape) const {
     if (folder_.empty() || !file_exists(place(key))) return {};
     try {
       const SafetensorsFile file = SafetensorsFile::open(place(key));
@@ -83,6 +84,7 @@ class EncodingCache {
       if (t.size > 0) std::memcpy(out.values.data(), t.data, t.size);
       const auto bad = std::ranges::find_if_not(out.values, [](float v) { return std::isfinite(v); });
       TENON_CHECK(Model, bad == out.values.end(), file.name()) << "holds " << *bad;
+      TENON_CHECK(Model, t.shape == shape, file.name()) << "is " << t.shape.str() << ", expected " << shape.str();
       return out;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Model) throw;
@@ -136,11 +138,11 @@ PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vect
   const std::string identity = identity_of(model, type);
   PictureSet out;
   std::string all = identity;
-  const auto made = [&](const std::string& what, const auto& encode) {
+  const auto made = [&](const std::string& what, const Shape& shape, const auto& encode) {
     check_stop("encoding");
     const std::string key = hash_of(identity + "\n" + what);
     all += "\n" + key;
-    if (std::optional<TextFeatures> known = kept.find(key)) return std::move(*known);
+    if (std::optional<TextFeatures> known = kept.find(key, shape)) return std::move(*known);
     TextFeatures fresh = encode();
     for (const float v : fresh.values)
       TENON_CHECK(Numeric, std::isfinite(v), what) << "the model's encoder gives " << v;
@@ -150,7 +152,8 @@ PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vect
   };
   const auto moments_of = [&](const CaptionedPicture& p, PictureSize size, bool flipped) {
     const std::string sides = std::to_string(size.width) + "x" + std::to_string(size.height);
-    return made("picture " + p.sha256 + " " + sides + (flipped ? " flipped" : ""), [&] {
+    const Shape shape{1, 2 * model.latent_shape(size.height, size.width).numel()};
+    return made("picture " + p.sha256 + " " + sides + (flipped ? " flipped" : ""), shape, [&] {
       const Image fitted = fitted_to(p, size);
       const std::vector<float> moments = model.encode_picture(flipped ? mirrored(fitted) : fitted);
       return TextFeatures{moments, 1, std::ssize(moments)};
@@ -174,7 +177,9 @@ PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vect
   for (size_t i = 0; i < pictures.size(); ++i) {
     const std::string& caption = pictures[i].caption;
     const auto [text, fresh] = texts.emplace(caption, out.texts.size());
-    if (fresh) out.texts.push_back(made("text " + caption, [&] { return model.encode_text(caption); }));
+    if (fresh)
+      out.texts.push_back(
+          made("text " + caption, model.text_shape(caption), [&] { return model.encode_text(caption); }));
     out.pictures[i].text = text->second;
     all += "\n" + caption;
   }

@@ -14,9 +14,10 @@ struct PictureSize {
 };
 
 /// Sizes of about the area of `middle`, including `middle`, narrowest first. With s the side of a square of that area,
-/// widths go from s / sqrt(2) to s sqrt(2) in steps of about s / 16; both sides are multiples of `unit`.
+/// widths go from s / sqrt(2) to s sqrt(2) in steps of about s / 16; both sides are multiples of `unit`. Error(Usage)
+/// for numbers that are not above 0.
 std::vector<PictureSize> aspect_buckets(PictureSize middle, int64_t unit);
-/// The size whose aspect ratio is nearest to that of `picture`, compared as a quotient.
+/// The size whose aspect ratio is nearest to that of `picture`, compared as a quotient. Error(Usage) if there is none.
 PictureSize nearest_shape(const std::vector<PictureSize>& sizes, PictureSize picture);
 
 }  // namespace tenon::train

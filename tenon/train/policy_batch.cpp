@@ -6,12 +6,33 @@
 #include <tuple>
 
 #include "tenon/core/compare.h"
+#include "tenon/core/error.h"
 
 namespace tenon::train {
+namespace {
+
+void check_rows(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
+                const std::vector<double>& advantages) {
+  TENON_CHECK(Usage, !prompts.empty() && made.size() == prompts.size() && advantages.size() == prompts.size(), "batch")
+      << "expected prompts, and a completion and an advantage for each, got " << prompts.size() << " prompts, "
+      << made.size() << " completions and " << advantages.size() << " advantages";
+  for (size_t r = 0; r < prompts.size(); ++r)
+    TENON_CHECK(
+        Usage,
+        !prompts[r].empty() && !made[r].tokens.empty() && made[r].log_probabilities.size() == made[r].tokens.size(),
+        "batch")
+        << "row " << r << " has " << prompts[r].size() << " tokens of a prompt, " << made[r].tokens.size()
+        << " of a completion and " << made[r].log_probabilities.size()
+        << " log-probabilities; expected 1 or more, and as many log-probabilities as tokens";
+}
+
+}  // namespace
 
 PolicyBatch::PolicyBatch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
                          const std::vector<double>& of_rows, bool truncated_out, int64_t multiple, int64_t sharers)
     : rows(std::ssize(prompts)), multiple_(multiple) {
+  check_rows(prompts, made, of_rows);
+  TENON_CHECK(Usage, multiple > 0, "batch") << "a multiple of " << multiple << " tokens: expected 1 or more";
   const auto length = [&](size_t r) { return std::ssize(prompts[r]) + std::ssize(made[r].tokens) - 1; };
   std::vector<size_t> order(prompts.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -95,6 +116,9 @@ PolicyFacts PolicyBatch::facts(const std::vector<float>& logp, const nn::PolicyO
 
 void batch_metrics(const std::vector<Judgement>& judged, const std::vector<Completion>& made, int64_t group,
                    nlohmann::ordered_json& metrics) {
+  TENON_CHECK(Usage, !judged.empty() && made.size() == judged.size() && group > 0 && std::ssize(judged) % group == 0,
+              "batch")
+      << made.size() << " completions with " << judged.size() << " judgements do not split into groups of " << group;
   const auto n = static_cast<double>(judged.size());
   double reward = 0, squares = 0, right = 0, tokens = 0, truncated = 0;
   int64_t flat = 0;

@@ -35,6 +35,8 @@ struct PolicyBatch {
 
   /// `of_rows`: advantages. `truncated_out`: completions without an end get no targets. The number of tokens is a
   /// multiple of `multiple`. `sharers`: most rows with the same prompt, adjacent in `prompts`, that are kept together.
+  /// Error(Usage) unless each prompt has tokens, a completion with as many log-probabilities as tokens, and an
+  /// advantage.
   PolicyBatch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
               const std::vector<double>& of_rows, bool truncated_out, int64_t multiple, int64_t sharers = 1);
 
@@ -71,6 +73,7 @@ void PolicyBatch::put(const std::vector<T>& part, int64_t first, int64_t count, 
 }
 
 /// Adds metrics of a step: reward and its spread, groups without spread, lengths, and how completions ended.
+/// Error(Usage) unless there is a judgement for each completion, in whole groups.
 void batch_metrics(const std::vector<Judgement>& judged, const std::vector<Completion>& made, int64_t group,
                    nlohmann::ordered_json& metrics);
 

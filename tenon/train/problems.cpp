@@ -33,6 +33,10 @@ std::string other_columns(nlohmann::json row) {
   return row.empty() ? std::string() : row.dump();
 }
 
+void check_place(int64_t k, int64_t n) {
+  TENON_CHECK(Usage, k >= 0 && n > 0, "problems") << "there is no problem " << k << " of " << n;
+}
+
 // The permutation of round `round`: sorted by a key drawn for each index.
 std::vector<int64_t> order_of(int64_t n, uint64_t seed, int64_t round) {
   std::vector<std::pair<uint64_t, int64_t>> keys;
@@ -72,6 +76,7 @@ std::vector<Problem> read_problems(const std::filesystem::path& file) {
 }
 
 int64_t shuffled_index(int64_t k, int64_t n, uint64_t seed) {
+  check_place(k, n);
   return order_of(n, seed, k / n)[static_cast<size_t>(k % n)];
 }
 
@@ -85,6 +90,7 @@ ProblemAt shuffled(std::vector<Problem> problems, uint64_t seed) {
   order->problems = std::move(problems);
   return [order, seed](int64_t k) {
     const auto n = static_cast<int64_t>(order->problems.size());
+    check_place(k, n);
     if (k / n != order->round) {
       order->round = k / n;
       order->places = order_of(n, seed, order->round);

@@ -19,7 +19,8 @@ std::vector<Problem> read_problems(const std::filesystem::path& file);
 /// The same for text; `where` stands for the file.
 std::vector<Problem> parse_problems(std::string_view text, const std::string& where);
 
-/// All problems in a random order, then all in another random order, and so on.
+/// All problems in a random order, then all in another random order, and so on. Error(Usage) when one of none is
+/// asked for.
 ProblemAt shuffled(std::vector<Problem> problems, uint64_t seed);
 /// Index of a run's problem k, in the permutation of n that seed and k / n determine.
 int64_t shuffled_index(int64_t k, int64_t n, uint64_t seed);

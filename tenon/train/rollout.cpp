@@ -85,7 +85,7 @@ std::vector<Completion> Rollout::complete(const std::vector<std::vector<int32_t>
     TENON_CHECK(Usage, !p.empty(), "rollout") << "a prompt has no tokens";
     longest = std::max(longest, std::ssize(p));
   }
-  TENON_CHECK(Usage, longest + options.most <= config_.positions, "rollout")
+  TENON_CHECK(Usage, options.most <= config_.positions - longest, "rollout")
       << "a prompt of " << longest << " tokens and a completion of " << options.most << " exceed the model's "
       << config_.positions << " positions";
   const int64_t width = rounded_up(longest - 1, kPromptStep);

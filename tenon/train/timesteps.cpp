@@ -46,6 +46,7 @@ double density_u(const TimestepOptions& o, double uniform, double normal) {
 }
 
 const TrainingLevel& level_at(const std::vector<TrainingLevel>& levels, double u) {
+  TENON_CHECK(Usage, !levels.empty() && !std::isnan(u), "noise levels") << "there is none at " << u;
   const auto count = static_cast<double>(levels.size());
   return levels[static_cast<size_t>(std::clamp(std::floor(u * count), 0.0, count - 1))];
 }

@@ -31,7 +31,7 @@ void check_timesteps(const TimestepOptions& o, nn::DenoisingTarget target);
 
 /// u from a uniform and a normal number.
 double density_u(const TimestepOptions& o, double uniform, double normal);
-/// The level for u: number floor(u * levels), or the last one for u = 1.
+/// The level for u: number floor(u * levels), or the last one for u = 1. Error(Usage) if there are none.
 const TrainingLevel& level_at(const std::vector<TrainingLevel>& levels, double u);
 /// The weight of an image at this level.
 double loss_weight(const TimestepOptions& o, nn::DenoisingTarget target, const TrainingLevel& level);

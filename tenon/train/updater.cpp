@@ -59,6 +59,8 @@ Updater::Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, d
       average_(parameters.backend(), moving_average) {
   check_update(clip, decay);
   const std::vector<Parameter>& all = parameters.all();
+  TENON_CHECK(Usage, !all.empty(), "parameters") << "there are none to update";
+  for (const Parameter& p : all) TENON_CHECK(Usage, p.count() > 0, p.name) << "has no elements";
   sum_ = parameters.backend()->allocate(4);
   std::map<std::string, void*> bound{{"sum", sum_.get()}};
   for (size_t i = 0; i < all.size(); ++i) bound[input_name(i)] = all[i].master.get();  // until there are gradients

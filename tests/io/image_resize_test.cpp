@@ -49,6 +49,11 @@ TEST(Resize, TheSameSizeIsTheSamePicture) {
 TEST(Resize, RefusesAbsurdSizes) {
   EXPECT_THROW(resize(picture(4, 4), 0, 4, Resampling::Bicubic), Error);
   EXPECT_THROW(resize(picture(4, 4), 4, kMaxImageSide + 1, Resampling::Lanczos), Error);
+  Image short_of_pixels = picture(4, 4);
+  short_of_pixels.pixels.pop_back();
+  EXPECT_THROW(resize(short_of_pixels, 2, 2, Resampling::Bicubic), Error);
+  EXPECT_THROW(fit(short_of_pixels, 4, 4, ResizeMode::Crop), Error);
+  EXPECT_THROW(fit(Image{0, 4, 3, {}}, 2, 2, ResizeMode::Crop), Error);
 }
 
 TEST(Fit, EqualsTheWebUi) {

@@ -31,7 +31,9 @@ struct ZImageRun {
 
   explicit ZImageRun(const std::string& name, nn::Precision p = nn::kF32) : oracle(Oracle::Leaves()) {
     const auto& c = z_images().of(name);
-    const ZImageConfig config = tiny_z_image();
+    nlohmann::json about = z_images().head()["transformer"];
+    about.update(c.value("config", nlohmann::json::object()));
+    const ZImageConfig config = z_image_config(about, name);
     const Shape x = shape_of(c["latents"]["shape"]);
     texts = c["text"]["tokens"].get<std::vector<int64_t>>();
     const auto filled = [](int64_t n) { return (n + kZImageSequence - 1) / kZImageSequence * kZImageSequence; };
@@ -93,7 +95,7 @@ TEST(ZImage, EveryBlock) {
 // Texts of different lengths in a batch, masked and not. The reference's angles of times and positions are f32
 // products.
 TEST(ZImage, WholeNetwork) {
-  for (const char* name : {"golden", "whole-rows", "two-lengths", "equal-rows"}) {
+  for (const char* name : {"golden", "whole-rows", "two-lengths", "equal-rows", "large-eps"}) {
     ZImageRun run(name);
     expect_parity(name, "out", run.oracle.eval(run.out), 1e-4, z_images());
   }

@@ -436,6 +436,19 @@ TEST_F(ZImageFiles, FilesThatAreWrong) {
   write_transformer(right);
   fs::resize_file(files / "t.gguf", fs::file_size(files / "t.gguf") / 2);
   expect_error("t.gguf]", at("t.gguf"), parts);
+  const auto drawing = [&](const char* file) {
+    try {
+      PipelineOptions options;
+      options.parts = parts;
+      open_as<ImageGenerator>(at(file), options);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(drawing("t.gguf"), testing::ContainsRegex("t.gguf] .*(truncated|beyond|exceed|bytes)"));
+  write_text_gguf(tensors("text_encoder"), "flux");
+  EXPECT_THAT(drawing("q.gguf"), testing::HasSubstr("is a GGUF file of architecture 'flux'; expected lumina2"));
   std::ofstream(files / "t.safetensors") << "GGUF";
   expect_error("not a safetensors file", at("t.safetensors"), parts);
 }

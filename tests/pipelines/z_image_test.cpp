@@ -372,6 +372,11 @@ TEST_F(ZImageFolder, NoTokenizerNoTemplateAnotherScheduler) {
   expect_refused(ErrorKind::Model, "has no folder tokenizer/");
   edit("scheduler/scheduler_config.json", [](nlohmann::json& c) { c["_class_name"] = "DDIMScheduler"; });
   expect_refused(ErrorKind::Model, "names the scheduler 'DDIMScheduler'");
+  edit("scheduler/scheduler_config.json", [](nlohmann::json& s) {
+    s["_class_name"] = "FlowMatchEulerDiscreteScheduler";
+    s["num_train_timesteps"] = 500;
+  });
+  expect_refused(ErrorKind::Model, "num_train_timesteps] is 500, expected 1000");
   fs::remove_all(path / "text_encoder");
   expect_refused(ErrorKind::Model, "has no text_encoder/config.json");
 }
@@ -382,6 +387,32 @@ TEST(ZImageRandom, PresetsAndParts) {
   EXPECT_EQ(parts->describe("transformer", {}), "1024x1024, 128 tokens, batch 1");
   EXPECT_EQ(parameter_count(parts->shapes("vae-decode")), 83'819'683);
   EXPECT_EQ(parameter_count(parts->shapes("text")), 3'921'534'720);
+}
+
+TEST_F(ZImageFolder, LongPromptsLoseTheirEnd) {
+  std::ofstream(path / "tokenizer/tokenizer_config.json") << R"({"truncation_side": "left"})";
+  expect_refused(ErrorKind::Model, R"('truncation_side' is "left", expected "right")");
+}
+
+// A text of n rows has frames 1 to n, and the image the next one; diffusers has no angles beyond axes_lens.
+TEST_F(ZImageFolder, TextsHavePositions) {
+  const auto refused = [&](int64_t frames, const std::string& prompt) {
+    edit("transformer/config.json", [&](nlohmann::json& t) { t["axes_lens"][0] = frames; });
+    ImageRequest r;
+    r.prompt = prompt;
+    r.width = r.height = 16;
+    r.steps = 1;
+    try {
+      open()->generate(r);
+      return std::string();
+    } catch (const Error& e) {
+      EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(ErrorKind::Usage));
+      return std::string(e.what());
+    }
+  };
+  EXPECT_EQ(refused(34, "a"), "");  // 32 rows with the template
+  EXPECT_THAT(refused(33, "a"), testing::HasSubstr("32 with padding; the model's axes_lens 33 allows 31"));
+  EXPECT_THAT(refused(1, "a"), testing::HasSubstr("axes_lens 1 allows 0"));
 }
 
 TEST(FlowMatching, Sigmas) {
@@ -400,7 +431,12 @@ TEST(FlowMatching, Sigmas) {
   const auto refused = [](const char* key, const nlohmann::json& value) {
     nlohmann::json config{{"_class_name", "FlowMatchEulerDiscreteScheduler"}};
     config[key] = value;
-    EXPECT_THROW(make_sampler("euler", config), Error) << key;
+    try {
+      make_sampler("euler", config);
+      ADD_FAILURE() << key;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr(key));
+    }
   };
   const auto levels = [](const char* sampler, double strength, std::optional<double> shift) {
     const nlohmann::json config{{"_class_name", "FlowMatchEulerDiscreteScheduler"}, {"shift", 3}};
@@ -416,6 +452,14 @@ TEST(FlowMatching, Sigmas) {
   refused("shift_terminal", 0.1);
   refused("shift", 0);
   refused("stochastic_sampling", true);
+  refused("use_karras_sigmas", true);
+  try {
+    const nlohmann::json heun = nlohmann::json::object({{"_class_name", "FlowMatchHeunDiscreteScheduler"}});
+    make_sampler("", heun);
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("name one of these samplers: dpm++2m, euler)"));
+  }
 }
 
 }  // namespace

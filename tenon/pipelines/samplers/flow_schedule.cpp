@@ -9,11 +9,12 @@ namespace tenon {
 FlowSampler::FlowSampler(const Settings& settings, const SamplerOptions& options)
     : train_steps_(settings.integer("num_train_timesteps", 1000, 1, 100000)),
       shift_(options.flow_shift.value_or(settings.number("shift", 1, 1e-3, 1e3))) {
-  TENON_CHECK(Usage, !options.karras.value_or(false), "sampler")
-      << "Karras noise levels are not supported with flow matching";
   settings.refuse({"use_dynamic_shifting", "invert_sigmas", "use_karras_sigmas", "use_exponential_sigmas",
                    "use_beta_sigmas", "stochastic_sampling"});
-  settings.number("shift_terminal", 0, 0, 0);
+  TENON_CHECK(Model, settings.number("shift_terminal", 0, 0, 1) == 0, settings.where("shift_terminal"))
+      << "is set, but this is not implemented";
+  TENON_CHECK(Usage, !options.karras.value_or(false), "sampler")
+      << "Karras noise levels are not supported with flow matching";
 }
 
 std::vector<double> FlowSampler::lay_out(int steps) {

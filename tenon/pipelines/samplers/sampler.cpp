@@ -72,20 +72,21 @@ nlohmann::json sd15_scheduler_config() {
 
 namespace {
 
-const SamplerInfo& of_config(const Settings& config) {
-  const std::string name = config.class_name();
-  const SamplerInfo* info = find(normalised(name));
-  if (!info)
-    throw Error(ErrorKind::Model, config.where("_class_name"), "scheduler '" + shown(name) + "' is not implemented",
-                "name one of these samplers: " + joined(sampler_names()));
-  return *info;
-}
-
 std::vector<std::string> flow_matching_names() {
   std::vector<std::string> out;
   for (const SamplerInfo& info : registered())
     if (info.flow_matching) out.push_back(info.name);
   return out;
+}
+
+const SamplerInfo& of_config(const Settings& config) {
+  const std::string name = config.class_name();
+  const SamplerInfo* info = find(normalised(name));
+  if (!info)
+    throw Error(
+        ErrorKind::Model, config.where("_class_name"), "scheduler '" + shown(name) + "' is not implemented",
+        "name one of these samplers: " + joined(is_flow_matching(config) ? flow_matching_names() : sampler_names()));
+  return *info;
 }
 
 // "DPM++ 2M Karras" means a sampler with an option.

@@ -134,10 +134,11 @@ const RegisterFamily kStableDiffusion{
      .reads = reads,
      .inspect = inspect,
      .abilities = {ability<ImageGenerator>([](const std::string& spec, const PipelineOptions& options) {
+                     auto model = StableDiffusionModel::open(spec);  // says what is wrong with a file of no family
                      TENON_CHECK(Usage, !options.parts.any(), "parts")
                          << "Stable Diffusion 1.x models are read whole; --diffusion-model, --llm and --vae are for "
                             "Z-Image";
-                     return std::make_unique<TextToImage>(StableDiffusionModel::open(spec), options);
+                     return std::make_unique<TextToImage>(std::move(model), options);
                    }),
                    ability<TrainableDenoiser>([](const std::string& spec, const TrainableDenoiser::Options& options) {
                      return stable_diffusion_training(StableDiffusionModel::open(spec), options);

@@ -8,6 +8,7 @@
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/io/z_image_names.h"
+#include "tenon/models/config_reader.h"
 #include "tenon/models/stable_diffusion_names.h"
 #include "tenon/pipelines/model_files.h"
 
@@ -162,6 +163,8 @@ class ZImageReader {
       if (!folder_exists(place) || (!file_exists(place / "tokenizer.json") && !file_exists(place / "vocab.json")))
         continue;
       out_.tokenizer = ByteLevelTokenizer::from_folder(place);
+      const fs::path config = place / "tokenizer_config.json";  // long prompts lose their end
+      if (file_exists(config)) ConfigReader(read_json(config), config.string()).expect("truncation_side", {"right"});
       out_.tokenizer_where = place.string();
       return;
     }

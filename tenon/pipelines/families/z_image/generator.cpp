@@ -107,9 +107,11 @@ ZImageGenerator::Texts ZImageGenerator::texts_of(const ImageRequest& r) const {
   for (const std::string& prompt : r.all_prompts()) out.ids.push_back(model_->tokens(prompt));
   out.prompts = out.ids.size();
   if (r.cfg_scale > 1) out.ids.push_back(model_->tokens(r.negative));
-  for (std::vector<int32_t>& ids : out.ids) {
+  for (size_t i = 0; i < out.ids.size(); ++i) {
+    std::vector<int32_t>& ids = out.ids[i];
     if (static_cast<int64_t>(ids.size()) > kZImageTextTokens) ids.resize(kZImageTextTokens);
-    out.rows = std::max(out.rows, text_rows(static_cast<int64_t>(ids.size())));
+    check_text(*model_, std::ssize(ids), i < out.prompts ? prompt_label(r.all_prompts(), i) : "negative prompt");
+    out.rows = std::max(out.rows, text_rows(std::ssize(ids)));
   }
   return out;
 }

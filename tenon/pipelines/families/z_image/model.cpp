@@ -19,10 +19,11 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kPreset = "z-image";
+constexpr int kTrainSteps = 1000;  // in diffusers' pipeline, whatever the scheduler's
 
 json turbo_scheduler() {
   return {{"_class_name", "FlowMatchEulerDiscreteScheduler"},
-          {"num_train_timesteps", 1000},
+          {"num_train_timesteps", kTrainSteps},
           {"shift", 3.0},
           {"use_dynamic_shifting", false}};
 }
@@ -63,6 +64,9 @@ void ZImageModel::open_files(const fs::path& path, const PartPaths& parts) {
   TENON_CHECK(Model, is_flow_matching(scheduler_config()), files_.scheduler_file)
       << "names the scheduler '" << shown(scheduler_config().class_name())
       << "'; expected a flow-matching one, such as FlowMatchEulerDiscreteScheduler";
+  const int steps = scheduler_config().integer("num_train_timesteps", kTrainSteps, 1, 100000);
+  TENON_CHECK(Model, steps == kTrainSteps, scheduler_config().where("num_train_timesteps"))
+      << "is " << steps << ", expected " << kTrainSteps << ", the steps that the network's times are counted in";
   if (files_.kind == ZImageCheckpoint::kFolder) {
     require_tokenizer();
     read_index(path / "model_index.json");

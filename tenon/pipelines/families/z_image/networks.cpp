@@ -1,5 +1,7 @@
 #include "tenon/pipelines/families/z_image/networks.h"
 
+#include <algorithm>
+
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/pipelines/denoise.h"
@@ -60,6 +62,14 @@ void check_size(const ZImageModel& model, int64_t height, int64_t width) {
       << height << " is more than " << most[1] * unit << ", the largest that the model has positions for";
   TENON_CHECK(Usage, width / unit <= most[2], "width")
       << width << " is more than " << most[2] * unit << ", the largest that the model has positions for";
+}
+
+void check_text(const ZImageModel& model, int64_t tokens, const std::string& where) {
+  const int64_t frames = model.transformer().axis_lengths[0];
+  const int64_t rows = (tokens + kZImageSequence - 1) / kZImageSequence * kZImageSequence;
+  TENON_CHECK(Usage, rows + 2 <= frames, where)  // the text's frames are 1 to rows, and the image's is the next one
+      << "has " << tokens << " tokens with its template, " << rows << " with padding; the model's axes_lens " << frames
+      << " allows " << std::max<int64_t>(0, frames - 2);
 }
 
 int64_t text_rows(int64_t tokens) {

@@ -28,6 +28,8 @@ std::vector<NamedNetwork> networks_of(const ZImageModel& model);
 /// Throws Error(Usage), naming the nearest valid size, unless height and width are positive multiples of the model's
 /// unit and within the positions it was trained on.
 void check_size(const ZImageModel& model, int64_t height, int64_t width);
+/// Throws Error(Usage) if a text of so many tokens leaves no position for the image behind it; `where` names the text.
+void check_text(const ZImageModel& model, int64_t tokens, const std::string& where);
 
 /// Number of rows that the networks use for a text of so many tokens, 1..kZImageTextTokens: one of four sizes, so that
 /// few prompts need another plan. Rows beyond the text's own multiple of kZImageSequence are masked.

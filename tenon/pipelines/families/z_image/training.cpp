@@ -79,6 +79,7 @@ class ZImageTraining : public TrainableDenoiser {
       ids.resize(kZImageTextTokens);
     }
     const int64_t tokens = std::ssize(ids), rows = text_rows(tokens);
+    check_text(*model_, tokens, "caption '" + shown(text) + "'");
     ids.resize(static_cast<size_t>(rows));  // padding after a text's end does not affect it
     Executable& e =
         kept_.get("text", "text_encoder", std::to_string(rows), [&] { return plan_text(*model_, 1, rows, networks_); });
@@ -89,7 +90,9 @@ class ZImageTraining : public TrainableDenoiser {
     return {std::move(hidden), tokens, model_->text().width};
   }
   Shape text_shape(const std::string& text) const override {
-    return {std::min(std::ssize(model_->tokens(text)), kZImageTextTokens), model_->text().width};
+    const int64_t tokens = std::min(std::ssize(model_->tokens(text)), kZImageTextTokens);
+    check_text(*model_, tokens, "caption '" + shown(text) + "'");
+    return {tokens, model_->text().width};
   }
   void release_encoders() override { kept_.release(); }
   int64_t padded_rows(int64_t rows) const override {
