@@ -81,15 +81,13 @@ void run(const Pass& p, const std::vector<Taps>& taps, const uint8_t* in, uint8_
       }
 }
 
-}  // namespace
-
-namespace {
 void check_pixels(const Image& image) {
   const bool good = image.width > 0 && image.height > 0 && image.channels > 0 &&
                     std::ssize(image.pixels) == image.width * image.height * image.channels;
   TENON_CHECK(Usage, good, "picture") << "of " << image.width << "x" << image.height << " pixels and " << image.channels
                                       << " channels holds " << image.pixels.size() << " bytes";
 }
+
 }  // namespace
 
 Image resize(const Image& image, int64_t width, int64_t height, Resampling kernel) {
