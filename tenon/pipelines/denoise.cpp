@@ -9,6 +9,7 @@
 #include "tenon/core/stop.h"
 #include "tenon/io/files.h"
 #include "tenon/io/image.h"
+#include "tenon/io/random.h"
 
 namespace tenon {
 namespace {
@@ -27,6 +28,33 @@ namespace {
 }
 
 }  // namespace
+
+Drawing begin_drawing(ImageRequest request, const Settings& scheduler, const NetworkOptions& networks, LoraApply lora) {
+  Drawing out;
+  out.sampler = make_sampler(request.sampler, scheduler, request.sampler_options);
+  out.sampler->set_steps(request.steps, request.init ? request.strength : 1.0);
+  out.result.type = networks.type();
+  out.result.fusion = networks.fusion;
+  out.result.lora_apply = lora;
+  out.result.timesteps.assign(out.sampler->timesteps().begin(), out.sampler->timesteps().end());
+  for (int i = 0; i < out.sampler->calls(); ++i) {
+    const NoiseLevel level = out.sampler->noise_level(i);
+    out.result.sigmas.push_back(level.sigma / level.alpha);
+  }
+  for (int64_t b = 0; b < request.batch; ++b) {
+    const uint64_t seed = out.result.seeds.emplace_back(request.seed + static_cast<uint64_t>(b));
+    out.noise.emplace_back([g = TorchGenerator(seed)](std::span<float> to) mutable { g.randn(to); });
+  }
+  out.result.request = std::move(request);
+  return out;
+}
+
+std::vector<float> drawn_noise(int64_t numel, std::span<const NoiseSource> noise) {
+  std::vector<float> out(static_cast<size_t>(numel));
+  const size_t per_image = out.size() / noise.size();
+  for (size_t b = 0; b < noise.size(); ++b) noise[b](std::span(out).subspan(b * per_image, per_image));
+  return out;
+}
 
 void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const NoiseSource> noise,
              std::vector<float>& latents, Timings& timings, const OnStep& on_step) {
@@ -87,6 +115,20 @@ std::vector<float> noised_latents(const VaeConfig& vae, std::span<const float> m
     sampler.add_noise(z, draw, 0);
   }
   return latents;
+}
+
+std::vector<Image> decoded(KeptNetworks& kept, const std::function<Plan()>& plan, const ImageRequest& r,
+                           const std::vector<float>& latents, Timings& timings) {
+  const auto load = Clock::now();
+  const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width);
+  Executable& e = kept.get("decoder", "vae", key, plan);
+  timings.load += seconds_since(load);
+  const auto begin = Clock::now();
+  e.set("latents", latents);
+  e.run_all();
+  std::vector<Image> images = images_of(e.get("pixels"), r.batch, r.height, r.width);
+  timings.decode = seconds_since(begin);
+  return images;
 }
 
 std::vector<Image> images_of(std::span<const float> pixels, int64_t count, int64_t height, int64_t width) {

@@ -2,15 +2,27 @@
 // after it.
 #pragma once
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tenon/models/vae.h"
 #include "tenon/pipelines/image_generator.h"
+#include "tenon/pipelines/kept_networks.h"
 #include "tenon/runtime/executable.h"
 
 namespace tenon {
+
+/// What drawing a complete request begins with, in every family.
+struct Drawing {
+  std::unique_ptr<Sampler> sampler;  ///< ready for the request's steps
+  std::vector<NoiseSource> noise;    ///< of each image, from a seed of its own
+  ImageResult result;                ///< with the request, seeds, times and options
+};
+Drawing begin_drawing(ImageRequest request, const Settings& scheduler, const NetworkOptions& networks, LoraApply lora);
+/// `numel` standard normals in all, as many from each source.
+std::vector<float> drawn_noise(int64_t numel, std::span<const NoiseSource> noise);
 
 /// The network that the loop runs. It has inputs "latents" and "step", and is ready except for its phase of rate step.
 struct DenoisingNetwork {
@@ -36,6 +48,10 @@ void check_init(const ImageRequest& r);
 std::vector<float> noised_latents(const VaeConfig& vae, std::span<const float> moments, const Sampler& sampler,
                                   std::span<const NoiseSource> noise);
 
+/// The request's pictures from `latents`, by the kept network "decoder". `plan` plans it, with the input "latents" and
+/// the result "pixels".
+std::vector<Image> decoded(KeptNetworks& kept, const std::function<Plan()>& plan, const ImageRequest& r,
+                           const std::vector<float>& latents, Timings& timings);
 /// Pictures from pixels f32 [count, height, width, 3] in [0, 1]; Error(Numeric) if one is not finite.
 std::vector<Image> images_of(std::span<const float> pixels, int64_t count, int64_t height, int64_t width);
 

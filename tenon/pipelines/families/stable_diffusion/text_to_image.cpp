@@ -9,7 +9,6 @@
 #include "tenon/core/error.h"
 #include "tenon/io/files.h"
 #include "tenon/io/prompt_weights.h"
-#include "tenon/io/random.h"
 #include "tenon/pipelines/denoise.h"
 #include "tenon/pipelines/emphasis.h"
 
@@ -197,12 +196,7 @@ std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& t
 std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Sampler& sampler,
                                                 std::vector<NoiseSource>& noise, Timings& timings) {
   if (!r.init) {
-    std::vector<float> latents = r.latents;
-    if (latents.empty()) {
-      latents.resize(static_cast<size_t>(latent_shape(r).numel()));
-      const size_t per_image = latents.size() / noise.size();
-      for (size_t b = 0; b < noise.size(); ++b) noise[b](std::span(latents).subspan(b * per_image, per_image));
-    }
+    std::vector<float> latents = r.latents.empty() ? drawn_noise(latent_shape(r).numel(), noise) : r.latents;
     for (float& v : latents) v = static_cast<float>(v * sampler.init_noise_sigma());
     return latents;
   }
@@ -250,49 +244,20 @@ void TextToImage::denoise(const ImageRequest& r, Sampler& sampler, const std::ve
   result.timings.denoise = seconds_since(begin);
 }
 
-std::vector<Image> TextToImage::decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings) {
-  const GenerationShape shape = shape_of(r, 0, 0);
-  const auto load = Clock::now();
-  const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width);
-  Executable& e = kept_.get("decoder", "vae", key, [&] { return plan_vae_decode(*model_, shape, networks_); });
-  timings.load += seconds_since(load);
-  const auto begin = Clock::now();
-  e.set("latents", latents);
-  e.run_all();
-  std::vector<Image> images = images_of(e.get("pixels"), r.batch, r.height, r.width);
-  timings.decode = seconds_since(begin);
-  return images;
-}
-
 ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_step) {
-  ImageResult result;
-  result.request = complete(request);
-  kept_.reread(loras_.apply(result.request.loras));
+  ImageRequest filled = complete(request);
+  kept_.reread(loras_.apply(filled.loras));
+  auto [sampler, noise, result] =
+      begin_drawing(std::move(filled), model_->scheduler_config(), networks_, loras_.apply_as());
   const ImageRequest& r = result.request;
-  const std::unique_ptr<Sampler> sampler = make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
-  sampler->set_steps(r.steps, r.init ? r.strength : 1.0);
-  result.type = networks_.type();
-  result.fusion = networks_.fusion;
-  result.lora_apply = loras_.apply_as();
-  result.timesteps.assign(sampler->timesteps().begin(), sampler->timesteps().end());
-  for (int i = 0; i < sampler->calls(); ++i) {
-    const NoiseLevel level = sampler->noise_level(i);
-    result.sigmas.push_back(level.sigma / level.alpha);
-  }
-  std::vector<TorchGenerator> generators;
-  std::vector<NoiseSource> noise;
-  for (int64_t b = 0; b < r.batch; ++b) {
-    result.seeds.push_back(r.seed + static_cast<uint64_t>(b));
-    generators.emplace_back(result.seeds.back());
-  }
-  for (TorchGenerator& g : generators) noise.emplace_back([&g](std::span<float> out) { g.randn(out); });
   int64_t tokens = 0;
   const std::vector<float> context = encode_prompts(r, tokens, result.timings);
   std::vector<float> latents = initial_latents(r, *sampler, noise, result.timings);
   denoise(r, *sampler, context, tokens, latents, noise, result, on_step);
-  if (r.decode) result.images = decode(r, latents, result.timings);
+  const auto plan = [&] { return plan_vae_decode(*model_, shape_of(r, 0, 0), networks_); };
+  if (r.decode) result.images = decoded(kept_, plan, r, latents, result.timings);
   result.latents = std::move(latents);
-  return result;
+  return std::move(result);
 }
 
 }  // namespace tenon

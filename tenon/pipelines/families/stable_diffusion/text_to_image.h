@@ -40,7 +40,6 @@ class TextToImage : public ImageGenerator {
   void denoise(const ImageRequest& r, Sampler& sampler, const std::vector<float>& context, int64_t tokens,
                std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result,
                const OnStep& on_step);
-  std::vector<Image> decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings);
   GenerationShape shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const;
   /// Windows of the negative prompt (if guided) and of the prompt, the same number of each.
   std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;

@@ -47,7 +47,6 @@ class ZImageGenerator : public ImageGenerator {
                                     Timings& timings);
   void flow(const ImageRequest& r, Sampler& sampler, const Texts& texts, std::span<const NoiseSource> noise,
             std::vector<float>& latents, ImageResult& result, const OnStep& on_step);
-  std::vector<Image> decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings);
 
   std::shared_ptr<const ZImageModel> model_;
   std::shared_ptr<Backend> backend_;
