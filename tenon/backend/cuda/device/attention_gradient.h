@@ -51,6 +51,9 @@ struct AttentionGradientTile {
                                                                      : (4 * kSlabBytes + 1023) / 1024 * 1024;
   static constexpr int kGroupsAt = kStages * kStageBytes, kSumsAt = kGroupsAt + kGroups * kGroupBytes;
   static constexpr int kStageSums = kOfKeys ? 2 * kKeys * 4 : 0;  ///< bytes of lse and delta
+  // Arrivals for a full tile, and of a warpgroup for an empty one. A lane's arrival orders only its own accesses, so
+  // all lanes that write or read lse and delta arrive.
+  static constexpr int kFullArrivals = kOfKeys ? 1 + 32 : 1, kEmptyArrivals = kOfKeys ? 128 : 4;
   static constexpr int kBarriersAt = kSumsAt + kStages * kStageSums;
   static constexpr int kSharedBytes = kBarriersAt + 16 * kStages + 16;
   static_assert(kDepth % 16 == 0 && kKeys % 32 == 0 && kValueColumns <= 64 * kColumnBlocks && kGroups <= 4);
@@ -147,8 +150,7 @@ DEV void gradient_sums(const Params& p, const GradientPlace<Tile>& at) {
       sums[i + lane()] = there ? exponent_of(Sums::lse(p, row)) : bits_to_float(0x7f800000u);
       sums[Tile::kKeys + i + lane()] = there ? Sums::delta(p, row) : 0.0f;
     }
-    sync_warp();
-    leave(to.full());
+    mbarrier_arrive(to.full());
     to.advance();
   }
 }
@@ -288,7 +290,10 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
     wgmma_wait<0>();
     wgmma_settle(first.v[0]);
     if constexpr (Tile::kOfKeys) wgmma_settle(second.v[0]);
-    leave(here.empty());
+    if constexpr (Tile::kOfKeys)
+      mbarrier_arrive(here.empty());
+    else
+      leave(here.empty());
     here.advance();
   }
   UNROLL for (int j = 0; j < first.kColumns; ++j) UNROLL for (int e = 0; e < 4; ++e) first.v[0][j][e] *= s.scale;
@@ -306,8 +311,8 @@ DEV void attention_gradient(const Params& p) {
     GradientStage<Tile> ring;
     mbarrier_init(ring.held_full(), 1);
     for (; ring.phase == 0; ring.advance()) {
-      mbarrier_init(ring.full(), Tile::kOfKeys ? 2 : 1);
-      mbarrier_init(ring.empty(), 4 * at.groups);
+      mbarrier_init(ring.full(), Tile::kFullArrivals);
+      mbarrier_init(ring.empty(), Tile::kEmptyArrivals * at.groups);
     }
     mbarrier_init_fence();
   }
