@@ -9,8 +9,12 @@ foreach(_apart attention_core attention_deep attention_short attention_wgmma con
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${_apart}_test.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
 # What kernels call, which takes most of their time.
+set(_emulator_level $<$<CONFIG:Release>:-O3>)
+if(TENON_SANITIZE)
+  set(_emulator_level -O1)
+endif()
 set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/emulated_tensor_core.cpp ${CMAKE_CURRENT_LIST_DIR}/emulated_block.cpp
-                            PROPERTIES COMPILE_OPTIONS $<IF:$<BOOL:${TENON_SANITIZE}>,-O1,$<$<CONFIG:Release>:-O3>>)
+                            PROPERTIES COMPILE_OPTIONS "${_emulator_level}")
 # The launches of tests/skeletons, the steps of tests/optim, the executables of tests/runtime and gradients, on the
 # emulator.
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
