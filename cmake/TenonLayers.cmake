@@ -34,8 +34,18 @@ endif()
 
 set(TENON_LAYERS "" CACHE INTERNAL "")
 
-# FLAT: sub-folders are something else (backends). Presets compile up to 24 files of a layer as one (unity builds), because
-# most of a file's time goes into headers; so file-local names must differ within a layer.
+# For a target whose code runs once, while other code runs a thousand times: optimising it would be half of its compile
+# time. `level`: in a release build; under a sanitizer it is not optimised at all.
+function(tenon_runs_once target level)
+  if(TENON_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  else()
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
+  endif()
+endfunction()
+
+# FLAT: sub-folders are something else (backends). Presets compile up to 24 files of a layer as one (unity builds),
+# because most of a file's time goes into headers; so file-local names must differ within a layer.
 function(tenon_layer name)
   cmake_parse_arguments(A "FLAT" "" "DEPENDS;LIBRARIES" ${ARGN})
   set(folder ${PROJECT_SOURCE_DIR}/tenon/${name})
@@ -54,13 +64,8 @@ function(tenon_layer name)
   if(name STREQUAL "expr")
     _tenon_node_list(${folder}/nodes ${PROJECT_BINARY_DIR}/generated/tenon/expr_generated)
   endif()
-  # Optimisation is half of the build's time: these layers run code once that others run a thousand times.
   if(name MATCHES "^(explain|optim|nn|models|pipelines|train)$")
-    if(TENON_SANITIZE)
-      target_compile_options(tenon_${name} PRIVATE -O0)
-    else()
-      target_compile_options(tenon_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
-    endif()
+    tenon_runs_once(tenon_${name} -O2)
   endif()
   set(TENON_LAYERS ${TENON_LAYERS} tenon_${name} CACHE INTERNAL "")
 endfunction()

@@ -15,8 +15,6 @@ constexpr int64_t kTimeWaves = 256, kTimeHidden = 1024;
 constexpr double kFinalEps = 1e-6, kHeadEps = 1e-5;  // of norms that have their own; the others' is configured
 constexpr const char* kPatchKind = "2-1";            // patch side in pixels and frames: part of two names
 
-int64_t filled(int64_t n) { return (n + kZImageSequence - 1) / kZImageSequence * kZImageSequence; }
-
 Expr count(Graph& g, int64_t n, const Shape& as) { return reshape(cast(iota(g, n), DType::F32), as); }
 
 // The input of a sequence of blocks: tokens, their positions, and the number of keys per sequence (unset: all).
@@ -36,7 +34,7 @@ class ZImage {
         sequences_(in.text.shape()[0]),
         rows_(in.latents.shape()[2] / kZImagePatch),
         columns_(in.latents.shape()[3] / kZImagePatch),
-        image_(filled(rows_ * columns_)),
+        image_(padded_sequence(rows_ * columns_)),
         text_(in.text.shape()[1]),
         time_(embed_time()) {
     const Expr tokens = reshape(cast(in.text_tokens, DType::F32), {sequences_, 1});

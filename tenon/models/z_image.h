@@ -31,6 +31,7 @@ struct ZImageConfig {
 inline constexpr int64_t kZImagePatch = 2;
 /// Sequences of image tokens and of text tokens are padded to multiples of this.
 inline constexpr int64_t kZImageSequence = 32;
+constexpr int64_t padded_sequence(int64_t n) { return (n + kZImageSequence - 1) / kZImageSequence * kZImageSequence; }
 
 /// From diffusers' config.json; absent keys take ZImageTransformer2DModel's defaults. Error(Model) names `where`, key
 /// and value for what is not implemented (other patch sizes, features of pictures).

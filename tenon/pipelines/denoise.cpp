@@ -27,6 +27,12 @@ namespace {
   throw Error(ErrorKind::Numeric, where, "the guided output is not finite");
 }
 
+// Fills `out`, which holds one image per source.
+void draw(std::span<const NoiseSource> noise, std::span<float> out) {
+  const size_t per_image = out.size() / noise.size();
+  for (size_t b = 0; b < noise.size(); ++b) noise[b](out.subspan(b * per_image, per_image));
+}
+
 }  // namespace
 
 Drawing begin_drawing(ImageRequest request, const Settings& scheduler, const NetworkOptions& networks, LoraApply lora) {
@@ -51,17 +57,13 @@ Drawing begin_drawing(ImageRequest request, const Settings& scheduler, const Net
 
 std::vector<float> drawn_noise(int64_t numel, std::span<const NoiseSource> noise) {
   std::vector<float> out(static_cast<size_t>(numel));
-  const size_t per_image = out.size() / noise.size();
-  for (size_t b = 0; b < noise.size(); ++b) noise[b](std::span(out).subspan(b * per_image, per_image));
+  draw(noise, out);
   return out;
 }
 
 void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const NoiseSource> noise,
              std::vector<float>& latents, Timings& timings, const OnStep& on_step) {
-  const size_t per_image = latents.size() / noise.size();
-  const NoiseSource draw = [&](std::span<float> out) {
-    for (size_t b = 0; b < noise.size(); ++b) noise[b](out.subspan(b * per_image, per_image));
-  };
+  const NoiseSource every = [&](std::span<float> out) { draw(noise, out); };
   Executable& e = network.executable;
   for (int i = 0; i < sampler.calls(); ++i) {
     check_stop("generate");  // a device may run a whole step as one launch
@@ -73,7 +75,7 @@ void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const 
     e.run(Rate::Step);
     const std::vector<float> output = network.guided(e.get(network.result), i);
     if (!std::ranges::all_of(output, [](float v) { return std::isfinite(v); })) name_launch(e, i);
-    sampler.step(output, i, latents, draw);
+    sampler.step(output, i, latents, every);
     timings.steps.push_back(seconds_since(begin));
     const double time = sampler.timesteps()[static_cast<size_t>(i)];
     if (on_step) on_step({i + 1, sampler.calls(), timings.steps.back(), time, latents});

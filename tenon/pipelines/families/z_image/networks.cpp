@@ -66,7 +66,7 @@ void check_size(const ZImageModel& model, int64_t height, int64_t width) {
 
 void check_text(const ZImageModel& model, int64_t tokens, const std::string& where) {
   const int64_t frames = model.transformer().axis_lengths[0];
-  const int64_t rows = (tokens + kZImageSequence - 1) / kZImageSequence * kZImageSequence;
+  const int64_t rows = padded_sequence(tokens);
   TENON_CHECK(Usage, rows + 2 <= frames, where)  // the text's frames are 1 to rows, and the image's is the next one
       << "has " << tokens << " tokens with its template, " << rows << " with padding; the model's axes_lens " << frames
       << " allows " << std::max<int64_t>(0, frames - 2);

@@ -95,9 +95,7 @@ class ZImageTraining : public TrainableDenoiser {
     return {tokens, model_->text().width};
   }
   void release_encoders() override { kept_.release(); }
-  int64_t padded_rows(int64_t rows) const override {
-    return (rows + kZImageSequence - 1) / kZImageSequence * kZImageSequence;
-  }
+  int64_t padded_rows(int64_t rows) const override { return padded_sequence(rows); }
 
   std::optional<PrecisionPolicy> e4m3_rows() const override { return z_image_e4m3_rows(); }
 
