@@ -25,6 +25,9 @@ if(TENON_SANITIZE)
     endif()
   endif()
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(tenon_flags INTERFACE "SHELL:-include ${PROJECT_SOURCE_DIR}/cmake/json_layout.h")
+endif()
 # Coverage for fuzzers is instrumented in the whole library except the CPU's kernels, whose branches do not depend on
 # input.
 add_library(tenon_counted INTERFACE)

@@ -32,9 +32,10 @@ stage_sizes() { python3 tools/check_sizes.py; }
 stage_tidy() { tools/tidy.sh build/release "$jobs"; }
 # tests/CMakeLists.txt leaves out tests that run hardly any instrumented code.
 # `threads` runs in stage tsan, which also reports freed memory that is used.
+# Programs that spend their time in the library are those of `release`, with the instrumented library.
 # Retries once: the leak checker's own tracer occasionally crashes at the end of a process that has loaded NVRTC.
 stage_asan() {
-  build asan library_tests && tests asan --repeat until-pass:2 -E '^(example|expr\.compile|threads)'
+  build release library_tests && build asan library_tests && tests asan --repeat until-pass:2 -E '^(example|expr\.compile|threads)'
 }
 stage_tsan() { build tsan test_threads && tests tsan -L threads; }
 stage_install() { tools/check_install.sh build/release "$jobs"; }

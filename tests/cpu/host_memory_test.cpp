@@ -61,7 +61,7 @@ TEST(HostMemory, WhatIsPromisedIsNotAvailable) {
 
 // What other code of the process has in use is no sign that promised memory was written.
 TEST(HostMemory, TheHeapHidesNoPromises) {
-  if (tenon::kSanitized) GTEST_SKIP() << "a sanitizer's malloc tells nothing of its memory";
+  if (tenon::sanitized()) GTEST_SKIP() << "a sanitizer's malloc tells nothing of its memory";
   constexpr size_t kSize = size_t{1} << 28;
   const std::shared_ptr<void> memory = allocate_host(kSize);
   const std::vector<char> others(kSize, 'x');

@@ -8,19 +8,6 @@
 #include <utility>
 
 #include "tenon/core/dtype.h"
-#include "tests/support/sanitized.h"
-
-#ifdef TENON_SANITIZED  // only for the address sanitizer: the thread sanitizer's build has no GPU
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#define FORGET_FRAMES(stack, bytes) __asan_unpoison_memory_region(stack, bytes)
-#define BEFORE_SWITCH(save, stack, bytes) __sanitizer_start_switch_fiber(save, stack, bytes)
-#define AFTER_SWITCH(saved, stack, bytes) __sanitizer_finish_switch_fiber(saved, stack, bytes)
-#else
-#define FORGET_FRAMES(stack, bytes) static_cast<void>(0)
-#define BEFORE_SWITCH(save, stack, bytes) static_cast<void>(0)
-#define AFTER_SWITCH(saved, stack, bytes) static_cast<void>(0)
-#endif
 
 namespace tenon::cuda::test {
 namespace {
@@ -46,7 +33,6 @@ Block::~Block() { munmap(stacks_, kStackBytes * kMaxBlockThreads); }
 
 void Block::prepare(const LaunchShape& shape) {
   threads = static_cast<int>(shape.threads);
-  FORGET_FRAMES(stacks_, shape.threads * kStackBytes);  // of fibers that never returned
   fibers_.assign(shape.threads, Fiber{});
   ready_.clear();
   meetings_[0].assign((shape.threads + 31) / 32, Meeting{});
@@ -145,11 +131,9 @@ std::string Block::stuck() const {
 
 void Block::fiber_main(transfer_t from) {
   auto* self = static_cast<Block*>(from.data);
-  AFTER_SWITCH(nullptr, &self->scheduler_stack_, &self->scheduler_stack_bytes_);
   self->scheduler_ = from.fctx;
   self->kernel_(self, self->params_);
   self->fibers_[static_cast<size_t>(self->thread)].done = true;
-  BEFORE_SWITCH(nullptr, self->scheduler_stack_, self->scheduler_stack_bytes_);
   jump_fcontext(self->scheduler_, self);
 }
 
@@ -157,19 +141,14 @@ void Block::resume(int t) {
   thread = t;
   if (current != nullptr) *current = this;  // blocks of a cluster share the kernel's variables
   Fiber& fiber = fibers_[static_cast<size_t>(t)];
-  [[maybe_unused]] void* fake_stack = nullptr;
-  BEFORE_SWITCH(&fake_stack, stack_of(t), kStackBytes);
   const transfer_t back = jump_fcontext(fiber.context, this);
-  AFTER_SWITCH(fake_stack, nullptr, nullptr);
   fiber.context = back.fctx;
 }
 
 void Block::suspend(const char* waits_for) {
   Fiber& fiber = fibers_[static_cast<size_t>(thread)];
   fiber.waits_for = waits_for;
-  BEFORE_SWITCH(&fiber.fake_stack, scheduler_stack_, scheduler_stack_bytes_);
   const transfer_t back = jump_fcontext(scheduler_, this);
-  AFTER_SWITCH(fiber.fake_stack, &scheduler_stack_, &scheduler_stack_bytes_);
   scheduler_ = back.fctx;
 }
 

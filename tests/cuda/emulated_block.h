@@ -76,7 +76,6 @@ class Block final : public Machine {
     const char* waits_for = "";
     std::vector<Copy> copies;
     std::vector<size_t> groups;  ///< ends of the committed groups in `copies`
-    void* fake_stack = nullptr;
   };
   // Lanes that have reached the same instruction of a warp or warpgroup.
   struct Meeting {
@@ -125,8 +124,6 @@ class Block final : public Machine {
   static constexpr int kMaxBlockThreads = 1024;
   unsigned char* stacks_ = nullptr;
   boost::context::detail::fcontext_t scheduler_ = nullptr;
-  [[maybe_unused]] const void* scheduler_stack_ = nullptr;  // for the address sanitizer
-  [[maybe_unused]] size_t scheduler_stack_bytes_ = 0;
   KernelEntry kernel_ = nullptr;
   const void* params_ = nullptr;
   std::vector<Fiber> fibers_;

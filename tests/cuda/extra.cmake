@@ -1,6 +1,6 @@
 # Tests compile kernels for the host themselves: the headers' folder and the compiler.
 find_package(Boost REQUIRED COMPONENTS context)
-find_program(TENON_KERNEL_COMPILER c++ REQUIRED)  # not instrumented, so sanitizers share `release`'s cache
+find_program(TENON_KERNEL_COMPILER c++ REQUIRED)
 target_compile_definitions(test_cuda PRIVATE TENON_HOST_COMPILER="${TENON_KERNEL_COMPILER}"
                                              TENON_DEVICE_INCLUDES="${PROJECT_SOURCE_DIR}")
 target_link_libraries(test_cuda PRIVATE Boost::context ${CMAKE_DL_LIBS})
@@ -9,12 +9,8 @@ foreach(_apart attention_core attention_deep attention_short attention_wgmma con
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${_apart}_test.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
 # What kernels call, which takes most of their time.
-set(_emulator_level $<$<CONFIG:Release>:-O3>)
-if(TENON_SANITIZE)
-  set(_emulator_level -O1)
-endif()
 set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/emulated_tensor_core.cpp ${CMAKE_CURRENT_LIST_DIR}/emulated_block.cpp
-                            PROPERTIES COMPILE_OPTIONS "${_emulator_level}")
+                            PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
 # The launches of tests/skeletons, the steps of tests/optim, the executables of tests/runtime and gradients, on the
 # emulator.
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp

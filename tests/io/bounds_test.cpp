@@ -14,9 +14,9 @@ namespace {
 using namespace io_test;
 using namespace tenon;
 
-constexpr size_t kBytes = kSanitized ? 3'000'000 : 99'000'000;  // of a header: nearly the maximum accepted
+const size_t kBytes = sanitized() ? 3'000'000 : 99'000'000;  // of a header: nearly the maximum accepted
 
-constexpr double kSeconds = kSanitized ? 60 : 2;  // of CPU time: other tests run at the same time
+const double kSeconds = sanitized() ? 60 : 2;  // of CPU time: other tests run at the same time
 
 double seconds_in(const rusage& used) {
   const auto seconds = [](const timeval& t) {
@@ -101,9 +101,9 @@ struct LargeHeader {
 };
 const std::vector<LargeHeader>& large_headers() {
   static const std::vector<LargeHeader> all = {
-      {"Tensors", kSanitized ? 0 : 3, [] { return tensors(kBytes); }},
+      {"Tensors", sanitized() ? 0 : 3, [] { return tensors(kBytes); }},
       {"Extents", 3, [] { return safetensors_bytes(R"({"a":{"dtype":"U8","shape":[1)" + repeated(",1", kBytes), 1); }},
-      {"String", kSanitized ? 0 : 3,
+      {"String", sanitized() ? 0 : 3,
        [] { return safetensors_bytes(R"({"__metadata__":{"a":")" + repeated("a", kBytes) + "\"}}", 0); }},
       {"NoEnd", 3, [] { return safetensors_bytes("{\"" + repeated("a", kBytes), 0); }},
       {"Escapes", 3, [] { return safetensors_bytes("{\"" + repeated("\\u0041", kBytes), 0); }},
@@ -122,7 +122,7 @@ TEST_P(LargeHeaders, AreRefusedOrReadInTimeAndMemory) {
   put(folder / "a.safetensors", GetParam().bytes());
   const Cost cost = open_in_child(folder / "a.safetensors");
   EXPECT_EQ(cost.code, GetParam().code);
-  if (kSanitized) return;
+  if (sanitized()) return;
   EXPECT_LE(cost.seconds, kSeconds);
   EXPECT_LE(cost.mebibytes, 8.0 * kBytes / (1 << 20));
 }

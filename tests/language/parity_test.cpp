@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(All, LanguageParity, testing::Range(size_t{0}, size_t{5
 
 // SmolLM2's own file, and results of transformers and llama.cpp for it (tools/fixtures/smollm2.py). Under a sanitizer,
 // the first tokens of one answer run the same code as all of twenty.
-constexpr int kAnswer = kSanitized ? 5 : 40;  // tokens at most
+const int kAnswer = sanitized() ? 5 : 40;  // tokens at most
 class SmolLM2 : public testing::Test {
  protected:
   void SetUp() override {
@@ -214,7 +214,7 @@ class SmolLM2 : public testing::Test {
   }
   static std::vector<nlohmann::json> cases() {
     const nlohmann::json& every = all()["cases"];
-    return {every.begin(), kSanitized ? every.begin() + 1 : every.end()};
+    return {every.begin(), sanitized() ? every.begin() + 1 : every.end()};
   }
   static std::vector<int32_t> ids(const nlohmann::json& list) { return list.get<std::vector<int32_t>>(); }
   static std::vector<int32_t> recorded(const nlohmann::json& answer) {
@@ -311,7 +311,7 @@ TEST_F(SmolLM2, AnswersInI8) {
   std::cout << "tokens of f32's " << most << " before the first that differs: bf16 " << same[DType::BF16] << ", i8 "
             << same[DType::I8] << "; whole answers of " << cases().size() << ": " << whole[DType::BF16] << ", "
             << whole[DType::I8] << "\n";
-  if (kSanitized) return;  // too few tokens to say how near they are
+  if (sanitized()) return;  // too few tokens to say how near they are
   EXPECT_GT(3 * same[DType::I8], most);
   EXPECT_LT(whole[DType::I8], cases().size()) << "it is not f32";
 }

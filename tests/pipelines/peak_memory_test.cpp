@@ -113,7 +113,7 @@ int64_t load_in_child(const fs::path& folder, size_t held) {
 }
 
 TEST(PeakMemory, LoadingHoldsLessThanAShardBesideWhatStays) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory is more";
+  if (sanitized()) GTEST_SKIP() << "a sanitizer's own memory is more";
   const fs::path folder = write_checkpoint();
   const std::shared_ptr<void> gone(nullptr, [&](void*) { fs::remove_all(folder); });
   const int64_t one_by_one = load_in_child(folder, 1);

@@ -22,8 +22,8 @@ namespace {
 constexpr uint32_t kFirstSeed = 20261122;
 constexpr int kParts = 20;  // tests that run in parallel
 
-constexpr int kPrograms = kSanitized ? 100 : 2000;
-constexpr int kProgramsOnSlowDevices = kSanitized ? 10 : 40;
+const int kPrograms = sanitized() ? 100 : 2000;
+const int kProgramsOnSlowDevices = sanitized() ? 10 : 40;
 
 uint32_t number_from(const char* variable, uint32_t otherwise) {
   const char* text = std::getenv(variable);
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Random, RandomProgramParts, testing::Range(0, kParts));
 
 // A new view must be added to Layers::view too.
 TEST(RandomPrograms, HaveEveryView) {
-  if (kSanitized) GTEST_SKIP() << "too few programs";
+  if (sanitized()) GTEST_SKIP() << "too few programs";
   std::set<std::string_view> missing;
   for (const NodeType* type : node_types())
     if (type->family == Family::View) missing.insert(type->name);

@@ -191,7 +191,7 @@ bool tells_something(int64_t n) { return n <= 1300 || near_a_tile(n) || n % 37 =
 
 TEST(ReductionsBesideAProduct, RowsOfEveryLength) {
   RowsOfEveryLength rows;
-  const bool few = slow_devices() || kSanitized;
+  const bool few = slow_devices() || sanitized();
   size_t tried = 0;
   for (int64_t n = 1; n <= kMost; ++n) {
     if (few ? !near_a_tile(n) : !tells_something(n)) continue;

@@ -201,12 +201,12 @@ TEST(Grpo, GoesOnToTheBit) {
   GrpoOptions o = quick_options();
   o.ema = 0.9;
   // Stops beside evaluations and in front of two, the last one included.
-  o.schedule.steps = kSanitized ? 4 : 9;
+  o.schedule.steps = sanitized() ? 4 : 9;
   o.schedule.decay = Decay::Cosine;
-  o.evaluate_every = kSanitized ? 2 : 4;
+  o.evaluate_every = sanitized() ? 2 : 4;
   o.evaluate_count = 5;
   const auto want = train(o, at_once.path());
-  auto got = train(o, in_parts.path(), kSanitized ? 1 : 2);
+  auto got = train(o, in_parts.path(), sanitized() ? 1 : 2);
   for (const int64_t stop : {o.evaluate_every, o.schedule.steps, int64_t{-1}})
     for (const ordered_json& m : train(o, in_parts.path(), stop)) got.push_back(m);
   ASSERT_EQ(got.size(), want.size());
@@ -258,7 +258,7 @@ TEST(Grpo, PartsOfABatchAddUp) {
   const std::shared_ptr<Backend> backend = make_backend("cpu");
   const auto model = tiny_model();
   for (const nn::PolicyLoss kind : {nn::PolicyLoss::DrGrpo, nn::PolicyLoss::Grpo, nn::PolicyLoss::Dapo}) {
-    if (kSanitized && kind != nn::PolicyLoss::Dapo) continue;  // it covers what the others do
+    if (sanitized() && kind != nn::PolicyLoss::Dapo) continue;  // it covers what the others do
     std::vector<ordered_json> of;
     Graph g;
     Parameters parameters(backend, model->weights(), model->shapes(), 0);

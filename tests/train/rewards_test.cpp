@@ -57,7 +57,7 @@ TEST(Rewards, RobustExtractor) {
 TEST(Rewards, TimeIsLinear) {
   for (const char* piece : {"####", "#### ", "=", "= ", "answer is ", "\\boxed{", "9", "#### 1,"}) {
     std::string text;
-    while (text.size() < (kSanitized ? 200'000 : 2'000'000)) text += piece;
+    while (text.size() < (sanitized() ? 200'000 : 2'000'000)) text += piece;
     for (const Extractor e : {Extractor::Robust, Extractor::Compat}) extract_answer(text, e);
   }
 }

@@ -84,7 +84,7 @@ TEST(SharedTokens, TheBitsAndGradientsOfWholeRows) {
   for (const size_t number : {0U, 2U})
     for (const nn::PolicyLoss kind :
          {nn::PolicyLoss::DrGrpo, nn::PolicyLoss::Grpo, nn::PolicyLoss::Bnpo, nn::PolicyLoss::Dapo}) {
-      if (kSanitized && kind != nn::PolicyLoss::Dapo) continue;  // it covers what the others do
+      if (sanitized() && kind != nn::PolicyLoss::Dapo) continue;  // it covers what the others do
       const auto model = recorded_model(number);
       const PolicyBatch batch = some_texts().batch();
       const PolicyObjective objective{kind, {}, 5};
