@@ -30,10 +30,12 @@ std::string grouped_operand(const std::string& name, const std::string& pointer,
 }
 
 // The tile is for a cache of `capacity` keys, or for the actual number of keys.
-MakeAttentionCore grouped_core(DType type, bool clusters, int capacity = 0) {
+MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacity = 0) {
   return [=](const device::AttentionSizes& s) {
-    const AttentionGroupedShape tile = over_keys(pick_attention_grouped(s.heads / s.kv_heads * s.queries, s.depth),
-                                                 std::max(s.keys, capacity), clusters);
+    device::AttentionSizes cache = s;
+    cache.keys = std::max(s.keys, capacity);
+    const AttentionGroupedShape tile =
+        over_keys(pick_attention_grouped(s.heads / s.kv_heads * s.queries, s.depth), cache, facts);
     const std::string text =
         "#include \"tenon/backend/cuda/device/attention_grouped.h\"\nusing namespace tenon::device;\nusing Element = " +
         element_name(type) +
@@ -61,10 +63,42 @@ MakeAttentionCore grouped_core(DType type, bool clusters, int capacity = 0) {
                          }};
   };
 }
+// Devices with room for every block of a run, for two blocks, and for one, which then take chunks in turn; with
+// clusters and without.
+std::vector<DeviceFacts> devices(const device::AttentionSizes& s) {
+  const int64_t busy = int64_t{s.batch} * s.kv_heads * (((s.keys + 1023) / 1024 + 1) / 2);
+  std::vector<DeviceFacts> all;
+  for (const int64_t multiprocessors : {8 * busy, busy, busy / 2})
+    for (const bool clusters : {false, true}) {
+      DeviceFacts facts = hopper();
+      facts.multiprocessors = static_cast<int>(multiprocessors);
+      if (!clusters) facts.arch = "sm_89", facts.shared_bytes = 101376;
+      all.push_back(facts);
+    }
+  return all;
+}
 void check(const device::AttentionSizes& s, DType type = DType::BF16, bool tokens_first = false) {
-  const std::vector<float> in_memory = check_attention(grouped_core(type, false), s, tokens_first);
-  EXPECT_EQ(check_attention(grouped_core(type, true), s, tokens_first), in_memory);
-  EXPECT_EQ(check_attention(grouped_core(type, true, 4096), s, tokens_first), in_memory);
+  const std::vector<DeviceFacts> all = devices(s);
+  const std::vector<float> first = check_attention(grouped_core(type, all[0]), s, tokens_first);
+  for (const DeviceFacts& facts : all) {
+    SCOPED_TRACE(facts.arch + " " + std::to_string(facts.multiprocessors));
+    EXPECT_EQ(check_attention(grouped_core(type, facts), s, tokens_first), first);
+  }
+  for (const size_t i : {1, 5})
+    EXPECT_EQ(check_attention(grouped_core(type, all[i], 4096), s, tokens_first), first) << all[i].multiprocessors;
+}
+// What over_keys makes of Qwen2.5's caches on an H100: [batch, capacity, blocks, turns].
+TEST(AttentionGrouped, BlocksTakeTurnsWhereNotAllWouldRunAtOnce) {
+  const std::vector<std::array<int, 4>> wanted{{1, 768, 8, 1},   {1, 32768, 8, 1},  {16, 768, 8, 1}, {16, 2048, 8, 1},
+                                               {16, 4096, 4, 2}, {16, 32768, 1, 8}, {32, 768, 4, 2}, {128, 768, 1, 8}};
+  for (const auto& [batch, capacity, blocks, turns] : wanted) {
+    const device::AttentionSizes s{
+        .batch = batch, .heads = 14, .kv_heads = 2, .queries = 1, .keys = capacity, .depth = 64};
+    const AttentionGroupedShape tile = over_keys(pick_attention_grouped(7, 64), s, hopper());
+    EXPECT_EQ(tile.blocks, blocks) << batch << " x " << capacity;
+    EXPECT_EQ(tile.turns, turns) << batch << " x " << capacity;
+    EXPECT_EQ(tile.cluster, blocks > 1);
+  }
 }
 
 TEST(AttentionGrouped, EveryDepthAndTail) {
@@ -174,7 +208,7 @@ void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF1
 
   device::AttentionSizes one = s;
   one.queries = 1, one.causal = 0, one.batch = (s.keys - 2) / step + 2;
-  const AttentionGroupedShape tile = over_keys(pick_attention_grouped(s.heads / s.kv_heads, s.depth), s.keys, true);
+  const AttentionGroupedShape tile = over_keys(pick_attention_grouped(s.heads / s.kv_heads, s.depth), one, facts);
   const CoreLaunch launch = attention_launch(tile, one);
   const Meeting meeting(device, launch, one.split);
   const auto run = [&](const std::string& source, const LaunchShape& shape, const device::AttentionSizes& sizes) {

@@ -356,20 +356,23 @@ inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device:
 
 /// device::GroupedTile as a value.
 struct AttentionGroupedShape {
-  int depth = 64, rows = 8, blocks = 1;
+  int depth = 64, rows = 8, blocks = 1, turns = 1;
   bool cluster = false;
 
-  static constexpr int kMaxRows = 16, kMaxBlocks = 8, kChunk = 128, kThreads = 256;  ///< chunk: keys per block
-  int run_keys() const { return kChunk * blocks; }
+  static constexpr int kMaxRows = 16, kMaxChunks = 8, kChunk = 128,
+                       kThreads = 256;  ///< chunk: keys per turn of a block
+  int run_keys() const { return kChunk * blocks * turns; }
   bool meets_in_memory() const { return blocks > 1 && !cluster; }
+  /// Blocks per multiprocessor for which there are registers.
+  int resident() const { return depth > 64 || rows > 8 || meets_in_memory() || turns > 1 ? 2 : 3; }
   int shared_bytes() const {
     const int units = rows * depth / 32, owned = (units + blocks - 1) / blocks;
-    const int found = meets_in_memory() ? 0 : blocks * (owned * 32 + 5 * rows);
-    return 4 * (kChunk * depth / 2 + rows * ((kChunk + 8) / 2 + 8 + 4 * 8 + 1) + found + 4);
+    const int found = meets_in_memory() ? 0 : blocks * turns * (owned * 32 + 5 * rows);
+    return 4 * ((turns > 1 ? 2 : 1) * kChunk * depth / 2 + rows * ((kChunk + 8) / 2 + 8 + 4 * 8 + 1) + found + 4);
   }
   std::string type() const {
     std::string text = "GroupedTile<" + std::to_string(depth);
-    for (int x : {rows, blocks}) text += ", " + std::to_string(x);
+    for (int x : {rows, blocks, turns}) text += ", " + std::to_string(x);
     return text + (cluster ? ", true>" : ", false>");
   }
 };
@@ -380,10 +383,23 @@ inline AttentionGroupedShape pick_attention_grouped(int64_t rows, int64_t depth)
   if (!grouped_depth(depth) || rows < 1 || rows > AttentionGroupedShape::kMaxRows) return {.depth = 0};
   return {.depth = static_cast<int>(depth), .rows = rows > 8 ? 16 : 8};
 }
-/// The tile for `capacity` keys: as many blocks per run as have a chunk of keys; more would be idle.
-inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, int capacity, bool clusters) {
-  while (tile.blocks < tile.kMaxBlocks && tile.blocks * tile.kChunk < capacity) tile.blocks *= 2;
+/// The tile for a cache of `s.keys`: as many blocks per run as have a chunk of keys (more would be idle); fewer, which
+/// take several chunks in turn, if not all of them would run at once. The result's bits are the same. Of several runs,
+/// half are expected to have keys; the others' blocks end at once, while those of a cluster stay.
+inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, const device::AttentionSizes& s,
+                                       const DeviceFacts& facts) {
+  const bool clusters = facts.arch == "sm_90a";
+  while (tile.blocks < tile.kMaxChunks && tile.blocks * tile.kChunk < s.keys) tile.blocks *= 2;
   tile.cluster = clusters && tile.blocks > 1;
+  const int64_t runs = (s.keys + tile.run_keys() - 1) / tile.run_keys();
+  const int64_t busy = int64_t{s.batch} * s.kv_heads * ((runs + 1) / 2);
+  while (tile.blocks > 1 && busy * tile.blocks > int64_t{tile.resident()} * facts.multiprocessors) {
+    AttentionGroupedShape fewer = tile;
+    fewer.blocks /= 2, fewer.turns *= 2;
+    fewer.cluster = clusters && fewer.blocks > 1;
+    if (fewer.shared_bytes() > facts.shared_bytes) break;
+    tile = fewer;
+  }
   return tile;
 }
 
@@ -400,7 +416,8 @@ inline CoreLaunch attention_launch(const AttentionGroupedShape& tile, const devi
                   .starts_next = true};
   const int64_t heads = int64_t{s.kv_heads} * s.batch;
   launch.counters = heads * (runs + tile.blocks + 1);
-  if (tile.meets_in_memory()) launch.workspace_bytes = heads * runs * tile.blocks * tile.rows * (tile.depth + 5) * 4;
+  if (tile.meets_in_memory())
+    launch.workspace_bytes = heads * runs * tile.blocks * tile.turns * tile.rows * (tile.depth + 5) * 4;
   if (runs > 1) launch.workspace_bytes += heads * runs * 6 * tile.rows * tile.depth * 4;
   return launch;
 }

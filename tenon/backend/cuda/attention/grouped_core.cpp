@@ -38,8 +38,7 @@ class GroupedCore : public AttentionCore {
 
   std::optional<AttentionChoice> take(const AttentionKernel& kernel) const override {
     if (kernel.grouped().depth == 0) return std::nullopt;
-    const AttentionGroupedShape tile =
-        over_keys(kernel.grouped(), kernel.sizes().keys, kernel.device().facts().arch == "sm_90a");
+    const AttentionGroupedShape tile = over_keys(kernel.grouped(), kernel.sizes(), kernel.device().facts());
     return AttentionChoice{.tile = tile.type(), .launch = attention_launch(tile, kernel.sizes())};
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {

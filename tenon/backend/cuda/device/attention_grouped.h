@@ -1,6 +1,6 @@
 // Attention of few queries per head of keys (a token's, or a few) over a cache. All rows that share keys, a group's
-// heads times their queries, are one fragment. A warp has a piece of 16 keys, a block a chunk of 128; the blocks of a
-// run, of up to 1024 keys, form a cluster or combine through memory:
+// heads times their queries, are one fragment. A warp has a piece of 16 keys, a block a chunk of 128, or several in
+// turn, the next being loaded; the blocks of a run, of up to 1024 keys, form a cluster or combine through memory:
 //
 //   a warp, its 16 keys: values --cp.async--> shared     scores = q k^T with mma, fragments loaded from global memory
 //     highest scores of all warps --shared--> the chunk's tops --> weights, rounded to T --shared-->
@@ -47,7 +47,7 @@ DEV void grouped_prefetch(const Params& p) {
   uint32_t before;
   copy_past_l1<4>(&before, GroupedCounters<Tile>(s.split, at).keys);
   const int keys = static_cast<int>(before) < s.keys ? static_cast<int>(before) : s.keys;
-  const int key = at.first_key() + lane() % Tile::kKeys;
+  const int key = at.first_key(0) + lane() % Tile::kKeys;
   if (key >= keys) return;
   int place = 0;
   if constexpr (InPages<K>) place = K::place_early(p, block_z(), key);
@@ -73,18 +73,38 @@ struct FreshRows {
   DEV explicit FreshRows(const Params& p) : count(Fresh::count(p)) {
     if (lane() < count) place = Fresh::place(p, lane());
   }
-  /// Calls make(row, key) in all lanes of the warp for each added row in the piece of keys that starts at key
-  /// `first_key` and at place `piece`.
+  /// The place of added row first + lane(), -1 if there is none.
+  template <class Params>
+  DEV int place_of(const Params& p, int first) const {
+    if (first == 0) return place;
+    return first + lane() < count ? Fresh::place(p, first + lane()) : -1;
+  }
+  /// Calls make(row, key in the piece) in all lanes of the warp for each added row, of those whose place lane() has in
+  /// `there`, that belongs to the piece of keys from `first_key` on, at place `piece`.
+  template <class Make>
+  DEV static void for_each_of(const GroupedPlace<Tile>& at, int there, int piece, int first_key, const Make& make) {
+    const int in_piece = there - piece;
+    const bool mine = piece >= 0 && in_piece >= 0 && in_piece < Tile::kKeys && first_key + in_piece < at.capacity;
+    const uint32_t found = ballot(there >= 0 && mine);
+    NO_UNROLL for (int l = 0; l < 32 && found >> l; ++l) if (found >> l & 1) make(l, shuffle(in_piece, l));
+  }
   template <class Params, class Make>
   DEV void for_each(const Params& p, const GroupedPlace<Tile>& at, int piece, int first_key, const Make& make) const {
+    NO_UNROLL for (int first = 0; first < count; first += 32)
+        for_each_of(at, place_of(p, first), piece, first_key, [&](int l, int key) { make(first + l, key); });
+  }
+  /// Lane t: the added keys, as a bit mask, of the piece of turn t, whose place lane t has in `places`.
+  template <class Params>
+  DEV uint32_t of_turns(const Params& p, const GroupedPlace<Tile>& at, int places) const {
+    uint32_t added = 0;
     NO_UNROLL for (int first = 0; first < count; first += 32) {
-      int there = place;
-      if (first > 0) there = first + lane() < count ? Fresh::place(p, first + lane()) : -1;
-      const int in_piece = there - piece, key = first_key + in_piece;
-      const bool mine = piece >= 0 && in_piece >= 0 && in_piece < Tile::kKeys && key < at.capacity;
-      uint32_t found = ballot(first + lane() < count && mine);
-      NO_UNROLL for (int l = 0; found >> l; ++l) if (found >> l & 1) make(first + l, shuffle(key, l));
+      const int there = place_of(p, first);
+      NO_UNROLL for (int turn = 0; turn < Tile::kTurns; ++turn)
+          for_each_of(at, there, shuffle(places, turn), at.first_key(turn), [&](int, int key) {
+            if (Tile::kTurns == 1 || lane() == turn) added |= 1u << key;
+          });
     }
+    return added;
   }
 };
 
@@ -151,32 +171,36 @@ template <class Tile, class V>
 struct GroupedValues {
   using Rows = SwizzledRows<Tile::kDepth / 8>;
   static constexpr int kChunks = Tile::kDepth / 8;  // of 8 columns
+  uint32_t start;                                   ///< in shared memory
 
+  DEV explicit GroupedValues(int turn) : start(turn % Tile::kStages * Tile::kValueBytes) {}
+  /// Where key `number` of the warp's piece has its columns from 8 * chunk on.
+  DEV uint32_t place(int number, int chunk) const { return start + Rows::at(warp() * Tile::kKeys + number, chunk); }
   /// Zeros where there are no keys.
   template <class Params>
-  DEV static void copy(const Params& p, const GroupedPlace<Tile>& at, const GroupedPiece& piece) {
+  DEV void copy(const Params& p, const GroupedPlace<Tile>& at, const GroupedPiece& piece) const {
     UNROLL for (int i = 0; i < Tile::kKeys * kChunks; i += 32) {
       const int number = (i + lane()) / kChunks, chunk = (i + lane()) % kChunks;
       const auto row = grouped_row<V>(p, at, piece.place + number, piece.key(number));
       if (!(piece.fresh >> number & 1))
-        cp_async16(shared_address(shared_memory()) + Rows::at(warp() * Tile::kKeys + number, chunk),
-                   V::at(row, 8 * chunk), piece.holds(number) ? 16 : 0);
+        cp_async16(shared_address(shared_memory()) + place(number, chunk), V::at(row, 8 * chunk),
+                   piece.holds(number) ? 16 : 0);
     }
     cp_async_commit();
   }
   /// The right operands of two steps: keys from 32 * pair on, columns from 8 * tile on.
-  DEV static void load(uint32_t (&words)[4], int pair, int tile) {
-    ldmatrix_x4_trans(words, shared_address(shared_memory()) + Rows::at(32 * pair + lane(), tile));
+  DEV void load(uint32_t (&words)[4], int pair, int tile) const {
+    ldmatrix_x4_trans(words, shared_address(shared_memory()) + start + Rows::at(32 * pair + lane(), tile));
   }
 };
 
-/// Computes key `key` of the warp's piece, which is added row `fresh`, and its value: stores them to the cache and to
-/// fragments and shared memory. All lanes compute, so that no branch separates the loads for key and value.
+/// Computes key `in_piece` of the warp's piece, which is added row `fresh`, and its value: stores them to the cache and
+/// to fragments and shared memory. All lanes compute, so that no branch separates the loads for key and value.
 template <class Tile, class K, class V, class Fresh, class Params>
 DEV void grouped_make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const GroupedPiece& piece,
-                      int key, int fresh, GroupedKeys<Tile, K>& keys) {
+                      int in_piece, int fresh, GroupedKeys<Tile, K>& keys, const GroupedValues<Tile, V>& values) {
   using T = typename K::T;
-  const int in_piece = key - piece.first, from = fresh * s.kv_heads + block_y();
+  const int key = piece.first + in_piece, from = fresh * s.kv_heads + block_y();
   const auto to_cache = [](const T* to, const auto& x) {
     device::store(reinterpret_cast<uint32_t*>(const_cast<T*>(to)), x);
   };
@@ -197,19 +221,22 @@ DEV void grouped_make(const Params& p, const AttentionSizes& s, const GroupedPla
   }
   if (lane() < Tile::kDepth / 8) {
     to_cache(V::at(value_row, 8 * chunk), value);
-    device::store(reinterpret_cast<uint32_t*>(shared_memory() +
-                                              GroupedValues<Tile, V>::Rows::at(warp() * Tile::kKeys + in_piece, chunk)),
-                  value);
+    device::store(reinterpret_cast<uint32_t*>(shared_memory() + values.place(in_piece, chunk)), value);
   }
 }
 
-/// All rows' queries as fragments: [16 columns][half][words].
+/// All rows' queries as fragments: [16 columns][half][words], and how many keys each of a lane's two rows sees.
 template <class Tile, class T, class Q>
 struct GroupedQueries {
   uint32_t words[Tile::kGroups][2][2] = {};
+  int sees[2] = {};
 
   template <class Params>
-  DEV void load(const Params& p, const GroupedPlace<Tile>& at) {
+  DEV void load(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at) {
+    UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
+      const int row = 8 * h + lane() / 4, seen = at.sees(s, row);
+      if (row < at.rows) sees[h] = seen < s.keys ? seen : s.keys;
+    }
     UNROLL for (int g = 0; g < Tile::kGroups; ++g) UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
       const int row = 8 * h + lane() / 4;
       if (row < at.rows) evaluate<T, Q, 4>(p, at.q_row + row, column_of_group(g), words[g][h]);
@@ -227,8 +254,7 @@ struct GroupedScores {
     UNROLL for (int j = 0; j < Tile::kFragments; ++j) UNROLL for (int e = 0; e < 4; ++e) v[j][e] = no_score();
   }
   template <class K, class Queries>
-  DEV void multiply(const AttentionSizes& s, const GroupedPlace<Tile>& at, int first, const GroupedKeys<Tile, K>& keys,
-                    const Queries& queries) {
+  DEV void multiply(int first, const GroupedKeys<Tile, K>& keys, const Queries& queries) {
     UNROLL for (int j = 0; j < Tile::kFragments; ++j) {
       UNROLL for (int e = 0; e < 4; ++e) v[j][e] = 0;
       UNROLL for (int g = 0; g < Tile::kGroups; ++g) {
@@ -237,8 +263,8 @@ struct GroupedScores {
         mma(typename K::T{}, v[j], left, keys.words[j][g]);
       }
       UNROLL for (int e = 0; e < 4; ++e) {
-        const int row = lane() / 4 + 8 * (e / 2), key = first + 8 * j + 2 * (lane() % 4) + e % 2;
-        if (row >= at.rows || key >= at.sees(s, row) || key >= s.keys) v[j][e] = no_score();
+        const int key = first + 8 * j + 2 * (lane() % 4) + e % 2;
+        if (key >= queries.sees[e / 2]) v[j][e] = no_score();
       }
     }
   }
@@ -277,7 +303,8 @@ struct GroupedScores {
 
 /// Passes the chunk's sums of weights, and of weights times values, on to be combined. `pieces`: those that have keys.
 template <class Tile, class V, class Meeting>
-DEV void grouped_values(const GroupedPlace<Tile>& at, const Meeting& meeting, const float* shared, int pieces) {
+DEV void grouped_values(const GroupedPlace<Tile>& at, const GroupedValues<Tile, V>& values, const Meeting& meeting,
+                        const float* shared, int pieces) {
   using T = typename V::T;
   constexpr int kTiles = Tile::kDepth / 8, kPasses = (kTiles + Tile::kWarps - 1) / Tile::kWarps;
   const uint32_t weights = shared_address(shared + Tile::kWeightsAt);
@@ -295,7 +322,7 @@ DEV void grouped_values(const GroupedPlace<Tile>& at, const Meeting& meeting, co
       }
       UNROLL for (int pass = 0; pass < kPasses; ++pass) {
         uint32_t right[4];
-        GroupedValues<Tile, V>::load(right, pair, warp() + pass * Tile::kWarps);
+        values.load(right, pair, warp() + pass * Tile::kWarps);
         UNROLL for (int i = 0; i < 2; ++i) {
           const uint32_t of_step[2] = {right[2 * i], right[2 * i + 1]};
           mma(T{}, sums[pass], left[i], of_step);
@@ -317,6 +344,53 @@ DEV void grouped_values(const GroupedPlace<Tile>& at, const Meeting& meeting, co
   if (number == 0) meeting.put_top(row, unit, shared[Tile::kTopsAt + row]);
 }
 
+/// The warp's pieces of all turns. Lane t holds the place of turn t's, and the mask of the keys that the launch adds.
+template <class Tile, class K>
+struct GroupedPieces {
+  int places;
+  uint32_t added = 0;
+
+  template <class Params>
+  DEV explicit GroupedPieces(const Params& p) {
+    const GroupedPlace<Tile> all(p.sizes);
+    const int first = all.first_key(Tile::kTurns > 1 ? lane() % Tile::kTurns : 0);
+    places = block_z() * all.capacity + first;
+    if constexpr (InPages<K>) places = first < all.capacity ? K::place(p, block_z(), first) : -1;
+  }
+  /// `end`: number of keys.
+  DEV GroupedPiece of(const GroupedPlace<Tile>& at, int end, int turn) const {
+    if constexpr (Tile::kTurns == 1) return {at.first_key(turn), end, places, added};
+    return {at.first_key(turn), end, shuffle(places, turn), shuffle(added, turn)};
+  }
+};
+
+/// Passes on what a chunk contributes, whose turn it is; meanwhile the values of the `next` piece are loaded if the
+/// block goes on.
+template <class Tile, class K, class V, class Params, class Queries, class Meeting>
+DEV void grouped_chunk(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, int turn, int first,
+                       const GroupedPiece& next, bool goes_on, const GroupedKeys<Tile, K>& keys, Queries& queries,
+                       Meeting& meeting, float* shared) {
+  using T = typename K::T;
+  GroupedScores<Tile> scores(shared);
+  if (first < s.keys) {
+    if (Tile::kTurns == 1) queries.load(p, s, at);
+    scores.multiply(first, keys, queries);
+  }
+  scores.leave_highest();
+  sync_block();
+  if constexpr (Tile::kTurns > 1)  // all warps have used the values of the turn before
+    if (goes_on) GroupedValues<Tile, V>(turn + 1).copy(p, at, next);
+  scores.weigh(T{}, s.scale * 1.4426950408889634f);
+  if (goes_on)
+    cp_async_wait<1>();
+  else
+    cp_async_wait<0>();
+  sync_block();
+  meeting.chunk = at.chunk(turn);
+  grouped_values<Tile, V>(at, GroupedValues<Tile, V>(turn), meeting, shared,
+                          (s.keys - at.first_of_chunk(turn) + Tile::kKeys - 1) / Tile::kKeys);
+}
+
 template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse,
           class Fresh = NoFresh, class Params>
 DEV void attention_grouped(const Params& p) {
@@ -330,46 +404,41 @@ DEV void attention_grouped(const Params& p) {
   if constexpr (Tile::kBlocks > 1 && !Tile::kMeetsInMemory) sync_cluster();  // all blocks run and can be written to
   griddep_wait();
   const typename FreshRowsOf<Tile, Fresh>::Type fresh(p);
-  GroupedPiece piece;
-  {
-    const GroupedPlace<Tile> all(p.sizes);
-    piece.first = all.first_key(), piece.place = block_z() * all.capacity + piece.first;
-    if constexpr (InPages<K>) piece.place = piece.first < all.capacity ? K::place(p, block_z(), piece.first) : -1;
-  }
+  GroupedPieces<Tile, K> pieces(p);
   const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
   const GroupedPlace<Tile> at(s);
   if (block_x() == 0 && thread_index() == 0) *GroupedCounters<Tile>(s.split, at).keys = s.keys;
-  piece.end = s.keys;
-  if constexpr (Fresh::kGiven)
-    fresh.for_each(p, at, piece.place, piece.first, [&](int, int key) { piece.fresh |= 1u << (key - piece.first); });
-  const typename GroupedMeeting<Tile>::Type meeting(s, at, shared);
-  const bool has_keys = at.block < at.blocks;
+  if constexpr (Fresh::kGiven) pieces.added = fresh.of_turns(p, at, pieces.places);
+  typename GroupedMeeting<Tile>::Type meeting(s, at, shared);
+  GroupedPiece piece = pieces.of(at, s.keys, 0);
   GroupedKeys<Tile, K> keys;
-  if (has_keys) {
+  if (at.chunk(0) < at.chunks) {
     keys.load(p, at, piece);
-    GroupedValues<Tile, V>::copy(p, at, piece);
+    GroupedValues<Tile, V>(0).copy(p, at, piece);
   }
-  // Added rows that no query sees are stored too.
-  if constexpr (Fresh::kGiven) {
-    if (piece.fresh)
-      fresh.for_each(p, at, piece.place, piece.first,
-                     [&](int row, int key) { grouped_make<Tile, K, V, Fresh>(p, s, at, piece, key, row, keys); });
+  GroupedQueries<Tile, T, Q> queries;
+  if (Tile::kTurns > 1 && at.chunk(0) < at.chunks) queries.load(p, s, at);
+  NO_UNROLL for (int turn = 0; turn < Tile::kTurns; ++turn) {
+    const GroupedValues<Tile, V> values(turn);
+    // Added rows that no query sees are stored too.
+    if constexpr (Fresh::kGiven) {
+      if (piece.fresh)
+        fresh.for_each(p, at, piece.place, piece.first, [&](int row, int in_piece) {
+          grouped_make<Tile, K, V, Fresh>(p, s, at, piece, in_piece, row, keys, values);
+        });
+    }
+    GroupedPiece next = piece;
+    GroupedKeys<Tile, K> ahead;
+    const bool goes_on = turn + 1 < Tile::kTurns && at.chunk(turn + 1) < at.chunks;
+    if constexpr (Tile::kTurns > 1) {
+      if (turn + 1 < Tile::kTurns) next = pieces.of(at, s.keys, turn + 1);
+      if (goes_on) ahead.load(p, at, next);
+    }
+    if (at.chunk(turn) < at.chunks)
+      grouped_chunk<Tile, K, V>(p, s, at, turn, piece.first, next, goes_on, keys, queries, meeting, shared);
+    if constexpr (Tile::kTurns > 1) piece = next, keys = ahead;
   }
   if (at.run >= at.runs) return;
-  if (has_keys) {
-    GroupedScores<Tile> scores(shared);
-    if (piece.first < s.keys) {
-      GroupedQueries<Tile, T, Q> queries;
-      queries.load(p, at);
-      scores.multiply(s, at, piece.first, keys, queries);
-    }
-    scores.leave_highest();
-    sync_block();
-    scores.weigh(T{}, s.scale * 1.4426950408889634f);
-    cp_async_wait<0>();
-    sync_block();
-    grouped_values<Tile, V>(at, meeting, shared, (s.keys - block_x() * Tile::kChunk + Tile::kKeys - 1) / Tile::kKeys);
-  }
   if (meeting.meet()) grouped_end<Tile, Epilogue, Lse>(p, s, at, meeting, shared);
 }
 

@@ -7,33 +7,36 @@
 namespace tenon::device {
 
 /// Heads of kDepth_ columns (a power of two, 16 to 128), up to kRows_ (8 or 16) rows per head of keys, and kBlocks_
-/// blocks per run with a chunk of keys each, which form a cluster or combine through memory.
-template <int kDepth_, int kRows_, int kBlocks_, bool kCluster_>
+/// blocks per run, which form a cluster or combine through memory. A block takes kTurns_ chunks of keys, every
+/// kBlocks_-th of the run, one after the other.
+template <int kDepth_, int kRows_, int kBlocks_, int kTurns_, bool kCluster_>
 struct GroupedTile {
-  static constexpr int kDepth = kDepth_, kRows = kRows_, kHalves = kRows / 8, kBlocks = kBlocks_;
+  static constexpr int kDepth = kDepth_, kRows = kRows_, kHalves = kRows / 8, kBlocks = kBlocks_, kTurns = kTurns_;
+  static constexpr int kRunChunks = kBlocks * kTurns, kStages = kTurns > 1 ? 2 : 1;  ///< stages: chunks of values
   static constexpr bool kMeetsInMemory = kBlocks > 1 && !kCluster_;
   static constexpr int kKeys = 16, kFragments = kKeys / 8, kWarps = 8, kThreads = 32 * kWarps;  ///< keys: per warp
-  static constexpr int kChunk = kWarps * kKeys, kRunKeys = kBlocks * kChunk;  ///< keys per block, per run
-  static constexpr int kResident =
-      kDepth > 64 || kRows > 8 || kMeetsInMemory ? 2 : 3;            ///< blocks per multiprocessor, to bound registers
+  static constexpr int kChunk = kWarps * kKeys, kRunKeys = kRunChunks * kChunk;  ///< keys per turn, per run
+  /// Blocks per multiprocessor, to bound registers.
+  static constexpr int kResident = kDepth > 64 || kRows > 8 || kMeetsInMemory || kTurns > 1 ? 2 : 3;
   static constexpr int kGroups = kDepth / 16;                        ///< of 16 columns
   static constexpr int kUnit = 32, kUnits = kRows * kDepth / kUnit;  ///< of the result: a block owns every kBlocks-th
   static constexpr int kOwned = (kUnits + kBlocks - 1) / kBlocks, kUnitsOfRow = kDepth > kUnit ? kDepth / kUnit : 1;
   static constexpr int kClasses = 4;  ///< lanes among which a row's sum of weights is split
-  // Shared memory, in words: the chunk's values; weights, in lines padded against bank conflicts; highest scores and
-  // sums of weights per warp; tops; for each block of a cluster its sums for this one, its tops and totals; a word.
-  static constexpr int kWeightsAt = kChunk * kDepth / 2, kLine = (kChunk + 8) / 2;
+  // Shared memory, in words: values of chunks; weights, in lines padded against bank conflicts; highest scores and sums
+  // of weights per warp; tops; for each chunk of a cluster its sums for this block, its tops and totals; a word.
+  static constexpr int kValueBytes = kChunk * kDepth * 2, kWeightsAt = kStages * kValueBytes / 4,
+                       kLine = (kChunk + 8) / 2;
   static constexpr int kHighestAt = kWeightsAt + kRows * kLine, kPiecesAt = kHighestAt + kWarps * kRows;
   static constexpr int kTopsAt = kPiecesAt + kWarps * kRows * kClasses, kFoundAt = kTopsAt + kRows;
-  static constexpr int kTopsFoundAt = kFoundAt + (kMeetsInMemory ? 0 : kBlocks * kOwned * kUnit);
-  static constexpr int kTotalsFoundAt = kTopsFoundAt + (kMeetsInMemory ? 0 : kBlocks * kRows);
-  static constexpr int kCameAt = kTotalsFoundAt + (kMeetsInMemory ? 0 : kBlocks * kRows * kClasses);
+  static constexpr int kTopsFoundAt = kFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kOwned * kUnit);
+  static constexpr int kTotalsFoundAt = kTopsFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kRows);
+  static constexpr int kCameAt = kTotalsFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kRows * kClasses);
   static constexpr int kSharedBytes = 4 * (kCameAt + 4);
-  /// What a block stores in the workspace: sums, tops, totals.
+  /// What a chunk stores in the workspace: sums, tops, totals.
   static constexpr int kLeft = kRows * (kDepth + 1 + kClasses);
   /// Most floats that a run stores, for each epilogue call: sums, top, totals.
   static constexpr int kRunLeft = (2 + kClasses) * kRows * kDepth;
-  static_assert(kDepth >= 16 && kDepth <= 128 && (kDepth & (kDepth - 1)) == 0 && kBlocks <= 16);
+  static_assert(kDepth >= 16 && kDepth <= 128 && (kDepth & (kDepth - 1)) == 0 && kRunChunks <= 16);
 };
 
 DEV float no_score() { return bits_to_float(0xff800000u); }
@@ -45,7 +48,7 @@ struct GroupedPlace {
   int capacity;
   int head;              ///< of keys, over the batch
   int block, run, runs;  ///< block in its run; runs: those with keys, at least one
-  int blocks;            ///< of the run: those with keys
+  int chunks;            ///< of the run: those with keys
 
   DEV explicit GroupedPlace(const AttentionSizes& s)
       : rows(s.heads / s.kv_heads * s.queries),
@@ -56,15 +59,18 @@ struct GroupedPlace {
         block(block_x() % Tile::kBlocks),
         run(block_x() / Tile::kBlocks),
         runs(s.keys > Tile::kRunKeys ? (s.keys + Tile::kRunKeys - 1) / Tile::kRunKeys : 1),
-        blocks(s.keys - run * Tile::kRunKeys >= Tile::kRunKeys
-                   ? Tile::kBlocks
+        chunks(s.keys - run * Tile::kRunKeys >= Tile::kRunKeys
+                   ? Tile::kRunChunks
                    : (s.keys - run * Tile::kRunKeys + Tile::kChunk - 1) / Tile::kChunk) {}
   /// Number of keys that row r sees.
   DEV static int sees(const AttentionSizes& s, int r) {
     return s.causal ? r % s.queries + 1 + s.keys - s.queries : s.keys;
   }
-  /// The first key of the warp's piece.
-  DEV int first_key() const { return block_x() * Tile::kChunk + warp() * Tile::kKeys; }
+  /// The chunk of the run that the block takes in a turn.
+  DEV int chunk(int turn) const { return block + turn * Tile::kBlocks; }
+  /// The first key of that chunk, and of the warp's piece of it.
+  DEV int first_of_chunk(int turn) const { return run * Tile::kRunKeys + chunk(turn) * Tile::kChunk; }
+  DEV int first_key(int turn) const { return first_of_chunk(turn) + warp() * Tile::kKeys; }
 };
 
 /// Counters: blocks arrived, per run if they combine through memory; runs arrived, per head and block that finishes
@@ -91,36 +97,35 @@ struct GroupedPart {
 };
 
 /// Combines through the shared memory of a cluster's blocks (or of one block). Each block receives the units that it
-/// finishes, [block][unit][column], and all tops and totals, [block][row].
+/// finishes, [chunk][unit][column], and all tops and totals, [chunk][row]. `chunk`: the one that is being passed on.
 template <class Tile>
 struct GroupedCluster {
   static constexpr int kBlocks = Tile::kBlocks, kOwned = Tile::kOwned;
   float* shared;
-
-  int block;
+  int block, chunk = 0;
 
   DEV GroupedCluster(const AttentionSizes&, const GroupedPlace<Tile>& at, float* shared)
       : shared(shared), block(at.block) {}
   DEV int first() const { return block; }
   static constexpr int kNext = Tile::kBlocks;
-  DEV const float* sums(int block, int unit) const {
-    return shared + Tile::kFoundAt + (block * kOwned + unit / kBlocks) * Tile::kUnit;
+  DEV const float* sums(int chunk, int unit) const {
+    return shared + Tile::kFoundAt + (chunk * kOwned + unit / kBlocks) * Tile::kUnit;
   }
-  DEV float top(int block, int row) const { return shared[Tile::kTopsFoundAt + block * Tile::kRows + row]; }
-  DEV const float* totals(int block, int row) const {
-    return shared + Tile::kTotalsFoundAt + (block * Tile::kRows + row) * Tile::kClasses;
+  DEV float top(int chunk, int row) const { return shared[Tile::kTopsFoundAt + chunk * Tile::kRows + row]; }
+  DEV const float* totals(int chunk, int row) const {
+    return shared + Tile::kTotalsFoundAt + (chunk * Tile::kRows + row) * Tile::kClasses;
   }
   /// Sends a sum to the block that finishes it.
   DEV void put(int row, int column, float sum) const {
     const int i = row * Tile::kDepth + column, unit = i / Tile::kUnit;
-    give(sums(block, unit) + i % Tile::kUnit, sum, unit % kBlocks);
+    give(sums(chunk, unit) + i % Tile::kUnit, sum, unit % kBlocks);
   }
   /// Sends a row's top, or one of its totals, to the block that finishes unit `unit` of the row.
   DEV void put_top(int row, int unit, float top) const {
-    give(shared + Tile::kTopsFoundAt + block * Tile::kRows + row, top, ends(row, unit));
+    give(shared + Tile::kTopsFoundAt + chunk * Tile::kRows + row, top, ends(row, unit));
   }
   DEV void put_total(int row, int unit, int number, float total) const {
-    give(totals(block, row) + number, total, ends(row, unit));
+    give(totals(chunk, row) + number, total, ends(row, unit));
   }
   DEV static int ends(int row, int unit) { return (row * Tile::kDepth / Tile::kUnit + unit) % kBlocks; }
   DEV static void give(const float* to, float value, int block) {
@@ -156,28 +161,27 @@ DEV bool grouped_last(unsigned* counter, int all, float* shared) {
 template <class Tile>
 struct GroupedMemory {
   unsigned* counter;
-  float *left, *shared;  ///< left: [block][sums, tops, totals]
-  int block;
+  float *left, *shared;  ///< left: [chunk][sums, tops, totals]
+  int chunk = 0;
 
   DEV GroupedMemory(const AttentionSizes& s, const GroupedPlace<Tile>& at, float* shared)
       : counter(GroupedCounters<Tile>(s.split, at).of_runs),
         left(s.split.workspace +
-             (static_cast<int64_t>(at.head) * (grid_x() / Tile::kBlocks) + at.run) * (Tile::kBlocks * Tile::kLeft)),
-        shared(shared),
-        block(at.block) {}
+             (static_cast<int64_t>(at.head) * (grid_x() / Tile::kBlocks) + at.run) * (Tile::kRunChunks * Tile::kLeft)),
+        shared(shared) {}
   DEV static int first() { return 0; }
   static constexpr int kNext = 1;
-  DEV const float* sums(int block, int unit) const { return left + block * Tile::kLeft + unit * Tile::kUnit; }
-  DEV float top(int block, int row) const { return left[block * Tile::kLeft + Tile::kRows * Tile::kDepth + row]; }
-  DEV const float* totals(int block, int row) const {
-    return left + block * Tile::kLeft + Tile::kRows * (Tile::kDepth + 1) + row * Tile::kClasses;
+  DEV const float* sums(int chunk, int unit) const { return left + chunk * Tile::kLeft + unit * Tile::kUnit; }
+  DEV float top(int chunk, int row) const { return left[chunk * Tile::kLeft + Tile::kRows * Tile::kDepth + row]; }
+  DEV const float* totals(int chunk, int row) const {
+    return left + chunk * Tile::kLeft + Tile::kRows * (Tile::kDepth + 1) + row * Tile::kClasses;
   }
-  DEV void put(int row, int column, float sum) const { left[block * Tile::kLeft + row * Tile::kDepth + column] = sum; }
+  DEV void put(int row, int column, float sum) const { left[chunk * Tile::kLeft + row * Tile::kDepth + column] = sum; }
   DEV void put_top(int row, int unit, float top) const {
-    if (unit == 0) left[block * Tile::kLeft + Tile::kRows * Tile::kDepth + row] = top;
+    if (unit == 0) left[chunk * Tile::kLeft + Tile::kRows * Tile::kDepth + row] = top;
   }
   DEV void put_total(int row, int unit, int number, float total) const {
-    if (unit == 0) const_cast<float*>(totals(block, row))[number] = total;
+    if (unit == 0) const_cast<float*>(totals(chunk, row))[number] = total;
   }
   DEV bool meet() const { return grouped_last<Tile>(counter, Tile::kBlocks, shared); }
 };
@@ -228,7 +232,8 @@ DEV void grouped_end(const Params& p, const AttentionSizes& s, const GroupedPlac
   // After what blocks store: [head][run][epilogue call][sums, top, totals].
   float* const left =
       s.split.workspace +
-      (Tile::kMeetsInMemory ? static_cast<int64_t>(grid_y()) * grid_z() * all_runs * Tile::kBlocks * Tile::kLeft : 0) +
+      (Tile::kMeetsInMemory ? static_cast<int64_t>(grid_y()) * grid_z() * all_runs * Tile::kRunChunks * Tile::kLeft
+                            : 0) +
       static_cast<int64_t>(at.head) * all_runs * Tile::kRunLeft;
   const auto record = [&](int run, int i) {
     return left + static_cast<int64_t>(run) * Tile::kRunLeft + calls.index(i) / kRun * kRecord;
@@ -237,12 +242,12 @@ DEV void grouped_end(const Params& p, const AttentionSizes& s, const GroupedPlac
     const int row = calls.index(i) / Tile::kDepth, unit = calls.unit(i), inside = calls.inside(i);
     if (row >= at.rows) continue;
     GroupedPart<kRun> part;
-    UNROLL for (int b = 0; b < Tile::kBlocks; ++b) if (b < at.blocks) part.top =
-        max_number(part.top, meeting.top(b, row));
-    UNROLL for (int b = 0; b < Tile::kBlocks; ++b) if (b < at.blocks) {
-      const float share = part.share_of(meeting.top(b, row));
-      const auto x = device::load<float, kRun>(meeting.sums(b, unit) + inside);
-      const auto totals = device::load<float, kClasses>(meeting.totals(b, row));
+    UNROLL for (int k = 0; k < Tile::kRunChunks; ++k) if (k < at.chunks) part.top =
+        max_number(part.top, meeting.top(k, row));
+    UNROLL for (int k = 0; k < Tile::kRunChunks; ++k) if (k < at.chunks) {
+      const float share = part.share_of(meeting.top(k, row));
+      const auto x = device::load<float, kRun>(meeting.sums(k, unit) + inside);
+      const auto totals = device::load<float, kClasses>(meeting.totals(k, row));
       UNROLL for (int c = 0; c < kRun; ++c) part.sums[c] += share * x.v[c];
       UNROLL for (int c = 0; c < kClasses; ++c) part.totals[c] += share * totals.v[c];
     }
