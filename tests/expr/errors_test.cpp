@@ -1,6 +1,7 @@
 // What nodes refuse: one test for each error text.
 #include <gtest/gtest.h>
 
+#include "tenon/expr/precision.h"
 #include "tenon/expr/vjp.h"
 #include "tests/expr/samples.h"
 #include "tests/support/refusing.h"
