@@ -66,6 +66,8 @@ Call Call::read(std::string function, const std::vector<std::string>& names, con
       }
       call.key += '#';
     } else {
+      if (PyBool_Check(object.ptr()))
+        throw nb::type_error((names[i] + ": expected an array or a number, got bool").c_str());
       argument.array = read_array(object, names[i]);
       check_argument(*argument.array, names[i]);
       if (!call.first) {

@@ -391,7 +391,10 @@ def pad(x: Expr, counts: Sequence[tuple[int, int]]) -> Expr:
 
 
 def gather(x: Expr, index: Expr) -> Expr:
-    """Rows of x selected by an i32 or i64 expression: shape index.shape + x.shape[1:]."""
+    """Rows of x selected by an i32 or i64 expression: shape index.shape + x.shape[1:].
+
+    An index outside x is a NumericError on the CPU; a GPU reads NaN there.
+    """
     return _only(x, "gather")._with(_core.make("gather", [x._value, _only(index, "gather")._value]))
 
 

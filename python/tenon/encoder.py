@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import _checks, _core, _dtypes
 from ._checks import whole
 from ._errors import ModelError, UsageError
+from ._opened import Opened
 from ._pictures import check_mode, check_sides, is_array, is_pil, need_numpy, shape_text
 from .pipeline import Pipeline
 from .text import TextPipeline
@@ -77,15 +78,12 @@ def _pixels(image: Any) -> Any:
     return np.ascontiguousarray(image)
 
 
-class ImageEncoder:
+class ImageEncoder(Opened):
     """A vision transformer ready to run. Concurrent calls wait for one another.
 
     enc = tenon.load("dinov2-small")
     enc(PIL.Image.open("cat.png")).features          # [1, 384]
     """
-
-    def __init__(self, core: Any) -> None:
-        self._core = core
 
     @classmethod
     def from_pretrained(
@@ -110,16 +108,6 @@ class ImageEncoder:
         type_name, count = _dtypes.network_type(dtype), _checks.threads(threads)
         with _dtypes.named_dtype():
             return cls(_core.ImageEncoder(os.fspath(path), device, type_name, count, fusion, invariant))
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._core.name
-
-    @property
-    def device(self) -> str:
-        """The device in words."""
-        return self._core.device
 
     @property
     def dtype(self) -> str:

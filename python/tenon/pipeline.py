@@ -12,6 +12,7 @@ from typing import Any
 from . import _checks, _core, _dtypes, _pictures
 from ._checks import real, shown, whole
 from ._errors import UsageError
+from ._opened import Opened
 
 StepCallback = Callable[["Pipeline", int, float, dict[str, Any]], "dict[str, Any] | None"]
 
@@ -134,7 +135,7 @@ def _lora_weight(weight: Any) -> float:
     return value
 
 
-class Pipeline:
+class Pipeline(Opened):
     """A model ready to draw. Concurrent calls wait for one another.
 
         pipe = tenon.Pipeline.from_pretrained()          # the small model that comes with the package
@@ -142,7 +143,7 @@ class Pipeline:
     """
 
     def __init__(self, core: Any) -> None:
-        self._core = core
+        super().__init__(core)
         self._adapters: dict[str, _Adapter] = {}
 
     @classmethod
@@ -192,19 +193,9 @@ class Pipeline:
             )
 
     @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._core.name
-
-    @property
     def known_words(self) -> dict[str, list[str]]:
         """All words that the model was trained on, by kind, if it was trained on few; otherwise empty."""
         return self._core.known_words
-
-    @property
-    def device(self) -> str:
-        """The device in words."""
-        return self._core.device
 
     def load_lora_weights(
         self,

@@ -15,6 +15,7 @@ from typing import Any
 from . import _checks, _core, _dtypes
 from ._checks import integer, real, whole
 from ._errors import DeviceError, UsageError
+from ._opened import Opened
 from .pipeline import _seed
 
 _MOST_TOKENS = 2**24
@@ -175,20 +176,21 @@ def _messages(messages: Any) -> str:
         if isinstance(message["content"], str):
             _text(message["content"], f"{name}.content")
     try:
-        return json.dumps([dict(m) for m in messages], allow_nan=False)
+        written = json.dumps([dict(m) for m in messages], allow_nan=False)
+        json.loads(written, parse_int=lambda digits: integer(int(digits), "messages"))  # templates compute in 64 bits
+        return written
+    except UsageError:
+        raise
     except (TypeError, ValueError, RecursionError) as e:
         raise UsageError(f"messages: cannot be written as JSON: {e}", "messages") from None
 
 
-class TextPipeline:
+class TextPipeline(Opened):
     """A language model ready to generate. Concurrent calls wait for one another.
 
         pipe = tenon.TextPipeline.from_pretrained()      # the small model that comes with the package
         pipe("Ann has 3 apples and buys 4. How many?").text
     """
-
-    def __init__(self, core: Any) -> None:
-        self._core = core
 
     @classmethod
     def from_pretrained(
@@ -216,16 +218,6 @@ class TextPipeline:
         room = _checks.memory(cache_limit, "cache_limit")
         with _dtypes.named_dtype():
             return cls(_core.TextPipeline(spec, device, type_name, count, fusion, longest, room))
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._core.name
-
-    @property
-    def device(self) -> str:
-        """The device in words."""
-        return self._core.device
 
     @property
     def dtype(self) -> str:

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "tenon/backend/list_form.h"
@@ -145,6 +146,8 @@ class Backend {
     return nullptr;
   }
   virtual std::shared_ptr<Stream> make_stream() { return std::make_shared<Stream>(); }
+  /// Whether its work may go to `stream`, which is then of its own kind and device.
+  virtual bool takes(const Stream& stream) const { return typeid(stream) == typeid(Stream); }
   /// Wraps a stream that the caller owns, on a GPU a CUstream of its primary context (null: the default stream). The
   /// caller keeps it alive as long as this object.
   virtual std::shared_ptr<Stream> borrow_stream(void* native) {

@@ -31,6 +31,15 @@ std::pair<std::string, int> with_ordinal(const std::string& name) {
   return {number ? name.substr(0, colon) : name, number ? ordinal : -1};
 }
 
+// Options that only mean something for a backend whose devices are probed for.
+void check_only_device(const std::string& name, const BackendOptions& options) {
+  TENON_CHECK(Device, options.ordinal == 0, "device")
+      << "no device " << options.ordinal << ": '" << name << "' has only one";
+  TENON_CHECK(Usage, options.compile_for.empty() && !options.plan_libraries, "compile_for")
+      << "expected nothing for '" << name << "', which compiles for no architecture, found '" << options.compile_for
+      << "'";
+}
+
 // Hint for a name that is no backend but may mean a kind of device: suggests the backend whose device is probed for.
 std::string hint_of_a_gpu() {
   for (const auto& [name, registered] : registry())
@@ -84,12 +93,10 @@ std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOpti
   if (name == kAutomaticDevice) return make_backend(choose_backend().name, options);
   const auto [plain, ordinal] = with_ordinal(name);
   const auto it = registry().find(plain);
-  if (it != registry().end() && ordinal < 0) return it->second.make(options);
   if (it != registry().end()) {
-    TENON_CHECK(Device, ordinal == 0 || it->second.automatic.look, "device")
-        << "no device " << ordinal << ": '" << plain << "' has only one";
     BackendOptions numbered = options;
-    numbered.ordinal = ordinal;
+    if (ordinal >= 0) numbered.ordinal = ordinal;
+    if (!it->second.automatic.look) check_only_device(plain, numbered);
     return it->second.make(numbered);
   }
   std::vector<std::string> known = backend_names();

@@ -26,7 +26,14 @@ constexpr std::array<Info, 11> kInfo = {{{"f64", 8, true, 0x1p-53},
                                          {"i8", 1, false, 0},
                                          {"u8", 1, false, 0},
                                          {"bool", 1, false, 0}}};
-const Info& info(DType t) { return kInfo[static_cast<size_t>(t)]; }
+
+[[noreturn]] void no_type(DType t) {
+  throw Error(ErrorKind::Usage, "dtype", "no element type has the number " + std::to_string(static_cast<int>(t)));
+}
+const Info& info(DType t) {
+  if (static_cast<size_t>(t) >= kInfo.size()) no_type(t);
+  return kInfo[static_cast<size_t>(t)];
+}
 
 /// x rounded towards zero and saturated to T's range; 0 for NaN. The upper bound is exact in f64 for every T.
 template <class T>
@@ -135,7 +142,7 @@ double round_to(DType t, double x) {
     case DType::Bool:
       return x != 0;
   }
-  return x;
+  no_type(t);
 }
 
 double load_element(DType t, const void* base, int64_t index) {
@@ -163,7 +170,7 @@ double load_element(DType t, const void* base, int64_t index) {
     case DType::Bool:
       return load_raw<uint8_t>(base, index) != 0;
   }
-  return 0;
+  no_type(t);
 }
 
 void store_element(DType t, void* base, int64_t index, double v) {
@@ -191,6 +198,7 @@ void store_element(DType t, void* base, int64_t index, double v) {
     case DType::Bool:
       return store_raw<uint8_t>(base, index, v != 0);
   }
+  no_type(t);
 }
 
 }  // namespace tenon

@@ -88,6 +88,7 @@ Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
       << "expected " << type.num_params << " parameters, got " << attrs.nums.size();
   for (int64_t i : attrs.ints)
     TENON_CHECK(Usage, i >= -kMaxExtent && i <= kMaxExtent, type.name.data()) << "attribute " << i << " exceeds 2^48";
+  if (attrs.has_dtype) static_cast<void>(size_of(attrs.dtype));  // refuses a number that is no type
   const uint64_t h = hash_of(type, in, attrs);
   for (auto [it, end] = index_.equal_range(h); it != end; ++it) {
     const Node& n = *it->second;

@@ -92,7 +92,7 @@ DecoderConfig read_decoder_config(const json& config, const std::string& where) 
   c.eps = r.number("rms_norm_eps", 1e-6, 0, 1);
   c.tied = r.flag("tie_word_embeddings", false);
   c.mlp_bias = c.family == "llama" && r.flag("mlp_bias", false);
-  r.expect("hidden_act", {"silu"});
+  r.expect("hidden_act", {"silu", "swish"});   // two names of one function
   r.expect("quantization_config", {nullptr});  // has scales beside the weights, which would be ignored
   read_attention(c, r, where);
   read_rotary(c, r, config, where);

@@ -319,7 +319,7 @@ StableDiffusionCheckpoint StableDiffusionCheckpoint::open(const fs::path& path, 
     const GgufFile file = GgufFile::open(path);  // says what is wrong with a damaged one
     throw Error(ErrorKind::Model, path.string(),
                 "is a GGUF file of architecture '" + shown(file.architecture()) +
-                    "'; expected lumina2 (Z-Image), or Stable Diffusion in a .safetensors file or a folder");
+                    "'; expected Stable Diffusion in a .safetensors file or a folder");
   }
   return CheckpointReader(path, options).read();
 }

@@ -19,7 +19,7 @@ ZImageConfig z_image_config(const nlohmann::json& config, const std::string& whe
   c.channels = r.integer("in_channels", c.channels, 1, 4096);
   c.width = r.integer("dim", c.width, 2, kMaxWidth);
   c.layers = r.integer("n_layers", c.layers, 1, kMaxLayers);
-  c.refiners = r.integer("n_refiner_layers", c.refiners, 1, kMaxLayers);
+  c.refiners = r.integer("n_refiner_layers", c.refiners, 0, kMaxLayers);
   c.heads = r.integer("n_heads", c.heads, 1, c.width);
   if (c.width % c.heads) r.refuse("n_heads", "a divisor of dim " + std::to_string(c.width));
   r.expect("n_kv_heads", {c.heads});

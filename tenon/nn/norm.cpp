@@ -30,6 +30,7 @@ Expr channel_variances(const Expr& x) {
 }
 
 Expr group_norm(const Expr& x, const GroupNorm& n, const Expr& gamma, const Expr& beta) {
+  TENON_CHECK(Usage, x.shape().rank() >= 2, "group_norm") << "expected x [N,..,C], got " << x.shape().str();
   const int64_t samples = x.shape()[0], channels = x.shape()[-1];
   TENON_CHECK(Usage, n.groups > 0 && channels % n.groups == 0, "group_norm")
       << n.groups << " groups do not divide the " << channels << " channels of " << x.shape().str();

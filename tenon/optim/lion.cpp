@@ -143,7 +143,7 @@ struct Lion::State {
   }
 };
 
-Lion::Lion(std::shared_ptr<Backend> backend, const LionTypes& types) : state_(std::make_unique<State>()) {
+Lion::Lion(std::shared_ptr<Backend> backend, const LionTypes& types) : state_(std::make_unique<State>(), kWhere) {
   TENON_CHECK(Usage, backend != nullptr, kWhere) << "expected a backend, found none";
   check_type(types.param, "param");
   check_type(types.exp_avg, "exp_avg");

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "tenon/backend/backend.h"
+#include "tenon/core/not_null.h"
 
 namespace tenon {
 
@@ -82,7 +83,7 @@ class Lion {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  OwnState<State> state_;
 };
 
 }  // namespace tenon

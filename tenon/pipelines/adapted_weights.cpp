@@ -1,5 +1,6 @@
 #include "tenon/pipelines/adapted_weights.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tenon/core/error.h"
@@ -21,6 +22,15 @@ constexpr const char* kNetwork = "network";  // a language model is a single com
 struct AdapterConfig {
   int64_t rank = 0;
   double scale = 1;
+  json targets;
+
+  // Whether PEFT has a branch beside the layer; of others it drops what a file has. A regular expression or
+  // "all-linear" in place of the list is not looked at.
+  bool targets_layer(const std::string& layer) const {
+    return !targets.is_array() || std::ranges::any_of(targets, [&](const json& t) {
+      return t.is_string() && ("." + layer).ends_with("." + t.get<std::string>());
+    });
+  }
 };
 
 AdapterConfig read_adapter_config(const fs::path& file) {
@@ -39,6 +49,7 @@ AdapterConfig read_adapter_config(const fs::path& file) {
         << key << " is " << shown_json(value) << ", which is not supported";
   }
   AdapterConfig out;
+  out.targets = config.value("target_modules", json());
   out.rank = r.integer("r", 0, 1, kMaxAdapterRank);
   const double alpha = r.number("lora_alpha", 8, -kMaxAdapterAlpha, kMaxAdapterAlpha);
   const auto rank = static_cast<double>(out.rank);
@@ -65,6 +76,9 @@ std::map<std::string, LoraMatrix> read_adapter(const fs::path& folder, const Wei
     const auto of_model = shapes.find(weight);
     TENON_CHECK(Model, of_model != shapes.end() && of_model->second.rank() == 2, file.name())
         << "'" << shown(name) << "' matches no layer of this model";
+    TENON_CHECK(Model, config.targets_layer(weight.substr(0, weight.rfind('.'))), file.name())
+        << "'" << shown(name) << "' is beside a layer that is not in target_modules of " << kAdapterConfig << ", "
+        << shown_json(config.targets);
     const int64_t rows = of_model->second[0], columns = of_model->second[1];
     const Shape want = down ? Shape{config.rank, columns} : Shape{rows, config.rank};
     TENON_CHECK(Model, tensor.shape == want && is_float(tensor.dtype), file.name())

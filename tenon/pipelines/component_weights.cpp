@@ -10,6 +10,20 @@
 namespace tenon {
 namespace {
 
+class TensorWeights : public WeightSource {
+ public:
+  explicit TensorWeights(const std::map<std::string, TensorView>& tensors) : tensors_(tensors) {}
+  HostView find(const std::string& name) const override {
+    const auto it = tensors_.find(name);
+    TENON_CHECK(Model, it != tensors_.end(), "weights") << "no tensor '" << name << "'";
+    return {it->second.dtype, it->second.shape, it->second.data};
+  }
+  void done(const std::string& name) const override { release(tensors_.at(name)); }
+
+ private:
+  const std::map<std::string, TensorView>& tensors_;
+};
+
 class GgufWeights : public WeightSource {
  public:
   GgufWeights(const std::map<std::string, GgufSlice>& tensors, std::string where)
@@ -68,6 +82,10 @@ class ComponentWeights : public WeightSource {
 };
 
 }  // namespace
+
+std::unique_ptr<WeightSource> tensor_weights(const std::map<std::string, TensorView>& tensors) {
+  return std::make_unique<TensorWeights>(tensors);
+}
 
 std::unique_ptr<WeightSource> gguf_weights(const std::map<std::string, GgufSlice>& tensors, const std::string& where) {
   return std::make_unique<GgufWeights>(tensors, where);

@@ -14,6 +14,9 @@ namespace tenon {
 /// type. The component must outlive the result.
 std::unique_ptr<WeightSource> component_weights(const Component& component);
 
+/// The same for plain tensors, which must outlive the result; Error(Model) names a missing one.
+std::unique_ptr<WeightSource> tensor_weights(const std::map<std::string, TensorView>& tensors);
+
 /// The same for the tensors of a GGUF file, which must outlive the result; Error(Model) names `where`.
 std::unique_ptr<WeightSource> gguf_weights(const std::map<std::string, GgufSlice>& tensors, const std::string& where);
 

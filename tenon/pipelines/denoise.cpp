@@ -61,6 +61,11 @@ std::vector<float> drawn_noise(int64_t numel, std::span<const NoiseSource> noise
   return out;
 }
 
+void run_slower_phases(Executable& network) {
+  for (const Phase& p : network.plan().phases)
+    if (p.rate != Rate::Step) network.run(p.rate);
+}
+
 void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const NoiseSource> noise,
              std::vector<float>& latents, Timings& timings, const OnStep& on_step) {
   const NoiseSource every = [&](std::span<float> out) { draw(noise, out); };

@@ -32,6 +32,9 @@ struct DenoisingNetwork {
   std::function<std::vector<float>(std::vector<float> result, int call)> guided;
 };
 
+/// Runs the plan's phases but the one of rate step: once per prompt.
+void run_slower_phases(Executable& network);
+
 /// Runs every call of the sampler on `latents`, which hold one image per source of noise. Records the steps' times.
 /// Asks check_stop(). Error(Numeric) names the launch in which a value stopped being finite.
 void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const NoiseSource> noise,

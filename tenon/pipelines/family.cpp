@@ -5,6 +5,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
+#include "tenon/io/gguf.h"
 #include "tenon/models/registry.h"
 #include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/random_weights.h"
@@ -46,6 +47,22 @@ bool has(const ModelFamily& family, const AbilityName& wanted) {
   return std::ranges::any_of(family.abilities, [&](const Ability& a) { return a.name.verb == wanted.verb; });
 }
 
+// Refuses a GGUF file of an architecture that none of the families reads. A damaged one is refused in opening it.
+void check_gguf(const std::string& spec, const std::vector<const ModelFamily*>& families) {
+  const std::filesystem::path path = spec.empty() ? std::filesystem::path() : find_model(spec);
+  if (path.extension() != ".gguf") return;
+  const std::string architecture = GgufFile::open(path).architecture();
+  std::vector<std::string> known;
+  for (const ModelFamily* f : families)
+    for (const std::string& name : f->gguf) {
+      if (name == architecture) return;
+      known.push_back(name + " (" + f->name + ")");
+    }
+  if (known.empty()) return;
+  throw Error(ErrorKind::Model, path.string(),
+              "is a GGUF file of architecture '" + shown(architecture) + "'; expected " + joined(known, " or "));
+}
+
 }  // namespace
 
 RegisterFamily::RegisterFamily(ModelFamily family) { registry().push_back(std::move(family)); }
@@ -65,11 +82,13 @@ std::vector<const ModelFamily*> families_that(const AbilityName& ability) {
 
 const ModelFamily& family_of(const std::string& spec) {
   if (const ModelFamily* known = family_that_knows(spec)) return *known;
+  check_gguf(spec, model_families());
   return last_resort();
 }
 
 const ModelFamily& family_asked(const std::string& spec, const AbilityName& wanted) {
   if (const ModelFamily* known = family_that_knows(spec)) return *known;
+  check_gguf(spec, families_that(wanted));
   if (has(last_resort(), wanted)) return last_resort();
   for (const ModelFamily* f : families_that(wanted))
     if (f->reads) return *f;

@@ -46,6 +46,8 @@ struct ModelFamily {
   std::function<Presets()> presets = [] { return Presets(); };
   /// Whether a path holds a model of this family. Empty: its models are presets only.
   std::function<bool(const std::filesystem::path&)> reads = {};
+  /// Architectures that GGUF files of these models name.
+  std::vector<std::string> gguf = {};
   /// Describes what is at a path that it reads. Throws Error(Model) if that cannot be examined.
   std::function<ModelReport(const std::filesystem::path&)> inspect = {};
   std::vector<Ability> abilities = {};
@@ -64,7 +66,7 @@ std::vector<const ModelFamily*> families_that(const AbilityName& ability);
 
 /// The family that recognises `spec`: a path, tried as is and below TENON_MODEL_DIR, "random:NAME" with a preset, or ""
 /// (the embedded model that draws). Error(Usage) lists the presets for an unknown random:NAME; Error(Model) for a path
-/// that does not exist.
+/// that does not exist, and for a GGUF file of an architecture that no family reads: lists those that one does.
 const ModelFamily& family_of(const std::string& spec);
 
 /// The family to ask for an ability of `spec`: the one that recognises it, whether or not it has the ability; for a

@@ -51,20 +51,6 @@ fs::path gguf_of(const fs::path& path) {
   return file_exists(path / kLanguageConfig) ? fs::path() : only_file(path, ".gguf");
 }
 
-class ViewedTensors : public WeightSource {
- public:
-  explicit ViewedTensors(const std::map<std::string, TensorView>& tensors) : tensors_(tensors) {}
-  HostView find(const std::string& name) const override {
-    const auto it = tensors_.find(name);
-    TENON_CHECK(Model, it != tensors_.end(), "weights") << "no tensor '" << name << "'";
-    return {it->second.dtype, it->second.shape, it->second.data};
-  }
-  void done(const std::string& name) const override { release(tensors_.at(name)); }
-
- private:
-  const std::map<std::string, TensorView>& tensors_;
-};
-
 const DecoderPreset& decoder_preset(const std::string& name) {
   std::vector<std::string> known;
   for (const DecoderPreset& p : decoder_presets()) {
@@ -308,7 +294,7 @@ std::map<std::string, std::string> LanguageModel::saved_files() const {
 }
 
 std::unique_ptr<WeightSource> LanguageModel::weights() const {
-  if (stored_) return std::make_unique<ViewedTensors>(tensors_);
+  if (stored_) return tensor_weights(tensors_);
   if (gguf_) return gguf_weights(gguf_tensors_.tensors, name_);
   return random_weights(shapes(), random_seed_);
 }

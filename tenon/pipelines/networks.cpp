@@ -134,8 +134,13 @@ PrecisionPolicy precision_of(const std::string& name, const NetworkOptions& opti
 
 void check_rules(const NetworkType& type, std::span<const std::string_view> networks,
                  const std::optional<PrecisionPolicy>& own) {
-  for (const std::string_view name : networks)
-    check_no_int8(std::string(name), precision_of(std::string(name), {.policy = type.policy}, own));
+  for (const std::string_view name : networks) {
+    PrecisionPolicy policy = type.policy;  // an exception that names another of the networks is not about this one
+    std::erase_if(policy.exceptions, [&](const auto& e) {
+      return e.name != name && std::ranges::find(networks, e.name) != networks.end();
+    });
+    check_no_int8(std::string(name), precision_of(std::string(name), {.policy = policy}, own));
+  }
 }
 
 Plan plan_one(const std::string& name, const std::string& result, const Expr& value, const NetworkOptions& options,

@@ -1,10 +1,10 @@
 #include "tenon/runtime/executable.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
+#include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/core/stop.h"
@@ -98,8 +98,7 @@ struct Executable::State {
   }
   const Buffer& find(const std::string& name) const {
     const auto it = buffer.find(name);
-    TENON_CHECK(Usage, it != buffer.end(), plan.name) << "no buffer '" << name << "' in this plan";
-    return *it->second;
+    return it == buffer.end() ? plan.buffer(name) : *it->second;  // which throws
   }
   void check_outputs(const Launch& launch) const;
   void stop_before(const Launch& next) const {
@@ -111,13 +110,14 @@ struct Executable::State {
 
 Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound,
                        std::shared_ptr<Stream> stream, std::shared_ptr<Buffers> states, std::shared_ptr<Arena> arena)
-    : state_(std::make_unique<State>()) {
+    : state_(std::make_unique<State>(), "executable") {
   State& s = *state_;
   s.plan = std::move(plan);
   for (const Buffer& b : s.plan.buffers) s.buffer[b.name] = &b;
   TENON_CHECK(Usage, store, s.plan.name) << "needs a store of weights";
   s.store = std::move(store);
   s.backend = s.store->backend();
+  TENON_CHECK(Usage, !stream || s.backend->takes(*stream), s.plan.name) << "its stream is of another backend";
   s.stream = s.last = stream ? std::move(stream) : s.backend->make_stream();
   TENON_CHECK(Usage, !states || states->backend() == s.backend, s.plan.name) << "its states are on another backend";
   TENON_CHECK(Usage, !arena || arena->backend() == s.backend, s.plan.name) << "its arena is on another backend";
@@ -236,6 +236,8 @@ bool Executable::State::replay(Stream& on, Rate rate) {
 
 void Executable::enqueue(Rate rate, int n) {
   State& s = *state_;
+  TENON_CHECK(Usage, n >= 0, s.plan.name) << "cannot run " << n << " times";
+  TENON_CHECK(Usage, s.plan.phase(rate), s.plan.name) << "has no phase '" << name_of(rate) << "'";
   Stream& on = s.go_on();
   if (s.lost && rate == s.plan.phases.back().rate) {
     s.lost = false;
@@ -254,7 +256,6 @@ void Executable::run(Rate rate) {
 }
 
 void Executable::State::launch(Stream& on, Rate rate) {
-  using Clock = std::chrono::steady_clock;
   for (Prepared& p : launches) {
     if (p.rate != rate) continue;
     stop_before(*p.launch);
@@ -264,7 +265,7 @@ void Executable::State::launch(Stream& on, Rate rate) {
       if (timing) {
         on.synchronize();
         p.begin = std::chrono::duration<double>(begin.time_since_epoch()).count();
-        p.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+        p.seconds = seconds_since(begin);
       }
     }
     if (checking) check_outputs(*p.launch);
@@ -283,6 +284,7 @@ void Executable::bind(const std::map<std::string, void*>& buffers) {
 }
 
 void Executable::start(const std::shared_ptr<Stream>& on) {
+  TENON_CHECK(Usage, !on || state_->backend->takes(*on), plan().name) << "its stream is of another backend";
   Stream& stream = state_->go_on(on ? on : state_->stream);
   state_->lost = false;
   for (const tenon::Phase& p : state_->plan.phases) state_->launch(stream, p.rate);
@@ -318,7 +320,7 @@ void Executable::warm_up() {
 
 std::vector<float> Executable::get(const std::string& name) const {
   const Buffer& b = state_->find(name);
-  TENON_CHECK(Internal, state_->arena->had_last(state_.get()), name) << "cannot be read: another plan has run since";
+  TENON_CHECK(Internal, state_->arena->had_last(&*state_), name) << "cannot be read: another plan has run since";
   const int64_t count = b.shape.numel(), bytes = count * size_of(b.dtype);
   const bool direct = b.dtype == DType::F32;
   std::vector<float> values(static_cast<size_t>(count));

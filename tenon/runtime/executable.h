@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tenon/backend/arena.h"
+#include "tenon/core/not_null.h"
 #include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
@@ -51,7 +52,7 @@ class Executable {
   void run(Rate rate = Rate::Step);
   /// Runs all phases, slowest first, and waits for them.
   void run_all();
-  /// Enqueues `n` runs of a phase without waiting; a GPU replays one recording `n` times.
+  /// Enqueues `n` runs of a phase of the plan without waiting; a GPU replays one recording `n` times.
   void enqueue(Rate rate, int n = 1);
   /// Waits for all work that it has enqueued on any stream.
   void wait();
@@ -85,7 +86,7 @@ class Executable {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  OwnState<State> state_;
 };
 
 }  // namespace tenon

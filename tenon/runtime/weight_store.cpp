@@ -11,13 +11,6 @@
 #include "tenon/runtime/host_weights.h"
 
 namespace tenon {
-namespace {
-
-// Larger parts have their own allocation; the small ones of a call share a block and are not offloaded.
-constexpr int64_t kOwnMemory = kMinOffloaded;
-
-}  // namespace
-
 // What made some entries, and can remake them.
 struct WeightStore::Maker {
   WeightRequest request;
@@ -119,6 +112,8 @@ class WeightStore::Preparation {
   }
 
  private:
+  // Larger parts have their own allocation; the small ones of a call share a block and are not offloaded.
+  static constexpr int64_t kOwnMemory = kMinOffloaded;
   std::shared_ptr<void> memory(const WeightRequest::Part& p) {
     if (offloaded_.contains(p.key)) return store_.backend_->allocate_pinned(p.bytes);
     if (p.bytes >= kOwnMemory) return store_.backend_->allocate(p.bytes);
@@ -215,8 +210,6 @@ ParamView WeightStore::find(const std::string& name, Held& held) {
   return {view.dtype, view.shape, view.data};
 }
 
-// ---- updates ------------------------------------------------------------------------------------------------------
-
 void WeightStore::check(const std::string& name, DType dtype, const Shape& shape, const void* data) const {
   // A source may have to read or compute the tensor: ask once, not at every step of training.
   const auto updated = overrides_.find(name);
@@ -249,7 +242,12 @@ void WeightStore::update(std::span<const DeviceTensor> tensors) {
 
 void WeightStore::reread(const std::set<std::string>& names) {
   const std::lock_guard lock(mutex_);
-  for (const std::string& name : names) overrides_.erase(name);
+  const auto used = [&](const std::string& name) {
+    return std::ranges::any_of(makers_,
+                               [&](const auto& m) { return !m.expired() && m.lock()->depends.contains(name); });
+  };
+  for (const std::string& name : names)  // the source refuses one that it does not have
+    if (overrides_.erase(name) == 0 && !used(name)) source_->find(name), source_->done(name);
   remake(names);
 }
 

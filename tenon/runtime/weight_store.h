@@ -63,7 +63,7 @@ class WeightStore {
   void update(std::span<const DeviceTensor> tensors);
 
   /// The source's tensors of these names have new values of the same shapes: what was made from them is remade, as by
-  /// an update. Values set by earlier updates are dropped.
+  /// an update. Values set by earlier updates are dropped. Throws Error(Model) for an unknown name.
   void reread(const std::set<std::string>& names);
 
   /// Frees entries that nothing holds.

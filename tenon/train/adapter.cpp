@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "tenon/core/not_null.h"
 #include "tenon/core/philox.h"
 
 namespace tenon::train {
@@ -14,7 +15,7 @@ constexpr double kTwoTo32 = 4294967296.0;
 class NewAdapter : public WeightSource {
  public:
   NewAdapter(std::unique_ptr<WeightSource> base, const WeightShapes& leaves, uint64_t seed)
-      : base_(std::move(base)), seed_(seed) {
+      : base_(not_null(std::move(base), "weights")), seed_(seed) {
     for (const auto& [name, shape] : leaves) leaves_[name] = {shape, leaves_.size() + 1};
   }
   HostView find(const std::string& name) const override {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/core/not_null.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/vjp.h"
 #include "tenon/io/random.h"
@@ -41,6 +42,7 @@ Expr denoising_loss(Graph& g, const TrainableDenoiser& model, const DenoisingSha
 
 Differentiated adapter_gradients(Graph& g, const TrainableDenoiser& model, const DenoisingShape& shape,
                                  nn::DenoisingTarget target, const nn::SideBranches& branches, nn::Precision p) {
+  static_cast<void>(not_null(branches.weights, "weights with side branches"));
   const Expr loss = denoising_loss(g, model, shape, target, branches, p);
   std::set<std::string> factors;
   for (const std::string& w : *branches.weights) factors.insert({nn::side_down(w), nn::side_up(w)});
@@ -53,7 +55,10 @@ Differentiated adapter_gradients(Graph& g, const TrainableDenoiser& model, const
   return out;
 }
 
-DenoisingBatch::DenoisingBatch(const DenoisingData& data, const DenoisingShape& shape) : data_(data), shape_(shape) {}
+DenoisingBatch::DenoisingBatch(const DenoisingData& data, const DenoisingShape& shape) : data_(data), shape_(shape) {
+  static_cast<void>(not_null(data.model, "model"));
+  static_cast<void>(not_null(data.pictures, "pictures"));
+}
 
 bool DenoisingBatch::reads_tokens(const Plan& plan) {
   return std::ranges::find(plan.buffers, kTextTokens, &Buffer::name) != plan.buffers.end();

@@ -71,7 +71,7 @@ Gradients::Gradients(Parameters& parameters, const Differentiated& d, const Grad
 double Gradients::run(bool first) {
   TENON_CHECK(Internal, first || accumulates_, "gradients") << "were not made to be accumulated";
   if (ran_)
-    executable_->run(Rate::Step);
+    executable_->run(executable_->plan().phases.back().rate);
   else
     executable_->run_all();
   ran_ = true;

@@ -7,6 +7,7 @@
 
 #include "tenon/core/clock.h"
 #include "tenon/core/error.h"
+#include "tenon/core/not_null.h"
 #include "tenon/core/philox.h"
 #include "tenon/core/stop.h"
 #include "tenon/io/files.h"
@@ -186,7 +187,8 @@ void check_grpo(const GrpoOptions& o) {
 Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel> model, GrpoData data,
            GrpoOptions options, const fs::path& output) {
   check_grpo(options);
-  check_learns(*backend);
+  check_learns(*not_null(backend, "backend"));
+  static_cast<void>(not_null(model, "model"));
   TENON_CHECK(Usage, data.train && (data.evaluation || options.evaluate_every == 0 || options.evaluate_count == 0),
               "problems")
       << "expected functions that give problems to train and to evaluate on";

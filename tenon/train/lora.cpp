@@ -4,6 +4,7 @@
 
 #include "tenon/core/clock.h"
 #include "tenon/core/error.h"
+#include "tenon/core/not_null.h"
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
@@ -196,8 +197,8 @@ struct LoraTraining::State {
 LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<TrainableDenoiser> model,
                            const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held,
                            LoraOptions options, const fs::path& output, const fs::path& cache, StepPlans plans) {
-  check_learns(*backend);  // report errors before a folder is made
-  check_lora(options, *model);
+  check_learns(*not_null(backend, "backend"));  // report errors before a folder is made
+  check_lora(options, *not_null(model.get(), "model"));
   TENON_CHECK(Usage, !pictures.empty(), "pictures") << "there are none to train on";
   if (options.width == 0) options.width = model->default_side();
   if (options.height == 0) options.height = options.width;

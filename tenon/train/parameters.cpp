@@ -4,6 +4,7 @@
 
 #include "tenon/backend/arena.h"
 #include "tenon/core/error.h"
+#include "tenon/core/not_null.h"
 #include "tenon/core/stop.h"
 
 namespace tenon::train {
@@ -14,8 +15,8 @@ void check_learns(const Backend& backend) {
 
 Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<const WeightSource>& source,
                        const WeightShapes& shapes, size_t moments, bool averaged)
-    : backend_(std::move(backend)),
-      store_(std::make_shared<WeightStore>(backend_, source)),
+    : backend_(not_null(std::move(backend), "backend")),
+      store_(std::make_shared<WeightStore>(backend_, not_null(source, "weights"))),
       stream_(backend_->make_stream()),
       averaged_(averaged) {
   check_learns(*backend_);
@@ -101,11 +102,13 @@ void Parameters::set_gradients(const std::vector<std::shared_ptr<void>>& at) {
 
 std::vector<float> Parameters::values(const std::shared_ptr<void>& memory, int64_t count) const {
   std::vector<float> out(static_cast<size_t>(count));
+  if (count > 0) static_cast<void>(not_null(memory.get(), "memory of a parameter"));
   backend_->copy_out(*stream_, out.data(), memory.get(), count * 4);
   return out;
 }
 
 void Parameters::set(const std::shared_ptr<void>& memory, std::span<const float> values) {
+  if (!values.empty()) static_cast<void>(not_null(memory.get(), "memory of a parameter"));
   backend_->copy_in(*stream_, memory.get(), values.data(), static_cast<int64_t>(values.size_bytes()));
 }
 

@@ -1,6 +1,7 @@
 #include "tenon/train/policy_learner.h"
 
 #include "tenon/core/error.h"
+#include "tenon/core/not_null.h"
 #include "tenon/core/text.h"
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/train/adapter.h"
@@ -56,7 +57,7 @@ std::vector<float> negative(std::vector<float> x) {
 
 void check_update_fits(const std::shared_ptr<Backend>& shared_backend, const LanguageModel& model,
                        const GrpoOptions& options, const std::vector<int32_t>& prompt) {
-  const Backend& backend = *shared_backend;
+  const Backend& backend = *not_null(shared_backend, "backend");
   const auto rows = static_cast<size_t>(options.prompts * options.group);
   Completion shortest;
   shortest.tokens.assign(1, 0);
@@ -83,7 +84,7 @@ void check_update_fits(const std::shared_ptr<Backend>& shared_backend, const Lan
 
 PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,
                              TimeSpent& time)
-    : backend_(std::move(backend)),
+    : backend_(not_null(std::move(backend), "backend")),
       o_(options),
       time_(time),
       shares_(shares(*backend_)),

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/core/not_null.h"
 #include "tenon/core/text.h"
 
 namespace tenon::train {
@@ -181,7 +182,8 @@ std::vector<Reward> parse_rewards(const std::vector<std::string>& names, const s
 }
 
 std::string reward_name(const Reward& reward) {
-  return reward.script ? reward.script->name() : std::ranges::find(kRewards, reward.kind, &Named::kind)->name;
+  if (reward.kind == Reward::Kind::Script) return not_null(reward.script, "script of a reward")->name();
+  return std::ranges::find(kRewards, reward.kind, &Named::kind)->name;
 }
 
 std::string rewards_text(const std::vector<Reward>& rewards) {
@@ -206,6 +208,7 @@ double reward_of(const Reward& reward, const Judged& j) {
 }
 
 std::vector<double> rewards_of(const Reward& reward, std::span<const Judged> rows) {
+  if (reward.kind == Reward::Kind::Script) static_cast<void>(not_null(reward.script, "script of a reward"));
   if (reward.script) return (*reward.script)(rows);
   std::vector<double> out;
   for (const Judged& j : rows) out.push_back(reward_of(reward, j));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/core/error.h"
+#include "tenon/core/not_null.h"
 #include "tenon/core/stop.h"
 #include "tenon/pipelines/text_generator.h"
 
@@ -26,7 +27,7 @@ int64_t rounded_up(int64_t n, int64_t step) { return (n + step - 1) / step * ste
 }  // namespace
 
 Rollout::Rollout(std::shared_ptr<WeightStore> store, DecoderConfig config, nn::Precision precision)
-    : store_(std::move(store)),
+    : store_(not_null(std::move(store), "weights")),
       config_(std::move(config)),
       precision_(precision),
       stream_(store_->backend()->make_stream()) {}

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/core/not_null.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::train {
@@ -53,7 +54,7 @@ void check_update(double clip, double decay) {
 
 Updater::Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, double clip, double decay)
     : parameters_(parameters),
-      optimizer_(std::move(optimizer)),
+      optimizer_(not_null(std::move(optimizer), "optimizer")),
       clip_(clip),
       decay_(decay),
       average_(parameters.backend(), moving_average) {

@@ -47,5 +47,31 @@ TEST(HostTensor, MoreBytesThanTheAddressSpaceAreRefused) {
   EXPECT_THROW(HostTensor::zeros(DType::F64, {n, n}), Error);
   EXPECT_EQ(HostTensor::zeros(DType::F64, {0, n}).data.size(), 0u);
 }
+// A number that a caller cast to the type, as bindings do.
+TEST(Dtype, NumbersThatAreNoTypeAreRefused) {
+  std::array<double, 2> memory{};
+  const auto refused = [](int number, const auto& f) {
+    try {
+      f();
+      ADD_FAILURE() << number;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Usage);
+      EXPECT_EQ(std::string(e.what()), "[dtype] no element type has the number " + std::to_string(number));
+    }
+  };
+  for (const int number : {11, 77, 255}) {
+    const auto t = static_cast<DType>(number);
+    refused(number, [&] { static_cast<void>(size_of(t)); });
+    refused(number, [&] { static_cast<void>(name_of(t)); });
+    refused(number, [&] { static_cast<void>(is_float(t)); });
+    refused(number, [&] { static_cast<void>(unit_roundoff(t)); });
+    refused(number, [&] { static_cast<void>(round_to(t, 1)); });
+    refused(number, [&] { static_cast<void>(load_element(t, memory.data(), 0)); });
+    refused(number, [&] { store_element(t, memory.data(), 0, 1); });
+    refused(number, [&] { HostTensor::zeros(t, {2}); });
+  }
+  EXPECT_EQ(memory[0], 0);
+}
+
 }  // namespace
 }  // namespace tenon

@@ -329,7 +329,7 @@ TEST_F(DriverDeviceTest, TwoDevicesWithTwoStreamsEach) {
     }
   EXPECT_EQ(streams.size(), 4U);
   const auto other = stores[1]->backend()->make_stream();
-  EXPECT_THAT(error_of([&] { all[0]->start(other); }).second, HasSubstr("a stream of another device"));
+  EXPECT_THAT(error_of([&] { all[0]->start(other); }).second, HasSubstr("its stream is of another backend"));
 }
 
 // By name, as in flags and Python.

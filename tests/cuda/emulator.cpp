@@ -161,6 +161,7 @@ class Emulator::Queue : public Stream {
   Queue(Emulator& on, std::shared_ptr<Tape> tape, bool beside = false)
       : on_(on), tape_(std::move(tape)), is_beside_(beside) {}
 
+  const Emulator& emulator() const { return on_; }
   static Queue& of(Stream& stream) { return dynamic_cast<Queue&>(stream); }
   void add(std::function<void()> one);
   void synchronize() override {
@@ -361,6 +362,10 @@ void Emulator::fetch(Stream& stream, void* dst, const void* host, int64_t bytes)
 }
 
 std::shared_ptr<Stream> Emulator::make_stream() { return std::make_shared<Queue>(*this, nullptr); }
+bool Emulator::takes(const Stream& stream) const {
+  const auto* const own = dynamic_cast<const Queue*>(&stream);
+  return own && &own->emulator() == this;
+}
 std::shared_ptr<Stream> Emulator::borrow_stream(void*) { return make_stream(); }
 
 void Emulator::copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) {

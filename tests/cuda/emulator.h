@@ -50,6 +50,7 @@ class Emulator : public Device {
   /// Error(Device) for memory not from allocate_pinned.
   void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) override;
   std::shared_ptr<Stream> make_stream() override;
+  bool takes(const Stream& stream) const override;
   std::shared_ptr<Stream> borrow_stream(void* stream) override;
   void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override;

@@ -84,6 +84,9 @@ TEST_F(Libraries, MissingOnesComeWithACommand) {
     EXPECT_THAT(report.hint, HasSubstr("install")) << report.name;
   }
   EXPECT_THAT(install_command(Library::Nvrtc, settings_), HasSubstr("cuda-env/bin/pip' install nvidia-cuda-nvrtc"));
+  settings_.own_environment.clear();  // without a home folder
+  EXPECT_THAT(install_command(Library::Nvrtc, settings_),
+              testing::StartsWith("python3 -m pip install nvidia-cuda-nvrtc"));
 }
 
 TEST_F(Libraries, AFileThatIsNoLibraryIsNamed) {

@@ -1,6 +1,7 @@
 // What nodes refuse: one test for each error text.
 #include <gtest/gtest.h>
 
+#include "tenon/expr/precision.h"
 #include "tenon/expr/vjp.h"
 #include "tests/expr/samples.h"
 #include "tests/support/refusing.h"
@@ -206,10 +207,11 @@ TEST_F(NodeError, ConvKernelTooLarge) {
   refused("[conv2d] image [1,5,5,4] is smaller than the kernel [2,4,7,3]", [&] { conv2d(image, w); });
 }
 TEST_F(NodeError, AttentionShapes) {
-  refused(
-      "[attention] q [2,3,4], k [1,5,5,4], v [1,5,5,4] do not fit: expected q [B,H,Sq,D], k [B,Hkv,Sk,D], v "
-      "[B,Hkv,Sk,Dv]",
-      [&] { attention(x, image, image, 1); });
+  refused("[attention] q [2,3,4], k [1,5,5,4], v [1,5,5,4] do not fit: expected q [B,H,Sq,D], k and v [B,Hkv,Sk,D]",
+          [&] { attention(x, image, image, 1); });
+  refused(  // no kernel has values of another width than keys
+      "[attention] q [1,5,5,4], k [1,5,5,4], v [1,5,5,3] do not fit: expected q [B,H,Sq,D], k and v [B,Hkv,Sk,D]",
+      [&] { attention(image, image, slice(image, 3, 0, 3), 1); });
 }
 TEST_F(NodeError, AttentionScale) {
   refused<nodes::Attention>("[attention] needs a scale and a causal flag", {image, image, image});
@@ -218,6 +220,17 @@ TEST_F(NodeError, AttentionCausalWithFewerKeys) {
   const Expr k = slice(image, 2, 0, 3);
   refused("[attention] causal attention needs at least as many keys as queries",
           [&] { attention(image, k, k, 1, true); });
+}
+TEST_F(NodeError, NumbersThatAreNoTypes) {
+  const auto odd = static_cast<DType>(99);
+  const std::string text = "[dtype] no element type has the number 99";
+  refused(text, [&] { input(g, "odd", odd, {2}); });
+  refused(text, [&] { param(g, "odd", odd, {2}); });
+  refused(text, [&] { state(g, "odd", odd, {2}); });
+  refused(text, [&] { scalar(g, "odd", odd); });
+  refused(text, [&] { cast(x, odd); });
+  refused(text, [&] { round(x, odd); });
+  refused(text, [&] { multiplied_in(linear(x, x), odd); });
 }
 TEST_F(NodeError, SinkWithoutAName) {
   refused("[sink] needs the name of the tensor it writes", [&] { store("", x); });

@@ -213,7 +213,7 @@ TEST(Gradients, Attention) {
     for (const int64_t kv_heads : {1, 2, 4}) {
       Graph g;
       const Expr q = input(g, "q", DType::F64, {2, 4, 3, 2}), k = input(g, "k", DType::F64, {2, kv_heads, 5, 2}),
-                 v = input(g, "v", DType::F64, {2, kv_heads, 5, 3});
+                 v = input(g, "v", DType::F64, {2, kv_heads, 5, 2});
       const Expr y = attention(q, k, v, 0.7, causal);
       for (const Expr& x : {y, attention_lse(y)})
         EXPECT_EQ(check_gradients(x, testing::random_values(x, -2, 2)).skipped, 0) << print(x);
@@ -225,7 +225,7 @@ TEST(Gradients, AttentionOverSomeOfTheKeys) {
     for (const Shape& counts : {Shape{}, Shape{2}}) {
       Graph g;
       const Expr q = input(g, "q", DType::F64, {2, 2, 3, 2}), k = input(g, "k", DType::F64, {2, 1, 6, 2}),
-                 v = input(g, "v", DType::F64, {2, 1, 6, 3});
+                 v = input(g, "v", DType::F64, {2, 1, 6, 2});
       const Expr y = attention(q, k, v, 0.7, causal, input(g, "keys", DType::I32, counts));
       for (const Expr& x : {y, attention_lse(y)}) {
         Values values{{"keys", counts.rank() ? std::vector<double>{4, 3} : std::vector<double>{5}}};

@@ -141,7 +141,7 @@ Expr plain_attention(const Expr& q, const Expr& k, const Expr& v, double scale, 
 TEST(Oracle, AttentionAgainstPlainNodes) {
   Graph g;
   const Expr q = input(g, "q", DType::F64, {2, 4, 70, 5}), k = input(g, "k", DType::F64, {2, 2, 71, 5});
-  const Expr v = input(g, "v", DType::F64, {2, 2, 71, 3}), mask = input(g, "mask", DType::F64, {70, 71});
+  const Expr v = input(g, "v", DType::F64, {2, 2, 71, 5}), mask = input(g, "mask", DType::F64, {70, 71});
   for (bool causal : {false, true}) {
     const Expr y = attention(q, k, v, 0.7, causal);
     std::vector<Expr> heads;

@@ -46,6 +46,32 @@ TEST(Layers, GroupNormOfAConcatenation) {
   EXPECT_THROW(nn::group_norm(x, {5, 1e-3}, gamma, beta), Error);
 }
 
+TEST(Layers, ShapesThatDoNotFitAreNamed) {
+  Graph g;
+  const auto refused = [](const std::string& text, const auto& f) {
+    try {
+      f();
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()), text);
+    }
+  };
+  const auto x = [&](const Shape& shape) { return input(g, "x" + shape.str(), DType::F32, shape); };
+  const std::string form = " do not fit: expected q [B,Sq,C], k and v [B,Sk,C]";
+  const auto attention = [&](const Shape& q, const Shape& k, const Shape& v) {
+    nn::attention(x(q), x(k), x(v), 2, DType::F32);
+  };
+  attention({1, 5, 8}, {1, 3, 8}, {1, 3, 8});
+  refused("[attention] q [5,8], k [5,8], v [5,8]" + form, [&] { attention({5, 8}, {5, 8}, {5, 8}); });
+  refused("[attention] q [], k [1,3,8], v [1,3,8]" + form, [&] { attention({}, {1, 3, 8}, {1, 3, 8}); });
+  refused("[attention] q [1,5,8], k [1,3,4], v [1,3,4]" + form, [&] { attention({1, 5, 8}, {1, 3, 4}, {1, 3, 4}); });
+  refused("[attention] q [1,5,8], k [1,3,8], v [1,4,8]" + form, [&] { attention({1, 5, 8}, {1, 3, 8}, {1, 4, 8}); });
+  refused("[attention] q [2,5,8], k [1,3,8], v [1,3,8]" + form, [&] { attention({2, 5, 8}, {1, 3, 8}, {1, 3, 8}); });
+  refused("[tokens_of_image] expected an image [N,H,W,C], got [4,4,3]", [&] { nn::tokens_of_image(x({4, 4, 3})); });
+  refused("[group_norm] expected x [N,..,C], got [8]", [&] { nn::group_norm(x({8}), {2}, x({8}), x({8})); });
+  refused("[group_norm] expected x [N,..,C], got []", [&] { nn::group_norm(x({}), {2}, x({8}), x({8})); });
+}
+
 TEST(Layers, GroupNormOfAConstantIsItsShift) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {1, 2, 2, 4});

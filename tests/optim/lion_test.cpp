@@ -172,5 +172,16 @@ TEST(Lion, RefusesBadArguments) {
   EXPECT_EQ(list.bytes(), before);
 }
 
+TEST(Lion, MovedFromIsRefusedUntilAssignedTo) {
+  const Ground& ground = grounds().front();
+  Lion lion(ground.backend, {});
+  const Lion other = std::move(lion);
+  EXPECT_EQ(other.types(), LionTypes());
+  // NOLINTNEXTLINE(bugprone-use-after-move): what is tested
+  expect_refused([&] { lion.types(); }, "[lion] was moved from and can only be destroyed or assigned to");
+  lion = Lion(ground.backend, LionTypes::all(DType::BF16));
+  EXPECT_EQ(lion.types(), LionTypes::all(DType::BF16));
+}
+
 }  // namespace
 }  // namespace tenon::optim

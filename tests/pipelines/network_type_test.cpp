@@ -85,7 +85,7 @@ TEST(NetworkType, WhatNoPictureModelComputesInIsRefusedWhenItOpens) {
     return error_of([&] { check_rules(NetworkType::parse(type), networks, own); });
   };
   EXPECT_THAT(error("int8"), HasSubstr("int8 is for language models, not for 'unet'"));
-  EXPECT_THAT(error("bf16, int8: vae_decoder"), HasSubstr("int8 is for language models"));
+  EXPECT_THAT(error("bf16, int8: vae_decoder"), HasSubstr("int8 is for language models, not for 'vae_decoder'"));
   EXPECT_THAT(error("e4m3, bf16: unet"), HasSubstr("which layers of 'vae_decoder' tolerate it"));
   check_rules(NetworkType::parse("e4m3"), networks, PrecisionPolicy());
   check_rules(NetworkType::parse("bf16, e4m3: ff.net"), networks);

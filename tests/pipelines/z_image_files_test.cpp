@@ -9,6 +9,7 @@
 #include "tenon/pipelines/model_report.h"
 #include "tests/gguf/gguf_bytes.h"
 #include "tests/pipelines/z_image_fixture.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {
@@ -448,9 +449,40 @@ TEST_F(ZImageFiles, FilesThatAreWrong) {
   };
   EXPECT_THAT(drawing("t.gguf"), testing::ContainsRegex("t.gguf] .*(truncated|beyond|exceed|bytes)"));
   write_text_gguf(tensors("text_encoder"), "flux");
-  EXPECT_THAT(drawing("q.gguf"), testing::HasSubstr("is a GGUF file of architecture 'flux'; expected lumina2"));
+  EXPECT_THAT(drawing("q.gguf"),
+              testing::EndsWith("] is a GGUF file of architecture 'flux'; expected lumina2 (z-image)"));
+  try {
+    family_of(at("q.gguf"));
+    ADD_FAILURE();
+  } catch (const Error& e) {  // for any purpose
+    EXPECT_THAT(e.what(), testing::EndsWith("expected llama (language model) or qwen2 (language model) or qwen3 "
+                                            "(language model) or lumina2 (z-image)"));
+  }
   std::ofstream(files / "t.safetensors") << "GGUF";
   expect_error("not a safetensors file", at("t.safetensors"), parts);
+}
+
+TEST_F(ZImageFiles, SwishIsAnotherNameOfSilu) {
+  const std::vector<float> silu = expected();
+  edit("text_encoder/config.json", [](nlohmann::json& c) { c["hidden_act"] = "swish"; });
+  EXPECT_EQ(expected(), silu);
+}
+
+// Refiners that add nothing: the last scale of each of their branches is 0.
+TEST_F(ZImageFiles, WithoutRefiners) {
+  FileTensors all = tensors("transformer");
+  int silent = 0;
+  for (auto& [name, tensor] : all)
+    if (std::regex_search(name, std::regex("_refiner\\..*_norm2\\.weight")) && ++silent)
+      std::ranges::fill(tensor.values, 0.0F);
+  EXPECT_EQ(silent, 8);  // two blocks, each for pictures and texts
+  const fs::path folder = path / "transformer";
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().filename() != "config.json") fs::remove(entry.path());
+  write_tensors(folder / "diffusion_pytorch_model.safetensors", all);
+  const std::vector<float> with = expected();
+  edit("transformer/config.json", [](nlohmann::json& c) { c["n_refiner_layers"] = 0; });
+  EXPECT_TRUE(close_to_largest(expected(), with, 1e-5));
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ std::string run_checks(const Plan& plan, const Device& device, const Tensors& te
   set_inputs(together, tensors);
   together.run_all();
   if (const std::string wrong = same_bits(apart, together, "in the arena"); !wrong.empty()) return wrong;
-  together.run(Rate::Step);
+  together.run(plan.phases.back().rate);
   return same_bits(apart, together, "in the arena, the second time");
 }
 

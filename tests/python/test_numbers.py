@@ -22,6 +22,14 @@ def test_zeros_keep_their_sign():
         assert np.signbit(broadcast).all()
 
 
+def test_bool_is_no_number():
+    f = tenon.fuse(lambda x, factor: x * factor)
+    for flag in (True, False):
+        with pytest.raises(TypeError, match="^factor: expected an array or a number, got bool$"):
+            f(np.ones(3, "f4"), flag)
+    assert f(np.ones(3, "f4"), 1).sum() == 3
+
+
 def test_bool_is_no_index():
     with pytest.raises(TypeError, match="bool"):
         tenon.fuse(lambda x: x[True])(np.ones(3, "f4"))

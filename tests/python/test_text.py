@@ -230,6 +230,7 @@ def test_control_c_ends_a_text(pipe):
         ([{"role": "user"}], ValueError, r'messages\[0\]: has no "content"'),
         ([{"role": "user", "content": "a"}, 3], TypeError, r"messages\[1\]: expected a dict"),
         ([{"role": 3, "content": "a"}], TypeError, r"messages\[0\].role"),
+        ([{"role": "user", "content": "a", "n": [2**70]}], ValueError, "^messages: expected numbers of at most 64 bits"),
         ([{"role": "user", "content": {1, 2}}], ValueError, "JSON"),
     ],
 )

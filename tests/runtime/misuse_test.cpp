@@ -66,6 +66,49 @@ TEST_F(Misuse, AnArenaOfAnotherBackend) {
   refused("[plan] its arena is on another backend", [&] { Executable(plan(), store, {}, nullptr, nullptr, arena); });
 }
 
+TEST_F(Misuse, AStreamOfAnotherBackend) {
+  class Foreign : public Stream {};
+  const auto foreign = std::make_shared<Foreign>();
+  const auto store = std::make_shared<WeightStore>(backend_, std::make_shared<HostWeights>(HostWeights({{"w", w()}})));
+  refused("[plan] its stream is of another backend", [&] { Executable(plan(), store, {}, foreign); });
+  Executable e(plan(), store);
+  refused("[plan] its stream is of another backend", [&] { e.start(foreign); });
+  e.start(backend_->make_stream());
+}
+
+TEST_F(Misuse, RunsThatThePlanDoesNotHave) {
+  Executable e = run();
+  refused("[plan] has no phase 'schedule'", [&] { e.run(Rate::Schedule); });
+  refused("[plan] cannot run -1 times", [&] { e.enqueue(Rate::Step, -1); });
+  e.enqueue(Rate::Step, 0);
+}
+
+TEST_F(Misuse, AnExecutableThatWasMovedFrom) {
+  Executable e = run();
+  const Executable other = std::move(e);
+  EXPECT_EQ(other.plan().name, "plan");
+  const std::string text = "[executable] was moved from and can only be destroyed or assigned to";
+  refused(text, [&] { e.run(); });  // NOLINT(bugprone-use-after-move): what is tested
+  refused(text, [&] { e.get("y"); });
+  refused(text, [&] { static_cast<void>(e.stream()); });
+}
+
+TEST_F(Misuse, RereadingAnUnknownParameter) {
+  const auto store = std::make_shared<WeightStore>(backend_, std::make_shared<HostWeights>(HostWeights({{"w", w()}})));
+  store->reread({"w"});  // nothing is made from it yet
+  refused(
+      "[weights] no tensor 'v'", [&] { store->reread({"v"}); }, ErrorKind::Model);
+}
+
+TEST_F(Misuse, OptionsOfAnotherBackend) {
+  refused(
+      "[device] no device 2: 'cpu' has only one", [] { make_backend("cpu", {.ordinal = 2}); }, ErrorKind::Device);
+  refused(
+      "[device] no device -1: 'null' has only one", [] { make_backend("null", {.ordinal = -1}); }, ErrorKind::Device);
+  refused("[compile_for] expected nothing for 'cpu', which compiles for no architecture, found 'sm_90a'",
+          [] { make_backend("cpu", {.compile_for = "sm_90a"}); });
+}
+
 TEST_F(Misuse, AnUpdateWithoutAnAddressChangesNothing) {
   auto source = std::make_shared<HostWeights>();
   source->add("w", w());

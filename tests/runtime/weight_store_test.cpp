@@ -290,6 +290,7 @@ class Counting : public Backend {
   std::unique_ptr<Kernel> make_kernel(const Launch& l) override { return backend_->make_kernel(l); }
   std::unique_ptr<ListKernel> prepare_list(const Launch& l) override { return backend_->prepare_list(l); }
   std::shared_ptr<Stream> make_stream() override { return backend_->make_stream(); }
+  bool takes(const Stream& stream) const override { return backend_->takes(stream); }
   void copy(Stream& s, void* dst, const void* src, int64_t bytes) override { backend_->copy(s, dst, src, bytes); }
   void copy_in(Stream& s, void* dst, const void* src, int64_t bytes) override { backend_->copy_in(s, dst, src, bytes); }
   void copy_out(Stream& s, void* dst, const void* src, int64_t bytes) override {

@@ -12,6 +12,7 @@ class H200 : public cuda::Device {
   int64_t memory_available() const override { return facts_.memory_bytes; }
   std::shared_ptr<cuda::Function> load(const cuda::KernelSource&) override { absent(); }
   std::shared_ptr<Stream> make_stream() override { absent(); }
+  bool takes(const Stream&) const override { absent(); }
   std::shared_ptr<Stream> borrow_stream(void*) override { absent(); }
   std::shared_ptr<void> allocate(int64_t) override { absent(); }
   std::shared_ptr<void> allocate_pinned(int64_t) override { absent(); }

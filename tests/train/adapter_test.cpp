@@ -190,6 +190,37 @@ TEST(Adapter, IsReadBack) {
   EXPECT_THROW(open(), Error);  // one factor without the other
 }
 
+// PEFT drops what a file has beside layers that the list does not name.
+TEST(Adapter, OnlyBesideItsTargets) {
+  const Adapted m(0, {"q_proj", "down_proj"});
+  const language_test::Folder folder;
+  std::vector<TensorData> tensors;
+  for (const auto& [name, shape] : m.leaves)
+    tensors.push_back({kAdapterPrefix + name, DType::F32, shape, std::as_bytes(std::span(m.values.at(name)))});
+  write_safetensors(folder.path() / kAdapterWeights, tensors);
+  nlohmann::ordered_json config = adapter_config(m.config.adapter, "base");
+  const auto open_with = [&](const nlohmann::json& targets) {
+    config["target_modules"] = targets;
+    folder.write(kAdapterConfig, config.dump());
+    with_adapter(std::make_unique<Model>(*m.model), m.model->shapes, folder.path());
+  };
+  for (const nlohmann::json& all : {nlohmann::json("all-linear"), nlohmann::json(), nlohmann::json("q_proj|down_proj"),
+                                    nlohmann::json({"q_proj", "mlp.down_proj"})})
+    EXPECT_NO_THROW(open_with(all)) << all;
+  for (const nlohmann::json& some : {nlohmann::json({"q_proj", "v_proj"}), nlohmann::json({"proj", "q_proj"})}) {
+    try {
+      open_with(some);
+      ADD_FAILURE() << some;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Model);
+      EXPECT_NE(std::string(e.what()).find("mlp.down_proj.lora_A.weight' is beside a layer that is not in "
+                                           "target_modules of adapter_config.json"),
+                std::string::npos)
+          << e.what();
+    }
+  }
+}
+
 // PEFT's ways to begin: some also change the weights that the product is added to.
 TEST(Adapter, BeginningsThatAreReadBack) {
   const Adapted m(0, {"q_proj"});

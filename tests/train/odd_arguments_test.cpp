@@ -8,12 +8,16 @@
 #include "tenon/expr/ops.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/runtime/host_weights.h"
+#include "tenon/train/adapter.h"
 #include "tenon/train/batch_order.h"
 #include "tenon/train/checkpoint.h"
+#include "tenon/train/denoising.h"
 #include "tenon/train/grpo.h"
 #include "tenon/train/lora.h"
 #include "tenon/train/metrics.h"
 #include "tenon/train/ovals.h"
+#include "tenon/train/rewards.h"
+#include "tenon/train/rollout.h"
 #include "tenon/train/updater.h"
 #include "tests/fixtures/z_image_folder.h"
 #include "tests/language/language_fixtures.h"
@@ -55,6 +59,30 @@ TEST(OddArguments, ParametersAndUpdates) {
   Graph g;
   const Expr w = param(g, "w", DType::F32, {4, 4});
   expect_usage("[loss] is [4,4], expected one number", [&] { differentiate(w * w); });
+}
+
+TEST(OddArguments, NothingWhereThereMustBeOne) {
+  const auto source = std::make_shared<HostWeights>();
+  const WeightShapes shapes{{"w", Shape{4, 4}}};
+  const std::shared_ptr<Backend> cpu = make_backend("cpu"), none;
+  expect_usage("[backend] expected one, found null", [&] { Parameters(none, source, shapes, 0); });
+  expect_usage("[weights] expected one, found null", [&] { Parameters(cpu, nullptr, shapes, 0); });
+  Parameters parameters = ones(0);
+  expect_usage("[optimizer] expected one, found null", [&] { Updater(parameters, nullptr, 1); });
+  expect_usage("[memory of a parameter] expected one, found null", [&] { parameters.values(nullptr, 16); });
+  expect_usage("[memory of a parameter] expected one, found null",
+               [&] { parameters.set(nullptr, std::vector<float>(16)); });
+  expect_usage("[weights] expected one, found null", [&] { with_new_adapter(nullptr, shapes, 1); });
+  expect_usage("[weights] expected one, found null", [] { Rollout(nullptr, {}, {}); });
+  expect_usage("[backend] expected one, found null", [&] { Grpo(none, nullptr, {}, {}, "run"); });
+  expect_usage("[model] expected one, found null", [&] { Grpo(cpu, nullptr, {}, {}, "run"); });
+  expect_usage("[backend] expected one, found null", [&] { LoraTraining(none, nullptr, {}, {}, {}, "run", {}); });
+  expect_usage("[model] expected one, found null", [&] { LoraTraining(cpu, nullptr, {}, {}, {}, "run", {}); });
+  const DenoisingData data;
+  expect_usage("[model] expected one, found null", [&] { DenoisingBatch(data, {}); });
+  const Reward script{.kind = Reward::Kind::Script, .weight = 1, .script = nullptr};
+  expect_usage("[script of a reward] expected one, found null", [&] { rewards_of(script, {}); });
+  expect_usage("[script of a reward] expected one, found null", [&] { reward_name(script); });
 }
 
 class OddCheckpoints : public testing::Test {

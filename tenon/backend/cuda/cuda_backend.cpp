@@ -43,6 +43,7 @@ class CudaBackend : public Backend {
     return std::make_unique<RecordedRuns>(device_->record(runs));
   }
   std::shared_ptr<Stream> make_stream() override { return device_->make_stream(); }
+  bool takes(const Stream& stream) const override { return device_->takes(stream); }
   std::shared_ptr<Stream> borrow_stream(void* native) override { return device_->borrow_stream(native); }
   void copy(Stream& stream, void* dst, const void* src, int64_t bytes) override {
     device_->copy(stream, dst, src, bytes);

@@ -108,6 +108,8 @@ class Device {
   /// Starts compilation, or finds the kernel in the cache. Equal sources return the same function.
   virtual std::shared_ptr<Function> load(const KernelSource& source) = 0;
   virtual std::shared_ptr<Stream> make_stream() = 0;
+  /// Whether the stream comes from this device.
+  virtual bool takes(const Stream& stream) const = 0;
   /// Wraps the caller's CUstream, which belongs to this GPU's primary context.
   virtual std::shared_ptr<Stream> borrow_stream(void* stream) = 0;
   /// 256-byte aligned; zero-filled by the time it returns. Throws Error(Memory).

@@ -8,20 +8,20 @@
 
 namespace tenon::nodes {
 
-/// q [B, H, Sq, D]; k [B, Hkv, Sk, D], v [B, Hkv, Sk, Dv] with H a multiple of Hkv (grouped queries: query head h reads
-/// key head h / (H / Hkv)). nums[0] = scale; ints[0] = 1 if causal: query i sees keys j <= i + n - Sq. n is Sk or, with
+/// q [B, H, Sq, D]; k and v [B, Hkv, Sk, D] with H a multiple of Hkv (grouped queries: query head h reads key head
+/// h / (H / Hkv)). nums[0] = scale; ints[0] = 1 if causal: query i sees keys j <= i + n - Sq. n is Sk or, with
 /// an operand `keys` (i32, one number or [B]), that number for the batch entry, 0..Sk: keys and values beyond it are
-/// not read. Accumulates in f32 and yields f32 [B, H, Sq, Dv], NaN where a query sees no key.
+/// not read. Accumulates in f32 and yields f32 [B, H, Sq, D], NaN where a query sees no key.
 struct Attention : Anchor {
   static constexpr auto name = "attention";
   static constexpr int kArity = -1, kFactors = 3;
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     TENON_CHECK(Usage, in.size() == 3 || in.size() == 4, "attention") << "needs q, k, v and optionally keys";
     const Shape &q = in[0].shape(), &k = in[1].shape(), &v = in[2].shape();
-    const bool good = q.rank() == 4 && k.rank() == 4 && v.rank() == 4 && q[0] == k[0] && k[0] == v[0] && k[1] == v[1] &&
-                      k[2] == v[2] && q[3] == k[3] && k[1] > 0 && q[1] % k[1] == 0 && k[2] > 0;
+    const bool good = q.rank() == 4 && k.rank() == 4 && q[0] == k[0] && k == v && q[3] == k[3] && k[1] > 0 &&
+                      q[1] % k[1] == 0 && k[2] > 0;
     TENON_CHECK(Usage, good, "attention") << "q " << q.str() << ", k " << k.str() << ", v " << v.str()
-                                          << " do not fit: expected q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv]";
+                                          << " do not fit: expected q [B,H,Sq,D], k and v [B,Hkv,Sk,D]";
     TENON_CHECK(Usage, attrs.nums.size() == 1 && attrs.ints.size() == 1, "attention")
         << "needs a scale and a causal flag";
     TENON_CHECK(Usage, !attrs.ints[0] || k[2] >= q[2], "attention")
@@ -30,7 +30,7 @@ struct Attention : Anchor {
         in.size() == 3 || (in[3].dtype() == DType::I32 && (in[3].shape().rank() == 0 || in[3].shape() == Shape{q[0]}));
     TENON_CHECK(Usage, counted, "attention") << "keys must be i32, one number or one for each batch entry, got "
                                              << name_of(in[3].dtype()) << in[3].shape().str();
-    shape = {q[0], q[1], q[2], v[3]};
+    shape = q;
   }
   static void reference(const Node& n, std::span<const double* const> in, double* out);
   /// Calls use(row, rows, kv, seen, scores) for blocks of queries: rows [row, row + rows) of q, with heads numbered
@@ -84,7 +84,7 @@ struct AttentionLse : Anchor {
   }
 };
 
-/// Operands: q, k, v as in Attention; g [B, H, Sq, Dv], the gradient of its result; lse [B, H, Sq, 1], its
+/// Operands: q, k, v as in Attention; g [B, H, Sq, D], the gradient of its result; lse [B, H, Sq, 1], its
 /// AttentionLse; delta [B, H, Sq, 1], the sum of g * result over a row; optionally `keys`. Attributes as Attention.
 struct AttentionGradient : Anchor {
   static constexpr int kArity = -1, kFactors = 4;
@@ -104,13 +104,13 @@ struct AttentionQueryGradient : AttentionGradient {
   static Expr apart(const Expr& node);
 };
 
-/// f32 [B, Hkv, Sk, D + Dv]: gradients of k, scale ds^T q, and of v, p^T g; summed over heads that share keys.
+/// f32 [B, Hkv, Sk, 2 D]: gradients of k, scale ds^T q, and of v, p^T g; summed over heads that share keys.
 struct AttentionKeyGradient : AttentionGradient {
   static constexpr auto name = "attention_key_gradient";
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     check(in, attrs);
     shape = in[1].shape();
-    shape[3] += in[2].shape()[3];
+    shape[3] *= 2;
   }
   static Expr apart(const Expr& node);
 };
@@ -124,7 +124,7 @@ NODE(AttentionKeyGradient)
 
 namespace tenon {
 
-/// softmax(scale * q k^T) v per head; q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv]. `keys`: an i32 operand that says
+/// softmax(scale * q k^T) v per head; q [B,H,Sq,D], k and v [B,Hkv,Sk,D]. `keys`: an i32 operand that says
 /// how many of the Sk keys there are; the causal mask counts from the last of these.
 inline Expr attention(const Expr& q, const Expr& k, const Expr& v, double scale, bool causal = false,
                       const Expr& keys = {}) {

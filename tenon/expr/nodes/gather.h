@@ -4,8 +4,8 @@
 
 namespace tenon::nodes {
 
-/// Operands x [V, ..] and index (i32 or i64, any shape or a scalar). Reading through an index outside 0..V-1 is an
-/// error.
+/// Operands x [V, ..] and index (i32 or i64, any shape or a scalar). Reading through an index outside 0..V-1 throws
+/// Error(Numeric) on the CPU; a GPU, which cannot stop, reads NaN (an index that is itself gathered counts as 0).
 struct Gather : View {
   static constexpr auto name = "gather";
   static constexpr int kArity = 2;

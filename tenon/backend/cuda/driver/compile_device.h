@@ -57,6 +57,7 @@ class CompileDevice : public Device {
   std::shared_ptr<void> allocate_pinned(int64_t bytes) override;
   void fetch(Stream&, void*, const void*, int64_t) override {}
   std::shared_ptr<Stream> make_stream() override { return std::make_shared<Stream>(); }
+  bool takes(const Stream&) const override { return true; }
   std::shared_ptr<Stream> borrow_stream(void*) override { return make_stream(); }
   void copy_in(Stream&, void*, const void*, int64_t) override {}
   /// Returns zeros.

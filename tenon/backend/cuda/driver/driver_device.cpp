@@ -188,6 +188,8 @@ std::shared_ptr<Function> DriverDevice::load(const KernelSource& source) {
 
 std::shared_ptr<Stream> DriverDevice::make_stream() { return std::make_shared<DriverStream>(context_); }
 
+bool DriverDevice::takes(const Stream& stream) const { return DriverStream::is_of(stream, *context_); }
+
 std::shared_ptr<Stream> DriverDevice::borrow_stream(void* stream) {
   return std::make_shared<DriverStream>(context_, static_cast<StreamHandle>(stream));
 }

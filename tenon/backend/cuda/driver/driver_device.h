@@ -34,6 +34,7 @@ class DriverDevice : public Device {
   int64_t memory_available() const override;
   std::shared_ptr<Function> load(const KernelSource& source) override;
   std::shared_ptr<Stream> make_stream() override;
+  bool takes(const Stream& stream) const override;
   std::shared_ptr<Stream> borrow_stream(void* stream) override;
   std::shared_ptr<void> allocate(int64_t bytes) override;
   /// Page-locked memory, usable in every context.

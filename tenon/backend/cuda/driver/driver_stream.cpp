@@ -48,11 +48,14 @@ DriverStream::~DriverStream() {
   context_->api().destroy_stream(handle_);
 }
 
+bool DriverStream::is_of(const Stream& stream, const DriverContext& context) {
+  const auto* const own = dynamic_cast<const DriverStream*>(&stream);
+  return own && own->context_.get() == &context;
+}
+
 DriverStream& DriverStream::of(Stream& stream, const DriverContext& context) {
-  auto* const own = dynamic_cast<DriverStream*>(&stream);
-  TENON_CHECK(Internal, own && own->context_.get() == &context, context.facts().name)
-      << "got a stream of another device";
-  return *own;
+  TENON_CHECK(Internal, is_of(stream, context), context.facts().name) << "got a stream of another device";
+  return static_cast<DriverStream&>(stream);
 }
 
 void DriverStream::synchronize() {

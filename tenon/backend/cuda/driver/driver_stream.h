@@ -19,6 +19,7 @@ class DriverStream : public Stream {
   DriverStream(const DriverStream&) = delete;
   DriverStream& operator=(const DriverStream&) = delete;
 
+  static bool is_of(const Stream& stream, const DriverContext& context);
   /// `stream` as a stream of this GPU. Throws Error(Internal) if it is not one.
   static DriverStream& of(Stream& stream, const DriverContext& context);
 

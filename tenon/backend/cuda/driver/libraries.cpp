@@ -171,9 +171,10 @@ std::string library_name(Library which) { return traits(which).name; }
 
 std::string install_command(Library which, const SearchSettings& settings, int newest_major) {
   if (which == Library::Driver) return "sudo apt-get install nvidia-driver";
+  const std::string wheel = newest_major < 13 ? traits(which).wheel12 : traits(which).wheel;
   const std::string environment = settings.own_environment.string();
-  return "python3 -m venv '" + environment + "' && '" + environment + "/bin/pip' install " +
-         (newest_major < 13 ? traits(which).wheel12 : traits(which).wheel);
+  if (environment.empty()) return "python3 -m pip install " + wheel;  // no cache folder: python3's own packages
+  return "python3 -m venv '" + environment + "' && '" + environment + "/bin/pip' install " + wheel;
 }
 
 std::vector<LibraryReport> report_libraries(const SearchSettings& settings) {

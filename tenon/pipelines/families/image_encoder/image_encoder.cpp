@@ -10,6 +10,7 @@
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/registry.h"
+#include "tenon/pipelines/component_weights.h"
 #include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/random_weights.h"
 
@@ -20,20 +21,6 @@ using nlohmann::json;
 
 constexpr const char *kSettings = "config.json", *kPreprocessor = "preprocessor_config.json";
 constexpr int64_t kHubShortSide = 256, kHubCrop = 224;  // used in evaluations by transformers and the original
-
-class TensorWeights : public WeightSource {
- public:
-  explicit TensorWeights(const std::map<std::string, TensorView>& tensors) : tensors_(tensors) {}
-  HostView find(const std::string& name) const override {
-    const auto it = tensors_.find(name);
-    TENON_CHECK(Model, it != tensors_.end(), "weights") << "no tensor '" << name << "'";
-    return {it->second.dtype, it->second.shape, it->second.data};
-  }
-  void done(const std::string& name) const override { release(tensors_.at(name)); }
-
- private:
-  const std::map<std::string, TensorView>& tensors_;
-};
 
 // The weight file of a folder; empty if there is none or more than one.
 fs::path weight_file(const fs::path& path) {
@@ -220,7 +207,7 @@ ImagePreprocessing ImageEncoder::preprocessing(const std::string& kind) const {
 
 std::unique_ptr<WeightSource> ImageEncoder::weights() const {
   if (!stored_) return random_weights(shapes(), random_seed_);
-  return std::make_unique<TensorWeights>(tensors_);
+  return tensor_weights(tensors_);
 }
 
 void check_side(const VitConfig& c, const std::string& what, int64_t side) {

@@ -72,6 +72,7 @@ const RegisterFamily kLanguageModels{
     {.name = "language model",
      .presets = language_model_presets,
      .reads = LanguageModel::reads,
+     .gguf = {"llama", "qwen2", "qwen3"},
      .inspect = LanguageModel::inspect,
      .abilities = {ability<TextGenerator>([](const std::string& spec, const TextOptions& options) {
                      return make_text_generator(LanguageModel::open(spec), options);

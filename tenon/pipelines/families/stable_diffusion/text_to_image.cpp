@@ -230,9 +230,7 @@ void TextToImage::denoise(const ImageRequest& r, Sampler& sampler, const std::ve
   std::vector<float> times(steps.begin(), steps.end());
   unet.set("timesteps", times);
   unet.set("context", context);
-  unet.run(Rate::Constant);
-  unet.run(Rate::Schedule);
-  unet.run(Rate::Prompt);
+  run_slower_phases(unet);
   const auto guided = [&](std::vector<float> e, int) {
     if (!shape.guided) return e;
     const float g = static_cast<float>(r.cfg_scale);

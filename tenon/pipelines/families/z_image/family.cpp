@@ -109,6 +109,7 @@ const RegisterFamily kZImage{
            return Presets{{"z-image", "Z-Image-Turbo: 6155 M parameters, text encoder Qwen3-4B"}};
          },
      .reads = ZImageCheckpoint::reads,
+     .gguf = {"lumina2"},
      .inspect = inspect_z_image,
      .abilities = {ability<ImageGenerator>([](const std::string& spec, const PipelineOptions& options) {
                      return std::make_unique<ZImageGenerator>(ZImageModel::open(spec, 0, options.parts), options);

@@ -210,7 +210,7 @@ void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts&
   e.set("times", times);
   e.set("text", hidden);
   e.set("text_tokens", HostView{DType::I32, {shape.sequences()}, tokens.data()});
-  for (const Rate rate : {Rate::Constant, Rate::Schedule, Rate::Prompt}) e.run(rate);
+  run_slower_phases(e);
   const ZImageGuidance guidance{r.cfg_scale, r.cfg_normalization, r.cfg_truncation};
   const auto velocity = [&](std::vector<float> direction, int call) {
     if (shape.guided) direction = guided(std::move(direction), r.batch, guidance, times[static_cast<size_t>(call)]);
