@@ -269,7 +269,8 @@ TEST(ChatTemplate, TimeMemoryAndOutputAreBounded) {
   for (const std::string& source : greedy) {
     const std::clock_t start = std::clock();
     EXPECT_EQ(error_of([&] { render(source); }).kind(), ErrorKind::Model) << source.substr(0, 300);
-    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, sanitized() ? 50 : 5) << source.substr(0, 300);
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, sanitized() ? 50 : 5)
+        << source.substr(0, 300);
   }
   // Namespaces that contain themselves are freed anyway.
   EXPECT_EQ(render("{% set n = namespace() %}{% set n.me = [n] %}{{ n.me | length }}"), "1");

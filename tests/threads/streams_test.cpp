@@ -76,7 +76,7 @@ TEST(ThreadStreams, OnePlanOneStoreManyStreams) {
       give_tokens(e, kLength, t);
       e.start(other);
       e.start();
-      e.enqueue(Rate::Step, 2);
+      e.enqueue(plan.phases.back().rate, 2);
       e.wait();
       found[static_cast<size_t>(t)] = e.get("y");
     }
