@@ -36,8 +36,11 @@ class Bodies {
   }
 
  private:
-  static std::map<std::string, Maker>& all() {
-    static std::map<std::string, Maker> bodies;
+  // A class of its own: GCC and clang name a static variable differently in a function that returns a standard map of
+  // strings, and then a program and a library of the two have a table each.
+  struct Table : std::map<std::string, Maker> {};
+  static Table& all() {
+    static Table bodies;
     return bodies;
   }
 };
