@@ -9,17 +9,23 @@ namespace {
 constexpr uint64_t kSeed = 7;
 constexpr int64_t kTokenRange = 256;  // smaller than every vocabulary
 
+// Tokens per sequence that a language model's plan takes at once.
+int64_t tokens_of(const Plan& plan) {
+  for (const Buffer& b : plan.buffers)
+    if (b.name == "tokens") return b.shape[-1];
+  return 1;
+}
+
 // Number of tokens already in a language model's cache: half of it in front of a single token, none in front of a
 // prompt.
 float position_in(const Plan& plan) {
-  int64_t rows = 0, batch = 1, tokens = 1;
+  int64_t rows = 0, batch = 1;
   for (const Buffer& b : plan.buffers) {
     if (b.role == BufferRole::State) rows = b.shape[0];
     if (b.name == "position") batch = b.shape.numel();
-    if (b.name == "tokens") tokens = b.shape[-1];
   }
   const int64_t capacity = rows / batch;
-  return tokens > 1 ? 0.0F : static_cast<float>(std::max<int64_t>(capacity / 2 - 1, 0));
+  return tokens_of(plan) > 1 ? 0.0F : static_cast<float>(std::max<int64_t>(capacity / 2 - 1, 0));
 }
 
 HostTensor sample_input(const Plan& plan, const Buffer& buffer) {
@@ -35,6 +41,9 @@ HostTensor sample_input(const Plan& plan, const Buffer& buffer) {
     }
   } else if (buffer.name == "position") {
     std::ranges::fill(values, position_in(plan));
+  } else if (buffer.name == "row") {  // the last token of each prompt
+    for (size_t i = 0; i < count; ++i)
+      values[i] = static_cast<float>(static_cast<int64_t>(i + 1) * tokens_of(plan) - 1);
   } else if (buffer.name == "pages") {  // each row's pages of the cache, in reverse order
     for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(count - 1 - i);
   } else if (buffer.shape.rank() > 0) {

@@ -239,6 +239,15 @@ TEST_F(CliText, EveryLaunchAgreesWithTheOracle) {
   }
 }
 
+// Samples of inputs name a token of the prompt, however short it is.
+TEST_F(CliText, PromptsOfEveryLengthAreTimed) {
+  for (const char* context : {"3", "5", "40"}) {
+    const Finished f = tenon(with({"bench", "--part", "prefill", "--context", context, "--batch-size", "2", "--runs",
+                                   "1", "--no-anchors", "--no-unfused", "--json"}));
+    EXPECT_EQ(f.code, 0) << context << f.err;
+  }
+}
+
 TEST_F(CliText, AConversationLineByLine) {
   const auto command = with({"chat", "--max-tokens", "6", "--temperature", "0", "--json", "--system", "be brief"});
   const Finished f = tenon(command, {}, reading("hello\n\nhello\n/reset\nhello"));
