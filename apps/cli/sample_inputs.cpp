@@ -42,8 +42,8 @@ HostTensor sample_input(const Plan& plan, const Buffer& buffer) {
   } else if (buffer.name == "position") {
     std::ranges::fill(values, position_in(plan));
   } else if (buffer.name == "row") {  // the last token of each prompt
-    for (size_t i = 0; i < count; ++i)
-      values[i] = static_cast<float>(static_cast<int64_t>(i + 1) * tokens_of(plan) - 1);
+    const auto tokens = static_cast<size_t>(tokens_of(plan));
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>((i + 1) * tokens - 1);
   } else if (buffer.name == "pages") {  // each row's pages of the cache, in reverse order
     for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(count - 1 - i);
   } else if (buffer.shape.rank() > 0) {

@@ -44,6 +44,7 @@ MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacit
         grouped_operand("V", "v", "kv_heads", "keys") + epilogue(1, 8, "p.sizes.depth") +
         "using Tile = " + tile.type() +
         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
+        " && Tile::kResident == " + std::to_string(tile.resident()) +
         ");\nKERNEL(Tile::kThreads, Tile::kResident, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue>(p); }\n";
     const CoreLaunch launch = attention_launch(tile, s);
     // Memory where runs of keys are combined; a second run of the kernel finds it as the first left it.

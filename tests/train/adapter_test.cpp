@@ -190,26 +190,37 @@ TEST(Adapter, IsReadBack) {
   EXPECT_THROW(open(), Error);  // one factor without the other
 }
 
+// An adapter's folder that is opened with another value of one key of its configuration.
+class WrittenAdapter {
+ public:
+  explicit WrittenAdapter(const std::vector<std::string>& targets)
+      : adapted_(0, targets), config_(adapter_config(adapted_.config.adapter, "base")) {
+    std::vector<TensorData> tensors;
+    for (const auto& [name, shape] : adapted_.leaves)
+      tensors.push_back({kAdapterPrefix + name, DType::F32, shape, std::as_bytes(std::span(adapted_.values.at(name)))});
+    write_safetensors(folder_.path() / kAdapterWeights, tensors);
+  }
+  void open_with(const char* key, const nlohmann::json& value) {
+    config_[key] = value;
+    folder_.write(kAdapterConfig, config_.dump());
+    with_adapter(std::make_unique<Model>(*adapted_.model), adapted_.model->shapes, folder_.path());
+  }
+
+ private:
+  const Adapted adapted_;
+  const language_test::Folder folder_;
+  nlohmann::ordered_json config_;
+};
+
 // PEFT drops what a file has beside layers that the list does not name.
 TEST(Adapter, OnlyBesideItsTargets) {
-  const Adapted m(0, {"q_proj", "down_proj"});
-  const language_test::Folder folder;
-  std::vector<TensorData> tensors;
-  for (const auto& [name, shape] : m.leaves)
-    tensors.push_back({kAdapterPrefix + name, DType::F32, shape, std::as_bytes(std::span(m.values.at(name)))});
-  write_safetensors(folder.path() / kAdapterWeights, tensors);
-  nlohmann::ordered_json config = adapter_config(m.config.adapter, "base");
-  const auto open_with = [&](const nlohmann::json& targets) {
-    config["target_modules"] = targets;
-    folder.write(kAdapterConfig, config.dump());
-    with_adapter(std::make_unique<Model>(*m.model), m.model->shapes, folder.path());
-  };
+  WrittenAdapter adapter({"q_proj", "down_proj"});
   for (const nlohmann::json& all : {nlohmann::json("all-linear"), nlohmann::json(), nlohmann::json("q_proj|down_proj"),
                                     nlohmann::json({"q_proj", "mlp.down_proj"})})
-    EXPECT_NO_THROW(open_with(all)) << all;
+    EXPECT_NO_THROW(adapter.open_with("target_modules", all)) << all;
   for (const nlohmann::json& some : {nlohmann::json({"q_proj", "v_proj"}), nlohmann::json({"proj", "q_proj"})}) {
     try {
-      open_with(some);
+      adapter.open_with("target_modules", some);
       ADD_FAILURE() << some;
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::Model);
@@ -223,24 +234,13 @@ TEST(Adapter, OnlyBesideItsTargets) {
 
 // PEFT's ways to begin: some also change the weights that the product is added to.
 TEST(Adapter, BeginningsThatAreReadBack) {
-  const Adapted m(0, {"q_proj"});
-  const language_test::Folder folder;
-  std::vector<TensorData> tensors;
-  for (const auto& [name, shape] : m.leaves)
-    tensors.push_back({kAdapterPrefix + name, DType::F32, shape, std::as_bytes(std::span(m.values.at(name)))});
-  write_safetensors(folder.path() / kAdapterWeights, tensors);
-  nlohmann::ordered_json config = adapter_config(m.config.adapter, "base");
-  const auto open_begun = [&](const nlohmann::json& how) {
-    config["init_lora_weights"] = how;
-    folder.write(kAdapterConfig, config.dump());
-    with_adapter(std::make_unique<Model>(*m.model), m.model->shapes, folder.path());
-  };
+  WrittenAdapter adapter({"q_proj"});
   for (const nlohmann::json& plain : {nlohmann::json(), nlohmann::json(true), nlohmann::json("gaussian"),
                                       nlohmann::json("eva"), nlohmann::json("orthogonal")})
-    EXPECT_NO_THROW(open_begun(plain)) << plain;
+    EXPECT_NO_THROW(adapter.open_with("init_lora_weights", plain)) << plain;
   for (const std::string how : {"pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga"}) {
     try {
-      open_begun(how);
+      adapter.open_with("init_lora_weights", how);
       ADD_FAILURE() << how;
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find("'init_lora_weights' is \"" + how), std::string::npos) << e.what();

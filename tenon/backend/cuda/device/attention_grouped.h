@@ -412,12 +412,12 @@ DEV void attention_grouped(const Params& p) {
   typename GroupedMeeting<Tile>::Type meeting(s, at, shared);
   GroupedPiece piece = pieces.of(at, s.keys, 0);
   GroupedKeys<Tile, K> keys;
-  if (at.chunk(0) < at.chunks) {
+  if (at.has_keys(0)) {
     keys.load(p, at, piece);
     GroupedValues<Tile, V>(0).copy(p, at, piece);
   }
   GroupedQueries<Tile, T, Q> queries;
-  if (Tile::kTurns > 1 && at.chunk(0) < at.chunks) queries.load(p, s, at);
+  if (Tile::kTurns > 1 && at.has_keys(0)) queries.load(p, s, at);
   NO_UNROLL for (int turn = 0; turn < Tile::kTurns; ++turn) {
     const GroupedValues<Tile, V> values(turn);
     // Added rows that no query sees are stored too.
@@ -429,12 +429,12 @@ DEV void attention_grouped(const Params& p) {
     }
     GroupedPiece next = piece;
     GroupedKeys<Tile, K> ahead;
-    const bool goes_on = turn + 1 < Tile::kTurns && at.chunk(turn + 1) < at.chunks;
+    const bool goes_on = at.has_keys(turn + 1);
     if constexpr (Tile::kTurns > 1) {
       if (turn + 1 < Tile::kTurns) next = pieces.of(at, s.keys, turn + 1);
       if (goes_on) ahead.load(p, at, next);
     }
-    if (at.chunk(turn) < at.chunks)
+    if (at.has_keys(turn))
       grouped_chunk<Tile, K, V>(p, s, at, turn, piece.first, next, goes_on, keys, queries, meeting, shared);
     if constexpr (Tile::kTurns > 1) piece = next, keys = ahead;
   }

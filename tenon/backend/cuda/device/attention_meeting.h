@@ -68,6 +68,8 @@ struct GroupedPlace {
   }
   /// The chunk of the run that the block takes in a turn.
   DEV int chunk(int turn) const { return block + turn * Tile::kBlocks; }
+  /// Whether it has keys.
+  DEV bool has_keys(int turn) const { return turn < Tile::kTurns && chunk(turn) < chunks; }
   /// The first key of that chunk, and of the warp's piece of it.
   DEV int first_of_chunk(int turn) const { return run * Tile::kRunKeys + chunk(turn) * Tile::kChunk; }
   DEV int first_key(int turn) const { return first_of_chunk(turn) + warp() * Tile::kKeys; }
