@@ -93,7 +93,8 @@ Params AttentionKernel::begin(const AttentionChoice& choice) const {
 std::string AttentionKernel::rows_source(size_t i, Params& params, std::string& headers) {
   const std::string called(1, "QKV"[i]);
   if (i > 0 && paged_ && tensor_cores()) return paged_source(called, pages_of(i), operands_[i].shape(), params);
-  return operand_source(called, operands_[i], 3, params, headers);
+  if (!tensor_cores()) return element_source(called, operands_[i], 3, params, headers);
+  return operand_source(called, operands_[i], 3, params);
 }
 
 std::string AttentionKernel::count_source(Params& params, std::string& headers) const {

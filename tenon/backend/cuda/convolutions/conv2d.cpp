@@ -1,4 +1,4 @@
-// The conv2d skeleton: tensor cores for f16 and bf16, plain f32 arithmetic elsewhere.
+// The conv2d skeleton: tensor cores for f16 and bf16, CUDA cores for f32.
 #include "tenon/backend/cuda/convolutions/conv_route.h"
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
 #include "tenon/backend/cuda/products/product_kernel.h"
@@ -21,12 +21,10 @@ class Conv2dKernel : public ProductKernel {
     const int64_t channels = a_.shape()[-1];
     if (sizes_.phases == 2)
       keep_phases(channels);
-    else if (tensor_cores())
+    else
       b_ = weight_operand({w[0], w[2], w[3], channels}, [&](const Expr& leaf) {
         return permute(slice(leaf, -1, 0, w[1]), {0, 3, 1, 2});
       });
-    else
-      b_ = padded_operand(1);
     fill_sizes(channels);
     const int bytes = static_cast<int>(size_of(unit_));
     const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_, unit_) &&
@@ -129,7 +127,7 @@ class Conv2dKernel : public ProductKernel {
     if ((rows.warp > 16 || device().facts().batch_invariant()) && c.box_images > 1) return {};
     return {slots_of_boxes(c) * phases, 0, boxes_are_whole(c, rows.tile)};
   }
-  // f32 has only one core.
+  // In f32 no result depends on it.
   int batch_to_choose_for() const {
     return tensor_cores() ? checked_int(device().facts().samples_to_choose_for(sizes_.batch)) : sizes_.batch;
   }

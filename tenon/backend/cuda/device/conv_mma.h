@@ -1,6 +1,7 @@
-// The convolution of NHWC pixels with mma (implicit GEMM): ConvSizes, a product of the pixels in each output pixel's
-// window, in the order [kernel_h][kernel_w][channels], with the weights. The window is never materialized: a row of A
-// in shared memory is copied tap by tap from the tap's position, and is zero outside the image.
+// The convolution of NHWC pixels with mma, or in f32 on the CUDA cores (implicit GEMM): ConvSizes, a product of the
+// pixels in each output pixel's window, in the order [kernel_h][kernel_w][channels], with the weights. The window is
+// never materialized: a row of A in shared memory is copied tap by tap from the tap's position, and is zero outside the
+// image.
 //
 // grid.x = tiles of m * tiles of n with m = batch * out_height * out_width and n = outputs, grid.y = splits. Rows of A
 // are the input's pixels, (image * height + y) * width + x; rows of B are the outputs, kernel_h * kernel_w * channels
@@ -124,7 +125,10 @@ DEV void conv_mma(const Params& p) {
     WindowLoader<Tile, Tile::kM, A> a(p, steps.first, at.row, at.pixels);
     RowLoader<Tile, Tile::kN, B> b(
         p, k, steps.first, [&](int i) { return Place::Lanes::template source<B::kInRuns>(i, at.column, at.columns); });
-    mma_loop<Tile, T>(p, sums, a, b, steps.count);
+    if constexpr (sizeof(T) == 4)
+      plain_loop<Tile, false>(p, sums, a, b, steps.count, 0);
+    else
+      mma_loop<Tile, T>(p, sums, a, b, steps.count);
   }
   if (c.split.splits > 1 &&
       !mma_meet<Tile, WholeBlock>(c.split, block_x(), block_y(), sums, reinterpret_cast<uint32_t*>(shared_memory())))

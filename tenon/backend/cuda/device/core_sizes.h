@@ -36,7 +36,8 @@ inline constexpr int kSumRanges = 16;
 struct GemmSizes {
   int m = 0, n = 0, k = 0, batch = 1;
   /// Columns of K per range, whose products are summed separately and in order. Sums of two ranges kSumRanges / 2 apart
-  /// are added, and these pairs in order. For gemm_skinny, and for gemm_wgmma where it must match it.
+  /// are added, and these pairs in order. For gemm_skinny, and for gemm_wgmma where it must match it. In f32, for all
+  /// products: sums of ranges are added in order.
   int range = 0;
   SplitK split = {};
   CountSizes count = {};

@@ -1,4 +1,5 @@
-// The matrix product with mma: GemmSizes, one tile per block, split-K into sizes.split.splits parts.
+// The matrix product with mma, or in f32 on the CUDA cores: GemmSizes, one tile per block, split-K into
+// sizes.split.splits parts.
 //
 // grid.x = tiles of m * tiles of n, grid.y = splits, grid.z = batch; MmaTile::kThreads, MmaTile::kSharedBytes. Params
 // has a member `sizes`; A and B are operands and Epilogue takes the results, as described in mma_tile.h and codegen/.
@@ -26,7 +27,10 @@ DEV void gemm_mma(const Params& p) {
   RowLoader<Tile, Tile::kN, B> b(
       p, g.k, steps.first, [&](int i) { return batch * g.n + Lanes::template source<B::kInRuns>(i, column, columns); });
   MmaSums<Tile> sums = {};
-  mma_loop<Tile, T>(p, sums, a, b, steps.count);
+  if constexpr (sizeof(T) == 4)
+    plain_loop<Tile, true>(p, sums, a, b, steps.count, g.range / kColumns);
+  else
+    mma_loop<Tile, T>(p, sums, a, b, steps.count);
   if (g.split.splits > 1 && !mma_meet<Tile, WholeBlock>(g.split, batch * grid_x() + block_x(), block_y(), sums,
                                                         reinterpret_cast<uint32_t*>(shared_memory())))
     return;

@@ -1,4 +1,5 @@
-// A block's tile of a matrix product on tensor cores, y[m, n] = sum over k of a[m, k] b[n, k]:
+// A block's tile of a matrix product on tensor cores, or in f32 on the CUDA cores, y[m, n] = sum over k of a[m, k] b[n,
+// k]:
 //
 //   global --cp.async, kStages deep--> shared [rows][kRowBytes], swizzled --ldmatrix, a step ahead--> mma --> registers
 //   registers, in runs or through slabs of 16 rows per warp --> the epilogue
@@ -175,6 +176,70 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
       multiply<T>(sums, fragments[inner % 2]);
     }
   }
+  cp_async_wait<0>();
+  sync_block();
+}
+
+/// Multiplies a stage in f32, on the CUDA cores: a lane computes the results that mma would leave it, each in the order
+/// of K. `a`, `b`: the stage's rows of the warp.
+template <class Tile>
+DEV void multiply_plain(MmaSums<Tile>& sums, const unsigned char* a, const unsigned char* b) {
+  constexpr int kLeft = Tile::kWarpM / 8;
+  const int row = lane() / 4, column = lane() % 4 * 2;
+  const int left_at = row * Tile::kRowBytes + Tile::swizzle(row) * 16;
+  UNROLL for (int chunk = 0; chunk < Tile::kRowBytes / 16; ++chunk) {
+    Frag<float, 4> left[kLeft];
+    UNROLL for (int i = 0; i < kLeft; ++i) left[i] =
+        load<float, 4>(reinterpret_cast<const float*>(a + (left_at ^ chunk * 16) + i * 8 * Tile::kRowBytes));
+    UNROLL for (int j = 0; j < Tile::kWarpN / 4; ++j) {
+      const int at = (column + j % 2) * Tile::kRowBytes + (Tile::swizzle(column + j % 2) ^ chunk) * 16;
+      const auto right = load<float, 4>(reinterpret_cast<const float*>(b + at + j / 2 * 8 * Tile::kRowBytes));
+      UNROLL for (int k = 0; k < 4; ++k) {
+        UNROLL for (int i = 0; i < kLeft; ++i) sums.v[i / 2][j / 2][i % 2 * 2 + j % 2] += left[i].v[k] * right.v[k];
+      }
+    }
+  }
+}
+
+template <class Tile>
+DEV void add_sums(MmaSums<Tile>& to, const MmaSums<Tile>& from) {
+  UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) UNROLL for (int j = 0; j < MmaSums<Tile>::kColumns; ++j) {
+    UNROLL for (int e = 0; e < 4; ++e) to.v[i][j][e] += from.v[i][j][e];
+  }
+}
+
+/// mma_loop in f32. kRanges: every `range` steps are summed apart, and these sums are added in order
+/// (GemmSizes::range).
+template <class Tile, bool kRanges, class Params, class LoadA, class LoadB>
+DEV void plain_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int steps, int range) {
+  const uint32_t shared = shared_address(shared_memory());
+  const unsigned char* const left = shared_memory() + warp() / Tile::kWarpsN * Tile::kWarpM * Tile::kRowBytes;
+  const unsigned char* const right =
+      shared_memory() + (Tile::kM + warp() % Tile::kWarpsN * Tile::kWarpN) * Tile::kRowBytes;
+  auto copy = [&](int step, int stage) {
+    if (step < steps) {
+      a.copy(p, shared + stage);
+      b.copy(p, shared + stage + Tile::kM * Tile::kRowBytes);
+    }
+    cp_async_commit();  // possibly empty, so that groups and steps count alike
+  };
+
+  UNROLL for (int s = 0; s < Tile::kStages - 1; ++s) copy(s, s * Tile::kStageBytes);
+  MmaSums<Tile> part = {};
+  int read = 0, remaining = range;
+  NO_UNROLL for (int step = 0; step < steps; ++step) {
+    cp_async_wait<Tile::kStages - 2>();
+    sync_block();  // the stage is complete, and all have read the previous one
+    copy(step + Tile::kStages - 1, (read == 0 ? Tile::kPipelineBytes : read) - Tile::kStageBytes);
+    multiply_plain<Tile>(kRanges ? part : sums, left + read, right + read);
+    read = read == Tile::kPipelineBytes - Tile::kStageBytes ? 0 : read + Tile::kStageBytes;
+    if (kRanges && --remaining == 0) {
+      add_sums(sums, part);
+      part = {};
+      remaining = range;
+    }
+  }
+  if (kRanges && remaining != range) add_sums(sums, part);
   cp_async_wait<0>();
   sync_block();
 }

@@ -44,7 +44,7 @@ void AnchorKernel::read_beside(const Expr& value) {
 
 Expr AnchorKernel::padded_operand(size_t i) {
   Shape stored = form_.holes[i].shape();
-  const int64_t cols = stored[-1], run = tensor_cores() ? run_of(unit_) : 1;
+  const int64_t cols = stored[-1], run = run_of(unit_);
   stored[-1] = (cols + run - 1) / run * run;
   return operand(i, stored, [cols](const Expr& leaf) { return slice(leaf, -1, 0, cols); });
 }
@@ -94,17 +94,18 @@ std::vector<ProgramOutput> AnchorKernel::beside_maps() const {
   return out;
 }
 
-std::string AnchorKernel::operand_source(const std::string& name, const Expr& operand, int split, Params& params,
-                                         std::string& headers) {
-  const MatrixDomain domain{operand.shape(), split};
-  if (!tensor_cores()) {
-    const ProgramOutput value{operand, {}, DType::F32};
-    ProgramSource program(std::array{value}, domain, params, 1);
-    std::string text = program.functor(name);
-    headers += program.includes();
-    return text;
-  }
-  return AccessSource("x" + name, operand, domain, false, params).operand(name, run_of(unit_));
+std::string AnchorKernel::operand_source(const std::string& name, const Expr& operand, int split,
+                                         Params& params) const {
+  return AccessSource("x" + name, operand, {operand.shape(), split}, false, params).operand(name, run_of(unit_));
+}
+
+std::string AnchorKernel::element_source(const std::string& name, const Expr& operand, int split, Params& params,
+                                         std::string& headers) const {
+  const ProgramOutput value{operand, {}, DType::F32};
+  ProgramSource program(std::array{value}, {operand.shape(), split}, params, 1);
+  std::string text = program.functor(name);
+  headers += program.includes();
+  return text;
 }
 
 bool AnchorKernel::dense(const Expr& operand) const {

@@ -37,9 +37,11 @@ class AnchorKernel : public LaunchKernel {
   int operand_calls() const;
   std::vector<ProgramOutput> beside_maps() const override;
 
-  /// "struct A { .. }": rows in memory for a tensor-core kernel, or single elements for an f32 kernel.
-  std::string operand_source(const std::string& name, const Expr& operand, int split, Params& params,
-                             std::string& headers);
+  /// "struct A { .. }": rows in memory.
+  std::string operand_source(const std::string& name, const Expr& operand, int split, Params& params) const;
+  /// The same for an operand that is computed where it is read, one element at a time.
+  std::string element_source(const std::string& name, const Expr& operand, int split, Params& params,
+                             std::string& headers) const;
   /// True if the operand is a tensor whose rows are contiguous, without gaps.
   bool dense(const Expr& operand) const;
   /// Makes the box of one of the operand's tensors from its first element's address, its columns, and the row stride in

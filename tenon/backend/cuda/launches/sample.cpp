@@ -34,7 +34,7 @@ class SampleKernel : public AnchorKernel {
     params.set_sizes("SampleSizes", sizes);
     KernelParts text;
     text.name = name();
-    text.functors = operand_source("Scores", scores_, 1, params, text.headers);
+    text.functors = element_source("Scores", scores_, 1, params, text.headers);
     static constexpr const char* kNames[] = {"", "Rule", "Seed", "Counter"};
     for (size_t i = 1; i < form_.holes.size(); ++i) {
       const Expr& hole = form_.holes[i];

@@ -1,4 +1,4 @@
-// The gemm skeleton: tensor cores for f16, bf16 and e4m3, plain f32 arithmetic elsewhere.
+// The gemm skeleton: tensor cores for f16, bf16 and e4m3, CUDA cores for f32.
 #include "tenon/backend/cuda/products/product_kernel.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -16,7 +16,7 @@ class GemmKernel : public ProductKernel {
     sizes_.n = checked_int(w[-2]);
     sizes_.batch = checked_int(batched && sizes_.m ? x.rows() / sizes_.m : 1);
     const DeviceFacts& facts = this->device().facts();
-    const int64_t run = tensor_cores() ? run_of(unit_) : 1;
+    const int64_t run = run_of(unit_);
     const bool few_rows = takes_few_rows(form_, unit_, facts);
     a_in_columns_ = takes_columns(form_, 0, unit_, facts);
     b_in_columns_ = takes_columns(form_, 1, unit_, facts);
@@ -42,8 +42,8 @@ class GemmKernel : public ProductKernel {
     if (tensor_cores() && !branch() && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_ &&
         !facts.batch_invariant() && !in_ranges)
       route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
-    // The sizes for which core and tile are chosen: each row of a plain matrix counts as a sample. f32 has only one
-    // core.
+    // The sizes for which core and tile are chosen: each row of a plain matrix counts as a sample. In f32 no result
+    // depends on them.
     const int64_t there = std::max<int64_t>(x[0], 1),
                   samples = tensor_cores() ? this->device().facts().samples_to_choose_for(there) : there,
                   m = batched || x.rank() < 2 ? sizes_.m : (x.rank() > 2 ? sizes_.m / there : 1) * samples,

@@ -26,7 +26,7 @@ struct ProductShape {
   ProductKind kind = ProductKind::Gemm;
   int64_t m = 0, n = 0, k = 0, batch = 1;
   int lanes = 1;
-  int64_t element_bytes = 2;  ///< 4: f32, whose operands are computed where they are read
+  int64_t element_bytes = 2;
   /// Number of tiles along m, given a tile's rows, if TMA can load boxes of the operands; else empty.
   std::function<int64_t(int rows)> boxed_tiles_m = {};
   bool counts = false;  ///< the epilogue counts statistics, which takes registers

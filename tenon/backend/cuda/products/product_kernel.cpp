@@ -176,9 +176,9 @@ Params ProductKernel::begin(const ProductSizes& sizes) const {
   return out;
 }
 
-std::string ProductKernel::rows_source(Params& params, std::string& headers) {
-  const std::string b = operand_source("Rows", b_, b_split(), params, headers) + runs_source();
-  return operand_source("A", a_, a_.shape().rank() - 1, params, headers) + b;
+std::string ProductKernel::rows_source(Params& params) const {
+  const std::string b = operand_source("Rows", b_, b_split(), params) + runs_source();
+  return operand_source("A", a_, a_.shape().rank() - 1, params) + b;
 }
 
 TunedCall ProductKernel::finish(KernelParts text, const Params& params, CoreLaunch launch) const {
@@ -190,8 +190,8 @@ TunedCall ProductKernel::finish(KernelParts text, const Params& params, CoreLaun
 }
 
 TunedCall ProductKernel::tile_call(const TileChoice& choice, KernelParts text, const std::string& tile, int resident,
-                                   const Params& params, const std::string& arguments) const {
-  const std::string kernel = kind_name() + "_" + std::string(choice.core->name());
+                                   const Params& params, const std::string& arguments, std::string_view core) const {
+  const std::string kernel = kind_name() + "_" + std::string(core.empty() ? choice.core->name() : core);
   text.name =
       " " + std::string(name_of(unit_)) + " " + tile + (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
   text.headers = "#include \"tenon/backend/cuda/device/" + kernel + ".h\"\n" + text.headers;

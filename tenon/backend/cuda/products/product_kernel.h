@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -54,15 +55,16 @@ class ProductKernel : public AnchorKernel {
   /// A kernel's argument so far: its sizes.
   Params begin(const ProductSizes& sizes) const;
   /// "struct A { .. }" and "struct B { .. }" of operands in memory, read row by row.
-  std::string rows_source(Params& params, std::string& headers);
+  std::string rows_source(Params& params) const;
   /// "struct B : Rows { .. }" from the functor named Rows.
   std::string runs_source() const { return with_runs(in_runs_, stays(b_)); }
   /// The kernel call of a text that is complete except for the launch's name.
   TunedCall finish(KernelParts text, const Params& params, CoreLaunch launch) const;
   /// The kernel call of the template of that name in device/<kind>_<core>.h, on the tile type `tile`, with `resident`
-  /// blocks per multiprocessor. `arguments`: appended to the template's other arguments.
+  /// blocks per multiprocessor. `arguments`: appended to the template's other arguments; `core`: the name of another
+  /// core whose template it is.
   TunedCall tile_call(const TileChoice& choice, KernelParts text, const std::string& tile, int resident,
-                      const Params& params, const std::string& arguments = {}) const;
+                      const Params& params, const std::string& arguments = {}, std::string_view core = {}) const;
 
   /// Rows that a core computes before the product. Operand A is then `leaf`, in shared memory, where `rows` has a
   /// padded row stride so that 8-byte reads from each of four rows have no bank conflicts.

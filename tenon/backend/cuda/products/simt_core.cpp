@@ -1,40 +1,103 @@
-// The core for f32: plain arithmetic, any operands, computed where they are read.
+// The core for f32: fused multiply-adds on the CUDA cores. Products of few rows have a kernel of their own; all other
+// products, and convolutions, use mma's tiles.
+#include <array>
+
+#include "tenon/backend/cuda/products/mma_tile.h"
 #include "tenon/backend/cuda/products/product_kernel.h"
+#include "tenon/backend/cuda/products/tile_estimate.h"
 
 namespace tenon::cuda {
 namespace {
 
+// Shared memory is read once per fragment, so rates fall with tile size.
+constexpr RatedTile<MmaTileShape> kPlainTiles[] = {
+    {{128, 128, 2, 4, 64, 3}, 1.0}, {{64, 64, 2, 2, 64, 4}, 0.75}, {{32, 32, 1, 2, 64, 4}, 0.4}};
+
+/// device::SimtTile as a value, without what follows from the product.
+struct SimtTileShape {
+  int rows = 16, columns = 8;
+
+  static constexpr int kMaxRows = 16, kMaxBlocksOfRows = 4;
+  // Ranges that have columns, one per warp.
+  static int warps(const device::GemmSizes& g) { return g.range ? static_cast<int>(div_up(g.k, g.range)) : 1; }
+  int stage_bytes(int lanes) const { return (rows + lanes * columns) * 64; }
+  // Enough in flight to hide the memory's latency, and a second block on a multiprocessor.
+  int stages(const device::GemmSizes& g, int lanes) const {
+    constexpr int kBytes = 96 << 10, kMost = 6;
+    return std::clamp(kBytes / (warps(g) * stage_bytes(lanes)), 2, kMost);
+  }
+  int shared_bytes(const device::GemmSizes& g, int lanes) const {
+    return warps(g) * std::max(stages(g, lanes) * stage_bytes(lanes), lanes * rows * columns * 4);
+  }
+  std::string type(const device::GemmSizes& g, int lanes) const {
+    std::string text = "SimtTile<" + std::to_string(rows);
+    for (int x : {columns, lanes, warps(g), stages(g, lanes)}) text += ", " + std::to_string(x);
+    return text + ">";
+  }
+};
+
 class SimtCore : public ProductCore {
  public:
   std::string_view name() const override { return "simt"; }
-  std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts&) const override {
-    return std::vector<TileChoice>(p.element_bytes == 4 ? 1 : 0);
+  bool stands_in() const override { return true; }
+
+  // K is never split among blocks: a row's result must not depend on how many others there are.
+  std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
+    if (p.element_bytes != 4) return {};
+    if (p.kind == ProductKind::Gemm && p.batch == 1 && !p.counts &&
+        p.m <= SimtTileShape::kMaxRows * SimtTileShape::kMaxBlocksOfRows)
+      return {{.tile = few_rows(p, facts)}};
+    std::vector<TileChoice> out;
+    for (const auto& [tile, rate] : kPlainTiles) {
+      if (tile.n / tile.warps_n % (8 * p.lanes)) continue;
+      const int64_t tiles = div_up(p.m, tile.m) * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
+      out.push_back({.tile = tile,
+                     .time = time_of(tiles, int64_t{tile.m} * tile.n, div_up(p.k * 4, tile.row_bytes), tile.row_bytes,
+                                     rate, 1, facts.multiprocessors)});
+    }
+    return out;
   }
   std::string text(const TileChoice&) const override { return {}; }
   std::optional<TileChoice> parse(const std::string&) const override { return std::nullopt; }  // it is never measured
-  bool stands_in() const override { return true; }
 
-  CoreLaunch launch(const ProductKernel& kernel, const TileChoice&) const override {
-    const ProductShape& p = kernel.product();
-    CoreLaunch launch;
-    launch.shape.grid_x = static_cast<unsigned>(div_up(p.n / p.lanes, 64));
-    launch.shape.grid_y = static_cast<unsigned>(div_up(p.m, 64));
-    launch.shape.grid_z = static_cast<unsigned>(p.batch);
-    launch.shape.threads = 256;
-    launch.shape.shared_bytes = static_cast<unsigned>((1 + p.lanes) * 16 * 68 * 4);
-    return launch;
+  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
+    const ProductSizes sizes = kernel.sizes(choice);
+    const int lanes = kernel.product().lanes;
+    const auto* gemm = std::get_if<device::GemmSizes>(&sizes);
+    if (const auto* few = std::any_cast<SimtTileShape>(&choice.tile)) {
+      CoreLaunch launch;
+      launch.shape = {.grid_x = static_cast<unsigned>(div_up(gemm->n / lanes, few->columns)),
+                      .grid_y = static_cast<unsigned>(div_up(gemm->m, few->rows)),
+                      .threads = static_cast<unsigned>(32 * few->warps(*gemm)),
+                      .shared_bytes = static_cast<unsigned>(few->shared_bytes(*gemm, lanes))};
+      return launch;
+    }
+    const auto& tile = choice.as<MmaTileShape>();
+    return gemm ? gemm_launch(tile, *gemm, lanes) : conv_launch(tile, std::get<device::ConvSizes>(sizes), lanes);
   }
-
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
     KernelParts text;
-    Params params = kernel.begin(kernel.sizes(choice));
-    const Expr &a = kernel.a(), &b = kernel.b();
+    const ProductSizes sizes = kernel.sizes(choice);
+    Params params = kernel.begin(sizes);
     text.functors = kernel.epilogue_source(params, text.headers, 4);
-    text.functors.insert(0, kernel.operand_source("B", b, kernel.b_split(), params, text.headers));
-    text.functors.insert(0, kernel.operand_source("A", a, a.shape().rank() - 1, params, text.headers));
-    text.headers = "#include \"tenon/backend/cuda/device/simt.h\"\n" + text.headers;
-    text.kernel = "KERNEL(kSimtThreads, 1, Params, p) { " + kernel.kind_name() + "_simt<A, B, Epilogue>(p); }\n";
-    return kernel.finish(std::move(text), params, launch(kernel, choice));
+    text.functors.insert(0, kernel.rows_source(params));
+    if (const auto* few = std::any_cast<SimtTileShape>(&choice.tile))
+      return kernel.tile_call(choice, std::move(text),
+                              few->type(std::get<device::GemmSizes>(sizes), kernel.product().lanes), 1, params);
+    return kernel.tile_call(choice, std::move(text), choice.as<MmaTileShape>().type(), 1, params, {}, "mma");
+  }
+  CountedRows counted_rows(const TileChoice& choice, int lanes) const override {
+    const auto* tile = std::any_cast<MmaTileShape>(&choice.tile);
+    return tile && tile->has_runs(lanes) ? CountedRows{tile->m, tile->m / tile->warps_m} : CountedRows();
+  }
+
+ private:
+  // Narrow products have too few columns for all multiprocessors, unless blocks are narrow too.
+  static SimtTileShape few_rows(const ProductShape& p, const DeviceFacts& facts) {
+    SimtTileShape tile{.rows = p.m > 8 ? 16 : p.m > 4 ? 8 : 4, .columns = 8};
+    const int64_t columns = p.n / p.lanes;
+    while (tile.columns < 32 && div_up(columns, 2 * tile.columns) >= facts.multiprocessors) tile.columns *= 2;
+    return tile;
   }
 };
 
