@@ -180,24 +180,31 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
   sync_block();
 }
 
-/// Multiplies a stage in f32, on the CUDA cores: a lane computes the results that mma would leave it, each in the order
-/// of K. `a`, `b`: the stage's rows of the warp.
+/// Multiplies 16 bytes of K of a stage in f32, on the CUDA cores: a lane computes the results that mma would leave it,
+/// each in the order of K. `a`, `b`: the stage's rows of the warp.
 template <class Tile>
-DEV void multiply_plain(MmaSums<Tile>& sums, const unsigned char* a, const unsigned char* b) {
+DEV void multiply_chunk(MmaSums<Tile>& sums, const unsigned char* a, const unsigned char* b, int chunk) {
   constexpr int kLeft = Tile::kWarpM / 8;
   const int row = lane() / 4, column = lane() % 4 * 2;
-  const int left_at = row * Tile::kRowBytes + Tile::swizzle(row) * 16;
-  UNROLL for (int chunk = 0; chunk < Tile::kRowBytes / 16; ++chunk) {
-    Frag<float, 4> left[kLeft];
-    UNROLL for (int i = 0; i < kLeft; ++i) left[i] =
-        load<float, 4>(reinterpret_cast<const float*>(a + (left_at ^ chunk * 16) + i * 8 * Tile::kRowBytes));
-    UNROLL for (int j = 0; j < Tile::kWarpN / 4; ++j) {
-      const int at = (column + j % 2) * Tile::kRowBytes + (Tile::swizzle(column + j % 2) ^ chunk) * 16;
-      const auto right = load<float, 4>(reinterpret_cast<const float*>(b + at + j / 2 * 8 * Tile::kRowBytes));
-      UNROLL for (int k = 0; k < 4; ++k) {
-        UNROLL for (int i = 0; i < kLeft; ++i) sums.v[i / 2][j / 2][i % 2 * 2 + j % 2] += left[i].v[k] * right.v[k];
-      }
+  const int left_at = row * Tile::kRowBytes + (Tile::swizzle(row) ^ chunk) * 16;
+  Frag<float, 4> left[kLeft];
+  UNROLL for (int i = 0; i < kLeft; ++i) left[i] =
+      load<float, 4>(reinterpret_cast<const float*>(a + left_at + i * 8 * Tile::kRowBytes));
+  UNROLL for (int j = 0; j < Tile::kWarpN / 4; ++j) {
+    const int at = (column + j % 2) * Tile::kRowBytes + (Tile::swizzle(column + j % 2) ^ chunk) * 16;
+    const auto right = load<float, 4>(reinterpret_cast<const float*>(b + at + j / 2 * 8 * Tile::kRowBytes));
+    UNROLL for (int k = 0; k < 4; ++k) {
+      UNROLL for (int i = 0; i < kLeft; ++i) sums.v[i / 2][j / 2][i % 2 * 2 + j % 2] += left[i].v[k] * right.v[k];
     }
+  }
+}
+template <class Tile>
+DEV void multiply_plain(MmaSums<Tile>& sums, const unsigned char* a, const unsigned char* b) {
+  constexpr int kChunks = Tile::kRowBytes / 16;
+  if constexpr (Tile::kWarpM > 32) {  // all at once would take registers that the sums need
+    NO_UNROLL for (int chunk = 0; chunk < kChunks; ++chunk) multiply_chunk<Tile>(sums, a, b, chunk);
+  } else {
+    UNROLL for (int chunk = 0; chunk < kChunks; ++chunk) multiply_chunk<Tile>(sums, a, b, chunk);
   }
 }
 

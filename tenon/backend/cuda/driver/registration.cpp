@@ -52,7 +52,9 @@ KernelExpectations expect(const KernelSource& source) {
   const std::string& t = source.text;
   const auto has = [&t](const char* what) { return t.find(what) != std::string::npos; };
   const bool e4m3 = source.name.find(" e4m3 ") != std::string::npos;  // the unit, after the layer
-  if (has("_mma<")) e.contains = {e4m3 ? Opcode::Qmma : Opcode::Hmma, Opcode::CopyAsync};
+  const bool f32 = source.name.find(" f32 ") != std::string::npos;
+  if (has("_mma<") && f32) e.contains = {Opcode::CopyAsync}, e.lacks = {Opcode::Hmma};
+  if (has("_mma<") && !f32) e.contains = {e4m3 ? Opcode::Qmma : Opcode::Hmma, Opcode::CopyAsync};
   if (has("_wgmma<")) e.contains = {e4m3 ? Opcode::Qgmma : Opcode::Hgmma, Opcode::TensorLoad};
   e.may_use_stack = has("nodes/trigonometric.h");  // argument reduction for large arguments needs a table
   const bool plain = has("tenon/backend/cuda/device/map.h") || has("tenon/backend/cuda/device/rows.h");

@@ -1,6 +1,7 @@
 // The core for f32: fused multiply-adds on the CUDA cores. Products of few rows have a kernel of their own; all other
 // products, and convolutions, use mma's tiles.
-#include <array>
+#include <algorithm>
+#include <any>
 
 #include "tenon/backend/cuda/products/mma_tile.h"
 #include "tenon/backend/cuda/products/product_kernel.h"
@@ -9,22 +10,28 @@
 namespace tenon::cuda {
 namespace {
 
-// Shared memory is read once per fragment, so rates fall with tile size.
-constexpr RatedTile<MmaTileShape> kPlainTiles[] = {
-    {{128, 128, 2, 4, 64, 3}, 1.0}, {{64, 64, 2, 2, 64, 4}, 0.75}, {{32, 32, 1, 2, 64, 4}, 0.4}};
+/// A tile, its rate relative to the first one's, and the blocks that take as long on a multiprocessor as one alone: a
+/// block has too few warps to hide the latency of shared memory. Measured on an H100.
+struct PlainTile {
+  MmaTileShape tile;
+  double rate;
+  int together;
+};
+constexpr PlainTile kPlainTiles[] = {
+    {{128, 64, 2, 2, 128, 3}, 1.0, 2}, {{64, 64, 2, 2, 64, 4}, 0.93, 2}, {{32, 32, 1, 2, 128, 4}, 0.85, 4}};
 
 /// device::SimtTile as a value, without what follows from the product.
 struct SimtTileShape {
   int rows = 16, columns = 8;
 
-  static constexpr int kMaxRows = 16, kMaxBlocksOfRows = 4;
+  static constexpr int kMaxRows = 16, kMaxBlocksOfRows = 4, kStagesBytes = 96 << 10;
   // Ranges that have columns, one per warp.
   static int warps(const device::GemmSizes& g) { return g.range ? static_cast<int>(div_up(g.k, g.range)) : 1; }
   int stage_bytes(int lanes) const { return (rows + lanes * columns) * 64; }
   // Enough in flight to hide the memory's latency, and a second block on a multiprocessor.
   int stages(const device::GemmSizes& g, int lanes) const {
-    constexpr int kBytes = 96 << 10, kMost = 6;
-    return std::clamp(kBytes / (warps(g) * stage_bytes(lanes)), 2, kMost);
+    constexpr int kMost = 6;
+    return std::clamp(kStagesBytes / (warps(g) * stage_bytes(lanes)), 2, kMost);
   }
   int shared_bytes(const device::GemmSizes& g, int lanes) const {
     return warps(g) * std::max(stages(g, lanes) * stage_bytes(lanes), lanes * rows * columns * 4);
@@ -48,12 +55,12 @@ class SimtCore : public ProductCore {
         p.m <= SimtTileShape::kMaxRows * SimtTileShape::kMaxBlocksOfRows)
       return {{.tile = few_rows(p, facts)}};
     std::vector<TileChoice> out;
-    for (const auto& [tile, rate] : kPlainTiles) {
-      if (tile.n / tile.warps_n % (8 * p.lanes)) continue;
+    for (const auto& [tile, rate, together] : kPlainTiles) {
+      if (tile.n / tile.warps_n % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
       const int64_t tiles = div_up(p.m, tile.m) * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
       out.push_back({.tile = tile,
-                     .time = time_of(tiles, int64_t{tile.m} * tile.n, div_up(p.k * 4, tile.row_bytes), tile.row_bytes,
-                                     rate, 1, facts.multiprocessors)});
+                     .time = time_of(tiles, int64_t{tile.m} * tile.n * together, div_up(p.k * 4, tile.row_bytes),
+                                     tile.row_bytes, rate, 1, facts.multiprocessors * together)});
     }
     return out;
   }
@@ -96,7 +103,12 @@ class SimtCore : public ProductCore {
   static SimtTileShape few_rows(const ProductShape& p, const DeviceFacts& facts) {
     SimtTileShape tile{.rows = p.m > 8 ? 16 : p.m > 4 ? 8 : 4, .columns = 8};
     const int64_t columns = p.n / p.lanes;
-    while (tile.columns < 32 && div_up(columns, 2 * tile.columns) >= facts.multiprocessors) tile.columns *= 2;
+    const auto fits = [&](const SimtTileShape& t) {
+      return 2 * device::kSumRanges * t.stage_bytes(p.lanes) <= SimtTileShape::kStagesBytes;
+    };
+    while (tile.columns < 32 && div_up(columns, 2 * tile.columns) >= facts.multiprocessors &&
+           fits({tile.rows, 2 * tile.columns}))
+      tile.columns *= 2;
     return tile;
   }
 };
