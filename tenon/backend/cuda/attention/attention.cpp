@@ -1,8 +1,10 @@
 // The attention skeleton: streaming softmax; q, k and v are read in place where their heads lie in memory.
+#include <array>
 #include <cstddef>
 
 #include "tenon/backend/cuda/attention/attention_kernel.h"
 #include "tenon/backend/cuda/attention/key_count.h"
+#include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 
@@ -10,7 +12,7 @@ namespace tenon::cuda {
 
 AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
     : AnchorKernel(std::move(device), launch, std::move(form)) {
-  constexpr int64_t kMaxDepth = 512;  // of the f32 kernel: four results per thread
+  constexpr int64_t kMaxDepth = 512;  // of the f32 kernel: the sums of two rows' columns in a thread's registers
   const Shape q = form_.holes[0].shape();
   TENON_CHECK(Usage, tensor_cores() || q[3] <= kMaxDepth, name())
       << "expected heads of at most " << kMaxDepth << " columns, got " << q[3];
@@ -24,7 +26,7 @@ AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& l
       operands_.push_back(form_.holes[i]);
       read_beside(form_.holes[i]);
     } else {
-      operands_.push_back(padded_operand(i));
+      operands_.push_back(rows_operand(i));
     }
   }
   sizes_ = attention_sizes(form_);
@@ -40,6 +42,14 @@ AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& l
   else
     reserve_split(choice_.launch);
   reserve_statistics();
+}
+
+// Hole `i` with rows of whole 16-byte fragments.
+Expr AttentionKernel::rows_operand(size_t i) {
+  Shape stored = form_.holes[i].shape();
+  const int64_t cols = stored[-1], run = run_of(unit_);
+  stored[-1] = (cols + run - 1) / run * run;
+  return operand(i, stored, [cols](const Expr& leaf) { return slice(leaf, -1, 0, cols); });
 }
 
 std::vector<HeadRows> AttentionKernel::find_boxes() const {
@@ -92,8 +102,16 @@ Params AttentionKernel::begin(const AttentionChoice& choice) const {
 
 std::string AttentionKernel::rows_source(size_t i, Params& params, std::string& headers) {
   const std::string called(1, "QKV"[i]);
-  if (i > 0 && paged_ && tensor_cores()) return paged_source(called, pages_of(i), operands_[i].shape(), params);
-  return operand_source(called, operands_[i], 3, params, headers);
+  const Expr& operand = operands_[i];
+  if (i == 0 || !paged_)
+    return AccessSource("x" + called, operand, {operand.shape(), 3}, false, params).operand(called, run_of(unit_));
+  const auto pages = operand.dtype() == unit_ ? paged_heads(operand, 1) : std::nullopt;
+  if (pages) return paged_source(called, *pages, operand.shape(), params);
+  // Only the f32 core reads other pages: element by element.
+  ProgramSource program(std::array{ProgramOutput{operand, {}, DType::F32}}, {operand.shape(), 3}, params, 4);
+  std::string text = program.functor(called);
+  headers += program.includes();
+  return text;
 }
 
 std::string AttentionKernel::count_source(Params& params, std::string& headers) const {

@@ -55,6 +55,7 @@ class AttentionKernel : public AnchorKernel {
   TunedCall box_call(const AttentionChoice& choice);
 
  private:
+  Expr rows_operand(size_t i);
   std::vector<HeadRows> find_boxes() const;
   PagedHeads pages_of(size_t i) const { return *paged_heads(operands_[i], 1); }
   void choose_library();
