@@ -52,7 +52,7 @@ inline std::vector<AttentionSimtShape> attention_simt_tiles(int depth, int share
       return;
     }
   };
-  const int most = depth <= 80 ? 8 : depth <= 160 ? 4 : 2;
+  const int most = depth <= 64 ? 8 : depth <= 160 ? 4 : 2;
   for (const int rows : {8, 4, 2})
     if (rows <= most) add({.thread_rows = rows});
   for (const int warps : {4, 2}) add({.thread_rows = 2, .warps = warps, .few = true});

@@ -98,8 +98,9 @@ DEV void simt_attend(const Params& p, const SimtPlace& at, float scale) {
       SimtScores<Tile> scores;
       simt_score(scores, stream, chunk, scale);
       UNROLL for (int i = 0; i < kRows; ++i) {
-        const float next = max_or_nan(top[i], scores.highest(i)), sum = scores.weigh(i, next);
-        keep[i] = simt_keep(top[i], next);
+        const float next = max_or_nan(top[i], scores.highest(i)), zero = simt_zero(next);
+        const float sum = scores.weigh(i, zero);
+        keep[i] = expf(top[i] - zero);
         top[i] = next;
         total[i] = fused_multiply_add(total[i], keep[i], sum);
       }
@@ -137,7 +138,7 @@ struct SimtJoined {
   DEV void add(int chunks, const float* tops) {
     NO_UNROLL for (int chunk = 0; chunk < chunks; ++chunk) {
       const int at = chunk * Tile::kRows + row();
-      const float next = max_or_nan(top, tops[at]), keep = simt_keep(top, next);
+      const float next = max_or_nan(top, tops[at]), keep = expf(top - simt_zero(next));
       const float* part = Tile::shared() + Tile::kPartsAt + at * Tile::kDepth + first();
       top = next;
       total = fused_multiply_add(total, keep, Tile::shared()[Tile::kTotalsAt + at]);
@@ -175,7 +176,7 @@ DEV void simt_attend_few(const Params& p, const SimtPlace& at, float scale) {
         if (w == warp()) mine = before[i];
       }
       if (chunk >= at.chunks) continue;
-      Tile::shared()[Tile::kTotalsAt + warp() * Tile::kRows + row] = scores.weigh(i, mine);
+      Tile::shared()[Tile::kTotalsAt + warp() * Tile::kRows + row] = scores.weigh(i, simt_zero(mine));
     }
     if (chunk < at.chunks) {
       scores.store_weights(Tile::weights());

@@ -116,6 +116,9 @@ DEV void simt_copy(const Params& p, int first, int rows, int column, int columns
   }
 }
 
+/// What weights are relative to: the highest score so far. Without any, it is a number, so that all weights are 0.
+DEV float simt_zero(float top) { return top == minus_infinity() ? 0.0f : top; }
+
 /// A thread's scores in a chunk, then its weights.
 template <class Tile>
 struct SimtScores {
@@ -154,11 +157,10 @@ struct SimtScores {
     UNROLL for (int other = Tile::kLanes / 2; other > 0; other /= 2) high = max_or_nan(high, shuffle_xor(high, other));
     return high;
   }
-  /// Makes weights of row `i`'s scores and returns their sum.
-  DEV float weigh(int i, float top) {
+  /// Makes weights of row `i`'s scores, relative to `zero`, and returns their sum.
+  DEV float weigh(int i, float zero) {
     float sums[Tile::kThreadKeys];
-    UNROLL for (int j = 0; j < Tile::kThreadKeys; ++j) sums[j] = v[i][j] =
-        top == minus_infinity() ? 0.0f : expf(v[i][j] - top);
+    UNROLL for (int j = 0; j < Tile::kThreadKeys; ++j) sums[j] = v[i][j] = expf(v[i][j] - zero);
     UNROLL for (int n = Tile::kThreadKeys / 2; n > 0; n /= 2) UNROLL for (int j = 0; j < n; ++j) sums[j] += sums[j + n];
     UNROLL for (int other = Tile::kLanes / 2; other > 0; other /= 2) sums[0] += shuffle_xor(sums[0], other);
     return sums[0];
@@ -168,9 +170,6 @@ struct SimtScores {
         to[i * 4 * Tile::kWeightLine + j * Tile::kLanes + lane() % Tile::kLanes] = v[i][j];
   }
 };
-
-/// What multiplies earlier sums when the highest score rises.
-DEV float simt_keep(float top, float next) { return top == minus_infinity() ? 0.0f : expf(top - next); }
 
 /// A thread's sums of weighted values over a chunk, of a slab's columns.
 template <class Tile>
