@@ -47,7 +47,7 @@ std::string simt_operand(const std::string& name, const std::string& pointer, co
          "    if (col < 0 || col + 3 >= row.depth) trap();\n    return row.at + col;\n  }\n};\n";
 }
 
-std::string text_of(const SimtVariant& v) {
+std::string simt_text(const SimtVariant& v) {
   const std::string y =
       "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = 2;\n  using Computed = Frag<float, 2>;\n"
       "  DEV static Computed compute(const Params&, int, int, const Frag<float, 2> (&acc)[1]) { return acc[0]; }\n"
@@ -72,11 +72,11 @@ std::string text_of(const SimtVariant& v) {
          "Epilogue, Keys, Lse>(p); }\n";
 }
 
-MakeAttentionCore core_of(const SimtVariant& v) {
+MakeAttentionCore simt_core(const SimtVariant& v) {
   return [v](const device::AttentionSizes& s) {
     return AttentionCore{v.tile.type(),
                          DType::F32,
-                         {"attention", text_of(v)},
+                         {"attention", simt_text(v)},
                          attention_launch(v.tile, s).shape,
                          [](Device&, const AttentionProblem& x, float* y) {
                            const SimtParams params{x.s, x.q.get(), x.k.get(), x.v.get(), y, {}, {}, x.tokens_first};
@@ -85,8 +85,8 @@ MakeAttentionCore core_of(const SimtVariant& v) {
                          }};
   };
 }
-void check(const SimtVariant& v, const device::AttentionSizes& s, bool tokens_first = false) {
-  check_attention(core_of(v), s, tokens_first);
+void check_simt(const SimtVariant& v, const device::AttentionSizes& s, bool tokens_first = false) {
+  check_attention(simt_core(v), s, tokens_first);
 }
 
 // All tiles for heads of that depth.
@@ -98,52 +98,53 @@ std::vector<AttentionSimtShape> simt_tiles(int depth) {
 }
 
 TEST(AttentionSimt, FaultsFail) {
-  check_faults_fail(core_of({simt_tiles(40).front()}));
-  check_faults_fail(core_of({simt_tiles(40).back()}));
+  check_faults_fail(simt_core({simt_tiles(40).front()}));
+  check_faults_fail(simt_core({simt_tiles(40).back()}));
 }
 
 TEST(AttentionSimt, EveryTile) {
   for (const int depth : {20, 40, 64, 72, 80, 96, 128, 160, 512})
     for (const AttentionSimtShape& tile : simt_tiles(depth))
-      check({tile}, {.queries = 37, .keys = 150, .depth = depth});
+      check_simt({tile}, {.queries = 37, .keys = 150, .depth = depth});
 }
 
 TEST(AttentionSimt, TailsOfRowsAndKeys) {
   for (const AttentionSimtShape& tile : simt_tiles(40))
     for (const int queries : {1, 65, 129})
       for (const int keys : {1, 64, 77, 129})
-        check({tile}, {.heads = 2, .kv_heads = 2, .queries = queries, .keys = keys, .depth = 40});
+        check_simt({tile}, {.heads = 2, .kv_heads = 2, .queries = queries, .keys = keys, .depth = 40});
 }
 
 TEST(AttentionSimt, CausalMasksAndGroupedQueries) {
   for (const AttentionSimtShape& tile : simt_tiles(40)) {
     for (const auto& [queries, keys] : {std::pair{129, 129}, {40, 200}, {1, 70}, {200, 264}})
-      check({tile}, {.queries = queries, .keys = keys, .depth = 40, .causal = 1});
+      check_simt({tile}, {.queries = queries, .keys = keys, .depth = 40, .causal = 1});
     const device::AttentionSizes s{.batch = 2, .heads = 6, .kv_heads = 2, .queries = 20, .keys = 77, .depth = 40};
-    for (bool tokens_first : {false, true}) check({tile}, s, tokens_first);
-    check({tile}, {.batch = 2, .heads = 7, .kv_heads = 1, .queries = 3, .keys = 600, .depth = 36, .causal = 1}, true);
+    for (bool tokens_first : {false, true}) check_simt({tile}, s, tokens_first);
+    check_simt({tile}, {.batch = 2, .heads = 7, .kv_heads = 1, .queries = 3, .keys = 600, .depth = 36, .causal = 1},
+               true);
   }
 }
 
 TEST(AttentionSimt, ComputedOperands) {
   for (const int depth : {40, 128})
     for (const AttentionSimtShape& tile : simt_tiles(depth))
-      check({tile, true}, {.heads = 2, .kv_heads = 1, .queries = 33, .keys = 130, .depth = depth, .causal = 1});
+      check_simt({tile, true}, {.heads = 2, .kv_heads = 1, .queries = 33, .keys = 130, .depth = depth, .causal = 1});
 }
 
 TEST(AttentionSimt, SharpScores) {
   for (const AttentionSimtShape& tile : simt_tiles(64)) {
-    check({tile}, {.queries = 30, .keys = 300, .depth = 64, .scale = 9});
-    check({tile}, {.queries = 30, .keys = 300, .depth = 64, .scale = -0.5f});
+    check_simt({tile}, {.queries = 30, .keys = 300, .depth = 64, .scale = 9});
+    check_simt({tile}, {.queries = 30, .keys = 300, .depth = 64, .scale = -0.5f});
   }
 }
 
 TEST(AttentionSimt, NansReachThoseWhoSeeThem) {
-  for (const AttentionSimtShape& tile : simt_tiles(40)) check_nans_reach_those_who_see_them(core_of({tile}));
+  for (const AttentionSimtShape& tile : simt_tiles(40)) check_nans_reach_those_who_see_them(simt_core({tile}));
 }
 
 TEST(AttentionSimt, KeysThatWeighNothing) {
-  for (const AttentionSimtShape& tile : simt_tiles(40)) check_keys_that_weigh_nothing(core_of({tile}), tile.kKeys);
+  for (const AttentionSimtShape& tile : simt_tiles(40)) check_keys_that_weigh_nothing(simt_core({tile}), tile.kKeys);
 }
 
 // Results and log-sum-exps of a causal text of one group, bit by bit.
@@ -175,7 +176,7 @@ struct SimtText {
                       static_cast<float*>(lse.get()),
                       there.data(),
                       0};
-    device.load({"attention", text_of(variant)})
+    device.load({"attention", simt_text(variant)})
         ->launch(*stream, attention_launch(variant.tile, sizes).shape, std::as_bytes(std::span(&params, 1)));
     std::vector<std::vector<float>> out;
     for (int r = 0; r < count; ++r) {
@@ -279,10 +280,10 @@ TEST(AttentionSimt, TilesSuitTheirProblems) {
 TEST(AttentionSimt, MachineCode) {
   SKIP_WITHOUT_NVRTC();
   for (const auto& [arch, limit] : {std::pair{"sm_89", kAdaLimit}, {"sm_90a", kHopperLimit}})
-    for (const int depth : {40, 64, 160, 512})
+    for (const int depth : {64, 160, 512})
       for (const AttentionSimtShape& tile : attention_simt_tiles(depth, limit)) {
         const SimtVariant variant{tile, depth == 160};
-        const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of(variant)}, arch);
+        const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", simt_text(variant)}, arch);
         const CubinKernel kernel = read_cubin_kernel(code.cubin, kKernelName);
         std::vector<Opcode> copies;
         if (!variant.computed) copies.push_back(Opcode::CopyAsync);

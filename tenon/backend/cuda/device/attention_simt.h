@@ -19,7 +19,7 @@
 // grid.x = tiles of rows, grid.y = heads of keys, grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a
 // member `sizes`; Q, K, V are operands with rows in memory and fragments of 16 bytes, or functors with eval(p, row,
 // column) of up to 4 columns; Epilogue has one lane and up to 4 columns. A NaN reaches the results of all rows that see
-// it; one in v also those that do not see it but see a key of its chunk, or share the tile.
+// it; one in v also other rows of a tile that sees it.
 #pragma once
 #include "tenon/backend/cuda/device/attention_simt_tile.h"
 
@@ -109,7 +109,7 @@ DEV void simt_attend(const Params& p, const SimtPlace& at, float scale) {
     UNROLL for (int slab = 0; slab < Tile::kSlabs; ++slab) {
       const float* values = stream.next(chunk, Tile::kSlabs + slab);
       SimtSums<Tile> sums;
-      sums.add(Tile::weights(), values);
+      sums.add(Tile::weights(), values, at.seen_in(chunk));
       UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int c = 0; c < kColumns; ++c) out[slab][i][c] =
           fused_multiply_add(out[slab][i][c], keep[i], sums.v[i][c]);
     }
@@ -184,7 +184,7 @@ DEV void simt_attend_few(const Params& p, const SimtPlace& at, float scale) {
       NO_UNROLL for (int slab = 0; slab < Tile::kSlabs; ++slab) {
         const float* values = stream.next(chunk, Tile::kSlabs + slab);
         SimtSums<Tile> sums;
-        sums.add(Tile::weights(), values);
+        sums.add(Tile::weights(), values, at.seen_in(chunk));
         UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int c = 0; c < Tile::kThreadColumns; ++c)
             parts[i * 4 * Tile::kDepth + slab * Tile::kSlab + Tile::column(c)] = sums.v[i][c];
       }

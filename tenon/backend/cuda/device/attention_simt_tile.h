@@ -61,7 +61,7 @@ struct SimtPlace {
   int q_row, kv_row;  ///< row 0 of the group, and of its keys
   int queries, keys;
   bool causal;
-  int chunks;  ///< with keys that any row sees
+  int seen, chunks;  ///< keys that any row sees, and their chunks
   int seen_by_fewest;
 
   DEV SimtPlace(const AttentionSizes& s, int tile_rows) : queries(s.queries), keys(s.keys), causal(s.causal) {
@@ -71,10 +71,12 @@ struct SimtPlace {
     q_row = (block_z() * s.heads + block_y() * group) * queries;
     kv_row = (block_z() * s.kv_heads + block_y()) * (s.capacity ? s.capacity : keys);
     const bool one_head = first / queries == (end - 1) / queries;
-    const int most = one_head ? seen_by(end - 1) : keys;
+    seen = one_head ? seen_by(end - 1) : keys;
     seen_by_fewest = seen_by(one_head ? first : 0);
-    chunks = most > 0 ? (most + 63) / 64 : 0;
+    chunks = seen > 0 ? (seen + 63) / 64 : 0;
   }
+  /// Keys of a chunk that any row sees.
+  DEV int seen_in(int chunk) const { return seen - chunk * 64 < 64 ? seen - chunk * 64 : 64; }
   DEV int seen_by(int row) const { return causal ? row % queries + 1 + keys - queries : keys; }
 };
 
@@ -176,9 +178,10 @@ template <class Tile>
 struct SimtSums {
   float v[Tile::kThreadRows][Tile::kThreadColumns] = {};
 
-  /// += weights * values, key by key. `weights`: this thread's first row; `values`: the slab.
-  DEV void add(const float* weights, const float* values) {
-    NO_UNROLL for (int key = 0; key < Tile::kKeys; key += 4) {
+  /// += weights * values, key by key, for the chunk's first `keys` keys (the others weigh nothing). `weights`: this
+  /// thread's first row; `values`: the slab.
+  DEV void add(const float* weights, const float* values, int keys) {
+    NO_UNROLL for (int key = 0; key < keys; key += 4) {
       Frag<float, 4> w[Tile::kThreadRows];
       UNROLL for (int i = 0; i < Tile::kThreadRows; ++i) w[i] =
           load<float, 4>(weights + i * 4 * Tile::kWeightLine + key);
