@@ -79,8 +79,10 @@ struct Operands {
         k(memory, type, static_cast<int64_t>(s.batch) * s.kv_heads * s.keys * s.depth, 2),
         v(memory, type, static_cast<int64_t>(s.batch) * s.kv_heads * s.keys * s.depth, 3) {
     x.q = q.memory, x.k = k.memory, x.v = v.memory;
-    // Each weight is rounded once: independent errors of up to half a unit, and in f16 of half the smallest number.
-    const double unit = type == DType::BF16 ? 0x1p-9 : 0x1p-11, least = type == DType::BF16 ? 0 : 0x1p-25;
+    // Each weight is rounded once: independent errors of up to half a unit, and in f16 of half the smallest number. In
+    // f32 the score before it has rounding errors too, and the sums behind it.
+    const double unit = type == DType::F32 ? 0x1p-20 : type == DType::BF16 ? 0x1p-9 : 0x1p-11;
+    const double least = type == DType::F16 ? 0x1p-25 : 0;
     for (int64_t row = 0; row < x.rows(); ++row) {
       const int64_t head = row / s.queries;
       const auto want = expected_row(q, k, v, x, static_cast<int>(head / s.heads), static_cast<int>(head % s.heads),
@@ -155,7 +157,7 @@ void check_keys_that_weigh_nothing(const MakeAttentionCore& make, int keys) {
   for (int i = 0; i < 20; ++i) store_element(core.type, q.memory.get(), i * 40, 1.0);
   AttentionProblem rest{s, q.memory, k.memory, v.memory};
   rest.s.keys -= keys;
-  for (auto* x : {&rest.k, &rest.v}) *x = {*x, static_cast<char*>(x->get()) + keys * 40 * 2};
+  for (auto* x : {&rest.k, &rest.v}) *x = {*x, static_cast<char*>(x->get()) + keys * 40 * size_of(core.type)};
   EXPECT_EQ(core.run({s, q.memory, k.memory, v.memory}), make(rest.s).run(rest));
 }
 

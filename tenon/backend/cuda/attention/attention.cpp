@@ -1,8 +1,10 @@
 // The attention skeleton: streaming softmax; q, k and v are read in place where their heads lie in memory.
+#include <array>
 #include <cstddef>
 
 #include "tenon/backend/cuda/attention/attention_kernel.h"
 #include "tenon/backend/cuda/attention/key_count.h"
+#include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 
@@ -10,7 +12,7 @@ namespace tenon::cuda {
 
 AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
     : AnchorKernel(std::move(device), launch, std::move(form)) {
-  constexpr int64_t kMaxDepth = 512;  // of the f32 kernel: four results per thread
+  constexpr int64_t kMaxDepth = 512;  // of the f32 kernel: the sums of two rows' columns in a thread's registers
   const Shape q = form_.holes[0].shape();
   TENON_CHECK(Usage, tensor_cores() || q[3] <= kMaxDepth, name())
       << "expected heads of at most " << kMaxDepth << " columns, got " << q[3];
@@ -92,9 +94,11 @@ Params AttentionKernel::begin(const AttentionChoice& choice) const {
 
 std::string AttentionKernel::rows_source(size_t i, Params& params, std::string& headers) {
   const std::string called(1, "QKV"[i]);
-  if (i > 0 && paged_ && tensor_cores()) return paged_source(called, pages_of(i), operands_[i].shape(), params);
-  if (!tensor_cores()) return element_source(called, operands_[i], 3, params, headers);
-  return operand_source(called, operands_[i], 3, params);
+  const Expr& operand = operands_[i];
+  if (i == 0 || !paged_) return operand_source(called, operand, 3, params);
+  const auto pages = operand.dtype() == unit_ ? paged_heads(operand, 1) : std::nullopt;
+  if (pages) return paged_source(called, *pages, operand.shape(), params);
+  return element_source(called, operand, 3, params, headers, 4);  // only the f32 core reads other pages
 }
 
 std::string AttentionKernel::count_source(Params& params, std::string& headers) const {

@@ -15,14 +15,17 @@ bool PagedHeads::same_pages(const PagedHeads& o) const {
 
 std::optional<PagedHeads> paged_heads(const Expr& view, int64_t tile) {
   const Shape& shape = view.shape();
-  if (shape.rank() != 4 || size_of(view.dtype()) != 2) return std::nullopt;
+  const int64_t size = size_of(view.dtype());
+  if (shape.rank() != 4 || (size != 2 && size != 4)) return std::nullopt;
+  const int64_t run = 16 / size;
   const auto p = paged_axis(view, 2);
-  if (!p || p->page % tile || p->offset % 8 || p->step[0] != 0 || p->number_step[1] != 0) return std::nullopt;
-  const int64_t token = p->step[3], head = shape[1] == 1 ? 8 : p->step[1];
-  // The pool's tokens are contiguous, page after page.
-  if (token <= 0 || token % 8 || head <= 0 || head % 8 || p->step[4] != 1 || p->number.step != p->page * token)
+  if (!p || shape[3] % run || p->page % tile || p->offset % run || p->step[0] != 0 || p->number_step[1] != 0)
     return std::nullopt;
-  return PagedHeads{{p->leaf, p->offset, {token, head, 8}},
+  const int64_t token = p->step[3], head = shape[1] == 1 ? run : p->step[1];
+  // The pool's tokens are contiguous, page after page.
+  if (token <= 0 || token % run || head <= 0 || head % run || p->step[4] != 1 || p->number.step != p->page * token)
+    return std::nullopt;
+  return PagedHeads{{p->leaf, p->offset, {token, head, run}},
                     p->number.numbers,
                     p->number.offset,
                     p->number_step[0],
@@ -62,7 +65,8 @@ std::string paged_source(const std::string& name, const PagedHeads& heads, const
   const auto step = [&](const char* role, int64_t n) { return params.integer(role, n); };
   const std::string offset = heads.rows.offset ? step("offset", heads.rows.offset) : "0";
   return "struct " + name + " {\n  using T = " + type_source(heads.rows.leaf.dtype()) +
-         ";\n  static constexpr int kRun = 8;\n  struct Row {\n    const T* x;\n  };\n" + page_source(heads, params) +
+         ";\n  static constexpr int kRun = " + std::to_string(16 / size_of(heads.rows.leaf.dtype())) +
+         ";\n  struct Row {\n    const T* x;\n  };\n" + page_source(heads, params) +
          "  DEV static Row row_at(const Params& p, int place, int head) {\n    return {" + pointer + " + (" + offset +
          " + (place < 0 ? 0 : place) * " + step("token_step", heads.rows.strides.token) + " + head * " +
          step("head_step", heads.rows.strides.head) +

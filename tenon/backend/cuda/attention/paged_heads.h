@@ -19,7 +19,8 @@ struct PagedHeads {
   /// Whether both are found through the same page numbers.
   bool same_pages(const PagedHeads& o) const;
 };
-/// Empty unless `view` is such heads: 2-byte elements, strides that are multiples of 16 bytes, pages of whole `tile`s.
+/// Empty unless `view` is such heads: 2- or 4-byte elements, strides that are multiples of 16 bytes, pages of whole
+/// `tile`s.
 std::optional<PagedHeads> paged_heads(const Expr& view, int64_t tile);
 /// Whether keys and values [batch, heads, tokens, depth] are paged with the same page numbers.
 bool in_pages(const Expr& keys, const Expr& values);

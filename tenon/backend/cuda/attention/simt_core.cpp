@@ -1,5 +1,6 @@
-// Attention in f32: plain arithmetic, any operands, computed where they are read.
+// Attention in f32 on the CUDA cores.
 #include "tenon/backend/cuda/attention/attention_kernel.h"
+#include "tenon/backend/cuda/attention/simt_tile.h"
 
 namespace tenon::cuda {
 namespace {
@@ -12,19 +13,14 @@ class AttentionSimtCore : public AttentionCore {
 
   std::optional<AttentionChoice> take(const AttentionKernel& kernel) const override {
     if (kernel.tensor_cores()) return std::nullopt;
-    const device::AttentionSizes& s = kernel.sizes();
-    AttentionChoice choice;
-    choice.launch.shape = {.grid_x = static_cast<unsigned>(s.queries),
-                           .grid_y = static_cast<unsigned>(s.heads),
-                           .grid_z = static_cast<unsigned>(s.batch),
-                           .threads = 128,
-                           .shared_bytes = static_cast<unsigned>((s.depth + 128) * 4)};
-    return choice;
+    const AttentionSimtShape tile = pick_attention_simt(kernel.sizes(), kernel.device().facts());
+    if (tile.depth == 0) return std::nullopt;
+    return AttentionChoice{.tile = tile.type(), .launch = attention_launch(tile, kernel.sizes())};
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
     return kernel.rows_call(
-        choice, "simt",
-        "KERNEL(kSimtAttentionThreads, 1, Params, p) { attention_simt<Q, K, V, Epilogue, Keys, Lse>(p); }\n");
+        choice, "attention_simt",
+        "KERNEL(Tile::kThreads, 1, Params, p) { attention_simt<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n");
   }
 };
 

@@ -100,9 +100,9 @@ std::string AnchorKernel::operand_source(const std::string& name, const Expr& op
 }
 
 std::string AnchorKernel::element_source(const std::string& name, const Expr& operand, int split, Params& params,
-                                         std::string& headers) const {
+                                         std::string& headers, int most) const {
   const ProgramOutput value{operand, {}, DType::F32};
-  ProgramSource program(std::array{value}, {operand.shape(), split}, params, 1);
+  ProgramSource program(std::array{value}, {operand.shape(), split}, params, most);
   std::string text = program.functor(name);
   headers += program.includes();
   return text;

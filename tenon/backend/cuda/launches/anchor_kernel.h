@@ -39,9 +39,9 @@ class AnchorKernel : public LaunchKernel {
 
   /// "struct A { .. }": rows in memory.
   std::string operand_source(const std::string& name, const Expr& operand, int split, Params& params) const;
-  /// The same for an operand that is computed where it is read, one element at a time.
+  /// The same for an operand that is computed where it is read, in fragments of up to `most` columns.
   std::string element_source(const std::string& name, const Expr& operand, int split, Params& params,
-                             std::string& headers) const;
+                             std::string& headers, int most = 1) const;
   /// True if the operand is a tensor whose rows are contiguous, without gaps.
   bool dense(const Expr& operand) const;
   /// Makes the box of one of the operand's tensors from its first element's address, its columns, and the row stride in
