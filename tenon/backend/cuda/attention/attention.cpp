@@ -1,10 +1,8 @@
 // The attention skeleton: streaming softmax; q, k and v are read in place where their heads lie in memory.
-#include <array>
 #include <cstddef>
 
 #include "tenon/backend/cuda/attention/attention_kernel.h"
 #include "tenon/backend/cuda/attention/key_count.h"
-#include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 
