@@ -13,7 +13,8 @@ constexpr int kBlocksOfLongRow = 8, kLongRow = 16384;
 class SampleKernel : public AnchorKernel {
  public:
   SampleKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
-      : AnchorKernel(std::move(device), launch, std::move(form)), scores_(padded_operand(0)) {
+      : AnchorKernel(std::move(device), launch, std::move(form)),
+        scores_(operand(0, form_.holes[0].shape(), [](const Expr& leaf) { return leaf; })) {
     for (size_t i = 1; i < form_.holes.size(); ++i) read_beside(form_.holes[i]);
     reserve_statistics();
   }
