@@ -249,6 +249,17 @@ TEST_F(Tiles, TheBestEstimateIsFirstAndNoneComesTwice) {
   EXPECT_EQ(texts(choices).size(), choices.size());
 }
 
+// Boxes of wgmma have one tap each, whose few channels leave most of a step of K empty.
+TEST_F(Tiles, ConvolutionsOfFewChannelsDoNotRunInBoxes) {
+  ProductShape p = gemm(512 * 512, 128, 9 * 8);
+  EXPECT_TRUE(is_of(choose_tile(p, kH200), "wgmma"));
+  p.kind = ProductKind::Conv2d;
+  p.taps = 9;
+  EXPECT_TRUE(is_of(choose_tile(p, kH200), "mma"));
+  p.k = 9 * 64;
+  EXPECT_TRUE(is_of(choose_tile(p, kH200), "wgmma"));
+}
+
 TEST_F(Tiles, TheVariableLeavesOneCore) {
   const ProductShape p = gemm(8192, 320, 320);
   setenv("TENON_CUDA_CORE", "mma", 1);

@@ -38,6 +38,7 @@ class Conv2dKernel : public ProductKernel {
                          .m = int64_t{batch} * c.out_height * c.out_width,
                          .n = int64_t{c.outputs} * c.phases * c.phases,
                          .k = int64_t{c.kernel_h} * c.kernel_w * channels,
+                         .taps = int64_t{c.kernel_h} * c.kernel_w,
                          .in_memory = c.phases == 1};
     product.key = input + by_x({batch, c.height, c.width, c.channels}) + " -> " +
                   by_x({c.out_height, c.out_width, c.outputs}) + " by " + by_x({c.kernel_h, c.kernel_w, c.stride});

@@ -25,6 +25,7 @@ enum class ProductKind { Gemm, Conv2d };
 struct ProductShape {
   ProductKind kind = ProductKind::Gemm;
   int64_t m = 0, n = 0, k = 0, batch = 1;
+  int64_t taps = 1;  ///< of a convolution, k / taps channels each
   int lanes = 1;
   int64_t element_bytes = 2;
   /// Number of tiles along m, given a tile's rows, if TMA can load boxes of the operands; else empty.

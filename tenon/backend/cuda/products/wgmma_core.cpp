@@ -30,7 +30,7 @@ class WgmmaCore : public ProductCore {
       tile.in_ranges = p.in_ranges;
       const int64_t tiles = div_up(p.boxed_tiles_m(tile.m), tile.cluster) * tile.cluster *
                             div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
-      const int64_t steps = div_up(p.k * p.element_bytes, 128);
+      const int64_t steps = p.taps * div_up(p.k / p.taps * p.element_bytes, 128);  // a box has one tap
       const int places = facts.multiprocessors * tile.resident;
       for_splits(steps, tiles, places, [&, &tile = tile, &rate = rate](int splits) {
         if (splits > 1 && (p.branches || p.in_ranges)) return;  // a branch would be added more than once
