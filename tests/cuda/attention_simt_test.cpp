@@ -268,6 +268,8 @@ TEST(AttentionSimt, TilesSuitTheirProblems) {
       .batch = 2, .heads = 8, .kv_heads = 8, .queries = 4096, .keys = 4096, .depth = 40},
       token{.heads = 14, .kv_heads = 2, .queries = 1, .keys = 384, .depth = 64},
       decoder{.queries = 4096, .keys = 4096, .depth = 512};
+  const device::AttentionSizes nothing{.heads = 0, .kv_heads = 0, .queries = 1, .keys = 1, .depth = 64};
+  EXPECT_EQ(attention_launch(pick_attention_simt(nothing, hopper), nothing).shape.grid_x, 0u);
   EXPECT_EQ(picked(hopper, picture), "AttentionSimtTile<8, 40, 40, 4, false>");
   EXPECT_EQ(picked(ada, picture), "AttentionSimtTile<8, 40, 40, 4, false>");
   EXPECT_EQ(picked(hopper, token), "AttentionSimtTile<2, 64, 64, 4, true>");

@@ -59,9 +59,12 @@ inline std::vector<AttentionSimtShape> attention_simt_tiles(int depth, int share
   return tiles;
 }
 
+/// Rows that share a head of keys; 0 without heads.
+inline int rows_of_group(const device::AttentionSizes& s) { return s.kv_heads ? s.heads / s.kv_heads * s.queries : 0; }
+
 /// The tile that is estimated to finish first; depth 0 if there is none. Results do not depend on it.
 inline AttentionSimtShape pick_attention_simt(const device::AttentionSizes& s, const DeviceFacts& facts) {
-  const int64_t rows = s.heads / s.kv_heads * int64_t{s.queries}, heads = int64_t{s.batch} * s.kv_heads;
+  const int64_t rows = rows_of_group(s), heads = int64_t{s.batch} * s.kv_heads;
   // Cost of a row: the fewer rows a thread has, the more often it loads a key. Warps without a chunk are idle.
   const auto cost = [&](const AttentionSimtShape& tile) {
     const int chunks = (s.keys + tile.kKeys - 1) / tile.kKeys;
@@ -79,7 +82,7 @@ inline AttentionSimtShape pick_attention_simt(const device::AttentionSizes& s, c
 
 /// Grid, threads and shared memory; there is no workspace.
 inline CoreLaunch attention_launch(const AttentionSimtShape& tile, const device::AttentionSizes& s) {
-  const int rows = s.heads / s.kv_heads * s.queries;
+  const int rows = rows_of_group(s);
   CoreLaunch launch;
   launch.shape = {.grid_x = static_cast<unsigned>((rows + tile.rows() - 1) / tile.rows()),
                   .grid_y = static_cast<unsigned>(s.kv_heads),
