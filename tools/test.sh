@@ -49,6 +49,7 @@ stage_kernels() {
   for model in sd15 vit-g14; do
     build/release/bin/tenon compile -m "random:$model" --type f16 --arch sm_89,sm_90a "${plans[@]}" || return 1
   done
+  build/release/bin/tenon compile -m random:sd15 --part unet --type f32 --arch sm_89,sm_90a || return 1
   for model in default-model sums; do  # the embedded ones, bf16
     build/release/bin/tenon compile -m $model --arch sm_90a || return 1
   done
