@@ -136,6 +136,16 @@ DEV void multiply(MmaSums<Tile>& sums, const MmaFragments<Tile>& f) {
   }
 }
 
+/// Starts the copies of a stage, if there is one. The group may be empty, so that groups and steps count alike.
+template <class Tile, class Params, class LoadA, class LoadB>
+DEV void copy_stage(const Params& p, LoadA& a, LoadB& b, bool there, uint32_t to) {
+  if (there) {
+    a.copy(p, to);
+    b.copy(p, to + Tile::kM * Tile::kRowBytes);
+  }
+  cp_async_commit();
+}
+
 /// Accumulates `steps` stages of K. Loaders copy one stage per call, in the order of K. On return all copies are done
 /// and shared memory is free.
 template <class Tile, class T, class Params, class LoadA, class LoadB>
@@ -149,13 +159,7 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
       (warp() / Tile::kWarpsN * Tile::kWarpM + a_row) * Tile::kRowBytes + (l / 16 ^ Tile::swizzle(a_row)) * 16;
   const uint32_t b_at = (Tile::kM + warp() % Tile::kWarpsN * Tile::kWarpN + b_row) * Tile::kRowBytes +
                         (l / 8 % 2 ^ Tile::swizzle(b_row)) * 16;
-  auto copy = [&](int step, uint32_t stage) {
-    if (step < steps) {
-      a.copy(p, shared + stage);
-      b.copy(p, shared + stage + Tile::kM * Tile::kRowBytes);
-    }
-    cp_async_commit();  // possibly empty, so that groups and steps count alike
-  };
+  auto copy = [&](int step, uint32_t stage) { copy_stage<Tile>(p, a, b, step < steps, shared + stage); };
 
   UNROLL for (int s = 0; s < Tile::kStages - 1; ++s) copy(s, s * Tile::kStageBytes);
   cp_async_wait<Tile::kStages - 2>();
@@ -223,13 +227,7 @@ DEV void plain_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, in
   const unsigned char* const left = shared_memory() + warp() / Tile::kWarpsN * Tile::kWarpM * Tile::kRowBytes;
   const unsigned char* const right =
       shared_memory() + (Tile::kM + warp() % Tile::kWarpsN * Tile::kWarpN) * Tile::kRowBytes;
-  auto copy = [&](int step, int stage) {
-    if (step < steps) {
-      a.copy(p, shared + stage);
-      b.copy(p, shared + stage + Tile::kM * Tile::kRowBytes);
-    }
-    cp_async_commit();  // possibly empty, so that groups and steps count alike
-  };
+  auto copy = [&](int step, int stage) { copy_stage<Tile>(p, a, b, step < steps, shared + stage); };
 
   UNROLL for (int s = 0; s < Tile::kStages - 1; ++s) copy(s, s * Tile::kStageBytes);
   MmaSums<Tile> part = {};
