@@ -19,7 +19,9 @@
 namespace tenon::cuda::test {
 
 /// The element type's name in kernel text.
-inline std::string element_name(DType t) { return t == DType::BF16 ? "BF16" : t == DType::F16 ? "F16" : "E4M3"; }
+inline std::string element_name(DType t) {
+  return t == DType::F32 ? "float" : t == DType::BF16 ? "BF16" : t == DType::F16 ? "F16" : "E4M3";
+}
 
 /// An operand of rows of `columns` elements (text) at p.`pointer`, `run` elements at a time.
 inline std::string operand(const std::string& name, DType t, const std::string& pointer, const std::string& columns,

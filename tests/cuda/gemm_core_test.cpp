@@ -72,6 +72,7 @@ struct Problem {
 };
 
 void check(const Variant& v, device::GemmSizes sizes) {
+  sizes.range = sum_range(sizes.k);
   const Problem problem{v.type, v.lanes, sizes};
   SCOPED_TRACE(v.tile.type() + " " + problem.name());
   problem.compare(run_core<Params>("gemm", text_of(v), gemm_launch(v.tile, sizes, v.lanes),
@@ -129,6 +130,16 @@ TEST(GemmCore, RunsOfTheEpilogueAndOfTheOperands) {
 TEST(GemmCore, ElementTypes) {
   for (DType type : {DType::F16, DType::E4M3})
     for (int k : {32, 176}) check({kSmall, type}, {.m = 70, .n = 72, .k = k, .split = {k == 176 ? 2 : 1}});
+}
+
+TEST(GemmCore, F32) {
+  for (const MmaTileShape& tile :
+       {MmaTileShape{128, 64, 2, 2, 128, 3}, {64, 64, 2, 2, 64, 4}, {32, 32, 1, 2, 128, 4}}) {
+    check({tile, DType::F32, 1, 4}, {.m = 150, .n = 136, .k = 1100});
+    check({tile, DType::F32, 2, 2}, {.m = 33, .n = 104, .k = 64, .batch = 2});
+    check({tile, DType::F32, 1, 1}, {.m = 7, .n = 3, .k = 4});
+  }
+  check({{64, 64, 2, 2, 64, 4}, DType::F32, 1, 4}, {.m = 256, .n = 320, .k = 320});  // a layer of Stable Diffusion
 }
 
 TEST(GemmCore, LongSumsOfE4m3) { check({kSmall, DType::E4M3}, {.m = 40, .n = 40, .k = 10240}); }

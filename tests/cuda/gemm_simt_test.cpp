@@ -55,5 +55,16 @@ TEST(GemmSimt, ARowHasTheSameBitsAmongAnyOthers) {
   }
 }
 
+class GemmSimtLayers : public LaunchTest {};
+
+TEST_F(GemmSimtLayers, OfALanguageModel) {
+  const auto layer = [&](const std::string& id, int64_t rows, int64_t n, int64_t k) {
+    return linear(input(g, "x" + id, DType::F32, {rows, k}), weight("w" + id, DType::F32, {n, k}));
+  };
+  expect(launch("gemm", {{"down", layer("down", 16, 896, 4864)}}), {DType::F32, DType::F32, 4864});
+  const Expr both = layer("up", 3, 2 * 4864, 896), gate = slice(both, -1, 0, 4864);
+  expect(launch("gemm", {{"gated", silu(gate) * slice(both, -1, 4864, 2 * 4864)}}), {DType::F32, DType::F32, 896, 60});
+}
+
 }  // namespace
 }  // namespace tenon::launches
