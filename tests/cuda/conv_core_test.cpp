@@ -194,6 +194,15 @@ TEST(ConvCore, OtherElementsAndLanes) {
   check({.lanes = 2}, sizes_of(1, 9, 7, 40, 48, 3, 1, 1, 1));
 }
 
+TEST(ConvCore, F32) {
+  for (const MmaTileShape& tile :
+       {MmaTileShape{128, 64, 2, 2, 128, 3}, {64, 64, 2, 2, 64, 4}, {32, 32, 1, 2, 128, 4}}) {
+    check({.tile = tile, .type = DType::F32, .run = 4}, sizes_of(2, 9, 13, 20, 72, 3, 1, 1, 1));
+    check({.tile = tile, .type = DType::F32, .run = 1, .first_channels = 4}, sizes_of(1, 10, 12, 12, 3, 3, 2, 0, 1));
+  }
+  check({.tile = {64, 64, 2, 2, 64, 4}, .type = DType::F32, .run = 4}, sizes_of(1, 16, 16, 128, 64, 3, 1, 1, 1));
+}
+
 // conv_wgmma.
 struct HopperParams {
   device::ConvSizes sizes;
