@@ -72,13 +72,8 @@ class AttentionGradientKernel : public AnchorKernel {
   // A functor, and a function that returns one number per row.
   std::string row_source(const std::string& functor, const std::string& function, size_t hole, Params& params,
                          std::string& headers) const {
-    const Expr& x = form_.holes[hole];
-    const ProgramOutput value{x, {}, DType::F32};
-    ProgramSource program(std::array{value}, {x.shape(), 3}, params, 1);
-    std::string text = program.functor(functor);
-    headers += program.includes();
-    return text + "  DEV static float " + function + "(const Params& p, int row) { return " + functor +
-           "::eval(p, row, 0).v[0]; }\n";
+    return element_source(functor, form_.holes[hole], 3, params, headers) + "  DEV static float " + function +
+           "(const Params& p, int row) { return " + functor + "::eval(p, row, 0).v[0]; }\n";
   }
 
   bool of_keys_ = false;

@@ -39,10 +39,7 @@ class SampleKernel : public AnchorKernel {
     static constexpr const char* kNames[] = {"", "Rule", "Seed", "Counter"};
     for (size_t i = 1; i < form_.holes.size(); ++i) {
       const Expr& hole = form_.holes[i];
-      const ProgramOutput value{hole, {}, DType::F32};
-      ProgramSource program(std::array{value}, {hole.shape(), hole.shape().rank() - 1}, params, 1);
-      text.functors += program.functor(kNames[i]);
-      text.headers += program.includes();
+      text.functors += element_source(kNames[i], hole, hole.shape().rank() - 1, params, text.headers);
     }
     text.functors += epilogue_source(params, text.headers, 1);
     text.headers = "#include \"tenon/backend/cuda/device/sample.h\"\n" + text.headers;
