@@ -104,8 +104,9 @@ TEST(CoreCode, MmaTiles) {
 // Every tile for few rows, without spills, and with whole runs of B.
 TEST(CoreCode, SkinnyTiles) {
   SKIP_WITHOUT_NVRTC();
-  for (const int m : {1, 16})
-    for (const SkinnyTileShape& tile : {SkinnyTileShape{1, 8}, {1, 16}, {2, 8}, {4, 8}, {4, 16}}) {
+  for (const int m : {1, 16, 32, 64})
+    for (const SkinnyTileShape& tile : {SkinnyTileShape{1, 8}, {1, 16}, {2, 8}, {2, 16}, {4, 8}, {4, 16}, {6, 8}}) {
+      if (tile.groups > (m > 16 ? tile.warps > 8 ? 2 : 6 : 4)) continue;
       const std::string text = head_of("gemm_skinny", "BF16", "GemmSizes", "const T *a, *b;") +
                                rows_of("A", "a", "p.sizes.k") + rows_of("Rows", "b", "p.sizes.k") +
                                "struct B : Rows { static constexpr bool kInRuns = true, kConstant = true; };\n" +

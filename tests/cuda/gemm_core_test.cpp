@@ -207,6 +207,14 @@ TEST(GemmSkinny, RowsAndTails) {
   for (const auto& [n, k] : {std::pair{1, 8}, {2, 24}, {33, 32}, {31, 4872}, {8, 136}})
     check(SkinnyVariant{.tile = {2, 8}, .run = n % 2 ? 1 : 2, .in_runs = n != 33}, {.m = 3, .n = n, .k = k});
 }
+// Fragments of 8 rows: up to four, the last of which may be empty or end early.
+TEST(GemmSkinny, MoreRows) {
+  for (const int m : {17, 24, 31, 32, 40, 48, 64})
+    for (const SkinnyTileShape& tile : {SkinnyTileShape{1, 16}, {2, 8}, {4, 8}, {3, 16}, {4, 8, 3}})
+      check(SkinnyVariant{.tile = tile, .in_runs = m % 2 == 0}, {.m = m, .n = 104, .k = 600});
+  check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .in_runs = true}, {.m = 29, .n = 192, .k = 400});
+  check(SkinnyVariant{.tile = {1, 16}, .in_runs = true}, {.m = 32, .n = 64, .k = 4864});
+}
 TEST(GemmSkinny, LanesTypesAndComputedOperands) {
   for (const bool in_runs : {false, true})
     check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .in_runs = in_runs}, {.m = 9, .n = 192, .k = 200});
@@ -357,6 +365,14 @@ TEST(GemmHopper, RangesAddUpAsOfAFewRows) {
       tile.in_ranges = true;
       EXPECT_EQ(run_hopper({.tile = tile, .in_runs = true}, problem), few) << tile.type();
     }
+    // More rows, in tiles of 64.
+    const Problem more{DType::BF16, 1, {.m = 50, .n = n, .k = k}};
+    const std::vector<float> many = run_skinny({.tile = {2, 8}, .in_runs = true}, more);
+    more.compare(many);
+    EXPECT_EQ(run_skinny({.tile = {1, 16}, .in_runs = true}, more), many);
+    WgmmaTileShape hopper{64, 64, 4};
+    hopper.in_ranges = true;
+    EXPECT_EQ(run_hopper({.tile = hopper, .in_runs = true}, more), many);
     if (k > 896) {
       EXPECT_NE(run_hopper({.tile = {64, 64, 4}, .in_runs = true}, problem), few);
     }

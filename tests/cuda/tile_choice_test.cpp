@@ -303,6 +303,22 @@ TEST_F(Tiles, AFewRowsTakeTheirOwnCore) {
   EXPECT_EQ(choose_tile(head, kH200).text(), "skinny groups 4 warps 8");
 }
 
+// Up to 64 rows it competes: narrow weights are its own, wide ones wgmma's, except where sums in ranges leave wgmma few
+// tiles.
+TEST_F(Tiles, SomeMoreRowsTakeTheFasterCore) {
+  for (const int rows : {17, 32, 64}) {
+    ProductShape o = gemm(rows, 896, 896), gate = gemm(rows, 9728, 896), down = gemm(rows, 896, 4864);
+    gate.lanes = 2;
+    o.few_rows = gate.few_rows = down.few_rows = true;
+    EXPECT_EQ(choose_tile(o, kH200).text(), "skinny groups 2 warps 16") << rows;
+    EXPECT_TRUE(is_of(choose_tile(gate, kH200), "wgmma")) << rows;
+    down.in_ranges = true;
+    EXPECT_TRUE(is_of(choose_tile(down, kH200), "skinny")) << rows;
+    o.counts = true;  // which it cannot
+    EXPECT_FALSE(is_of(choose_tile(o, kH200), "skinny")) << rows;
+  }
+}
+
 TEST_F(Tiles, WhatComesWithTenonCanRunOnTheMachineItWasMeasuredOn) {
   EXPECT_EQ(measured_tiles("sm_89"), "");
   std::istringstream lines{std::string(measured_tiles("sm_90a"))};

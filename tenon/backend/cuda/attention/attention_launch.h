@@ -365,6 +365,11 @@ struct AttentionGroupedShape {
   bool meets_in_memory() const { return blocks > 1 && !cluster; }
   /// Blocks per multiprocessor for which there are registers.
   int resident() const { return depth > 64 || rows > 8 || meets_in_memory() || turns > 1 ? 2 : 3; }
+  /// How many blocks run at once: those of a cluster need places side by side, which larger clusters find less often.
+  int64_t places(int multiprocessors) const {
+    const int quarters = !cluster || blocks <= 2 ? 4 : blocks <= 4 ? 3 : 2;
+    return int64_t{resident()} * multiprocessors * quarters / 4;
+  }
   int shared_bytes() const {
     const int units = rows * depth / 32, owned = (units + blocks - 1) / blocks;
     const int found = meets_in_memory() ? 0 : blocks * turns * (owned * 32 + 5 * rows);
@@ -393,7 +398,7 @@ inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, const device:
   tile.cluster = clusters && tile.blocks > 1;
   const int64_t runs = (s.keys + tile.run_keys() - 1) / tile.run_keys();
   const int64_t busy = int64_t{s.batch} * s.kv_heads * ((runs + 1) / 2);
-  while (tile.blocks > 1 && busy * tile.blocks > int64_t{tile.resident()} * facts.multiprocessors) {
+  while (tile.blocks > 1 && busy * tile.blocks > tile.places(facts.multiprocessors)) {
     AttentionGroupedShape fewer = tile;
     fewer.blocks /= 2, fewer.turns *= 2;
     fewer.cluster = clusters && fewer.blocks > 1;

@@ -20,9 +20,9 @@
 
 namespace tenon::device {
 
-/// Up to kRows_ (8 or 16) rows, kGroups_ times 8 columns of each lane, kWarps_ warps that split K. Each warp has kHeld_
-/// pieces of 32 in flight in registers and kSlots_ in shared memory (0: there are no more pieces). kWalks_: persistent
-/// blocks, which keep what they computed before the first product.
+/// Up to kRows_ (8, or a multiple of 16) rows, kGroups_ times 8 columns of each lane, kWarps_ warps that split K. Each
+/// warp has kHeld_ pieces of 32 in flight in registers and kSlots_ in shared memory (0: there are no more pieces).
+/// kWalks_: persistent blocks, which keep what they computed before the first product.
 template <int kRows_, int kGroups_, int kWarps_, int kHeld_, int kSlots_, bool kWalks_ = false>
 struct SkinnyTile {
   static constexpr int kRows = kRows_, kHalves = kRows / 8, kGroups = kGroups_, kWarps = kWarps_;
@@ -31,7 +31,7 @@ struct SkinnyTile {
   static constexpr int kHeld = kHeld_, kSlots = kSlots_;
   static constexpr int kThreads = 32 * kWarps, kColumns = 8 * kGroups;
   static constexpr int kPiece = 32;  ///< of K
-  static_assert(kRows == 8 || kRows == 16, "one or two fragments");
+  static_assert(kRows == 8 || (kRows % 16 == 0 && kRows <= 64), "fragments of 8 rows");
   static_assert(kWarps == 16 || (kWarps == 8 && kHeld == 0), "a range a warp, or two");
 };
 
@@ -359,9 +359,9 @@ struct SkinnyWeights {
   }
   /// Takes the next kTaken pieces from shared memory; missing ones are zeros. Once they are used, refill fetches others
   /// into their slots.
-  static constexpr int kMost = kTiles > 4 || (kTiles > 2 && Tile::kHalves + Tile::kRanges > 2) ? 1
-                               : kTiles > 2 || Tile::kRanges > 1                               ? 2
-                                                                                               : 4,
+  static constexpr int kMost = Tile::kHalves > 2 || kTiles > 4 || (kTiles > 2 && Tile::kHalves + Tile::kRanges > 2) ? 1
+                               : kTiles > 2 || Tile::kRanges > 1                                                    ? 2
+                                                                                                                    : 4,
                        kTaken = kSlots < kMost ? kSlots : kMost, kLeast = kTaken > 0 ? kTaken : 1;
   template <int kCount>
   DEV void take(SkinnyPiece (&right)[kCount][kTiles]) const {
@@ -391,7 +391,8 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   using Left = typename SkinnyLeft<kShared>::Type;
   constexpr int kHalves = Tile::kHalves, kHeld = Tile::kHeld;
   constexpr int kTaken = Weights::kTaken, kOnWay = kTaken == 0 ? 1 : (Tile::kSlots + kTaken - 1) / kTaken;
-  constexpr int kMaxTurns = kShared || kTaken == 0 ? 1 : (Tile::kRanges > 1 ? 4 : 8) / kHalves / kTaken;
+  constexpr int kPieces = (Tile::kRanges > 1 ? 4 : 8) / kHalves / (kTaken == 0 ? 1 : kTaken);
+  constexpr int kMaxTurns = kShared || kTaken == 0 || kPieces == 0 ? 1 : kPieces;
   constexpr int kTurns = kMaxTurns < kOnWay ? kMaxTurns : kOnWay;
   constexpr int kNext = kTaken * kTurns, kFirst = kHeld + (kShared ? 0 : kNext);
   const GemmSizes& g = p.sizes;
@@ -399,7 +400,7 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   typename A::Row rows[kHalves];
   UNROLL for (int h = 0; h < kHalves; ++h) rows[h] = A::row(p, 8 * h + member < g.m ? 8 * h + member : 0);
   const auto load = [&](Left(&left)[kHalves], int piece) {
-    UNROLL for (int h = 0; h < kHalves; ++h) left[h].template load<A, kShared || Tile::kWalks>(
+    UNROLL for (int h = 0; h < kHalves; ++h) left[h].template load<A, kShared || Tile::kWalks || (Tile::kRows > 16)>(
         rows[h], weights.column(piece), 8 * h + member < g.m ? g.k : 0);
   };
   const auto add = [&](const SkinnyPiece(&right)[Weights::kTiles], const Left(&left)[kHalves], int piece) {

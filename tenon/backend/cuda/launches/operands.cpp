@@ -92,7 +92,8 @@ bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
   return typed && facts.arch == "sm_90a" && core_allowed("wgmma") && of_weights_only(v) &&
          x.shape()[-1] % run_of(*t) == 0 && u.shape()[-1] % run_of(u.dtype()) == 0 && u.shape()[-1] > 0 &&
          kNarrow * u.shape()[-1] <= x.shape()[-1] && w.shape()[0] % kLaneColumns == 0 &&
-         x.shape().rows() > SkinnyTileShape::kMaxRows && 2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
+         x.shape().rows() > SkinnyTileShape::kMaxRowsInFront &&
+         2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
 }
 
 bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
@@ -191,17 +192,21 @@ static bool few_in_columns(const Form& form, DType unit, const DeviceFacts& fact
 bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !core_allowed("skinny")) return false;
   if (facts.batch_invariant()) return false;  // a larger batch has too many rows for this core
-  const Shape x = form.holes[0].shape();
-  return !nodes::Linear::batched(x, form.holes[1].shape()) && x.rows() <= SkinnyTileShape::kMaxRows &&
-         !few_in_columns(form, unit, facts);
+  // From this many weights on, a vocabulary's, wgmma's tiles read them faster than 16 rows can be used here.
+  constexpr int64_t kManyWeights = int64_t{1} << 26, kFew = 8;
+  const Shape x = form.holes[0].shape(), w = form.holes[1].shape();
+  const bool wgmma = facts.arch == "sm_90a" && core_allowed("wgmma");
+  if (wgmma && x.rows() > kFew && w.numel() >= kManyWeights) return false;
+  return !nodes::Linear::batched(x, w) && x.rows() <= SkinnyTileShape::kMaxRows && !few_in_columns(form, unit, facts);
 }
 
 bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   constexpr int64_t kMaxBytes = 64 << 10;  // of shared memory
   const Expr& hole = form.holes[0];
   const int64_t columns = hole.shape()[-1];
-  return takes_few_rows(form, unit, facts) && reduces_rows(hole) && columns % run_of(unit) == 0 &&
-         columns <= kMaxColumnsInFront && hole.shape().numel() * size_of(unit) <= kMaxBytes;
+  return takes_few_rows(form, unit, facts) && hole.shape().rows() <= SkinnyTileShape::kMaxRowsInFront &&
+         reduces_rows(hole) && columns % run_of(unit) == 0 && columns <= kMaxColumnsInFront &&
+         hole.shape().numel() * size_of(unit) <= kMaxBytes;
 }
 
 namespace {
@@ -240,7 +245,7 @@ bool may_take_columns(const Form& form, DType unit, const DeviceFacts& facts) {
     return false;
   const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
   return x.rank() > 1 && !nodes::Linear::batched(x, w) && x[-1] > 0 && (form.lanes == 1 || lanes_apart(form)) &&
-         (x.rows() > SkinnyTileShape::kMaxRows || few_in_columns(form, unit, facts));
+         (x.rows() > SkinnyTileShape::kMaxRowsInFront || few_in_columns(form, unit, facts));
 }
 
 // True if hole i is, or will be stored as, rows that TMA loads.

@@ -48,8 +48,12 @@ class GemmKernel : public ProductKernel {
                   samples = tensor_cores() ? this->device().facts().samples_to_choose_for(there) : there,
                   m = batched || x.rank() < 2 ? sizes_.m : (x.rank() > 2 ? sizes_.m / there : 1) * samples,
                   batch = batched ? sizes_.batch / there * samples : sizes_.batch;
-    ProductShape product{
-        .m = m, .n = sizes_.n, .k = sizes_.k, .batch = batch, .few_rows = few_rows, .in_ranges = in_ranges};
+    ProductShape product{.m = m,
+                         .n = sizes_.n,
+                         .k = sizes_.k,
+                         .batch = batch,
+                         .few_rows = few_rows && !a_in_columns_ && !b_in_columns_,
+                         .in_ranges = in_ranges};
     product.key = "gemm " + by_x({checked_int(m), sizes_.n, sizes_.k}) + " batch " + std::to_string(batch);
     if (tensor_cores() && !computes_rows_in_front() && (a_in_columns_ || rows_in_boxes(a_, unit_)) &&
         (b_in_columns_ || rows_in_boxes(b_, unit_)) && (in_runs_ || b_in_columns_ || sizes_.n % (8 * lanes()) == 0))

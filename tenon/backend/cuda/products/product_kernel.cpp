@@ -12,7 +12,7 @@ void ProductKernel::choose(ProductShape product) {
   product_ = std::move(product);
   product_.lanes = lanes();
   product_.element_bytes = size_of(unit_);
-  if (front_) product_.front = front_->rows.shape()[-1] * size_of(unit_) * SkinnyTileShape::kMaxRows;
+  if (front_) product_.front = front_->rows.shape().numel() * size_of(unit_);
   product_.branches = branch_.has_value();
   product_.in_memory = product_.in_memory && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_;
   product_.b_in_columns = b_in_columns_;

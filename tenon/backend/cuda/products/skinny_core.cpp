@@ -26,6 +26,16 @@ double skinny_time(const SkinnyTileShape& tile, const ProductShape& p, int rows,
                  (warps > there ? 1.0 / tile.groups : 0.0));
 }
 
+// With more than kMaxRowsInFront rows other cores may be faster: time in units of time_of (tile_estimate.h). Every
+// block reads all rows of A beside its own of B. Fitted to 32 and 64 rows of Qwen2.5-0.5B's products on an H200.
+double time_of_more_rows(const SkinnyTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
+  constexpr double kLatency = 6, kTogether = 3500, kAlone = 500;  // bytes per multiprocessor; per warp of one block
+  const double blocks = static_cast<double>(div_up(p.n / p.lanes, 8 * tile.groups));
+  const int64_t rows = SkinnyTileShape::rows(static_cast<int>(p.m)) + 8 * tile.groups * p.lanes;
+  const double bytes = static_cast<double>(rows * p.k * p.element_bytes);
+  return kLatency + std::max(blocks * bytes / (kTogether * facts.multiprocessors), bytes / (kAlone * tile.warps));
+}
+
 // How a choice runs in a kernel's launch.
 class SkinnyLaunch {
  public:
@@ -104,15 +114,16 @@ class SkinnyCore : public ProductCore {
  public:
   std::string_view name() const override { return "skinny"; }
 
-  // Few rows take as long as loading their weights, whatever the tile, and are faster here than on any other core. The
-  // summation order is the same for all tiles (GemmSizes::range).
+  // Few rows take as long as loading their weights, whatever the tile, and up to kMaxRowsInFront are faster here than
+  // on any other core. The summation order is the same for all tiles (GemmSizes::range).
   std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
     std::vector<TileChoice> out;
     if (!p.few_rows) return out;
-    const int rows = p.m > 8 ? 16 : 8;
+    const int rows = SkinnyTileShape::rows(static_cast<int>(p.m));
+    if (rows > SkinnyTileShape::kMaxRowsInFront) return choices_of_more_rows(p, facts);
     const auto fits = [&](SkinnyTileShape tile) {
       tile.slot_bytes = SkinnyTileShape::slot_bytes_beside(p.front, facts.shared_bytes);
-      const int64_t bytes = tile.shared_bytes(SkinnyTileShape::kMaxRows, p.lanes, static_cast<int>(p.k)) + p.front;
+      const int64_t bytes = tile.shared_bytes(rows, p.lanes, static_cast<int>(p.k)) + p.front;
       return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) && bytes <= facts.shared_bytes;
     };
     for (const int warps : {8, 16})
@@ -168,6 +179,19 @@ class SkinnyCore : public ProductCore {
 
  private:
   static constexpr std::string_view kText = "groups # warps #";
+
+  static std::vector<TileChoice> choices_of_more_rows(const ProductShape& p, const DeviceFacts& facts) {
+    std::vector<TileChoice> out;
+    if (p.counts) return out;
+    for (const int warps : {8, 16})
+      for (const int groups : {1, 2, 3, 4}) {
+        const SkinnyTileShape tile{groups, warps};
+        if (groups * p.lanes > (warps > 8 ? 2 : 6)) continue;  // registers
+        if (tile.shared_bytes(static_cast<int>(p.m), p.lanes, static_cast<int>(p.k)) > facts.shared_bytes) continue;
+        out.push_back({.tile = tile, .time = time_of_more_rows(tile, p, facts)});
+      }
+    return out;
+  }
 };
 
 const RegisterCore<SkinnyCore> kRegisteredSkinny;

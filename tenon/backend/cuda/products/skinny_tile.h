@@ -15,19 +15,19 @@ struct SkinnyTileShape {
   int slot_bytes = kSlotBytes;  ///< limit on shared memory for pieces in flight
 
   bool operator==(const SkinnyTileShape&) const = default;
-  static constexpr int kMaxRows = 16, kSlotBytes = 80 << 10;
+  static constexpr int kMaxRows = 64, kMaxRowsInFront = 16, kSlotBytes = 80 << 10;
   /// The limit if rows computed before the product take `front` bytes of a block's `shared`.
   static int slot_bytes_beside(int64_t front, int shared) {
     return static_cast<int>(std::min<int64_t>(kSlotBytes, shared - front));
   }
-  static int rows(int m) { return m > 8 ? 16 : 8; }
+  static int rows(int m) { return m > 8 ? (m + 15) / 16 * 16 : 8; }
   /// Warps meant to be resident together on a multiprocessor: 16 rows take more registers.
   static int warps_there(int m) { return m > 8 ? 16 : 24; }
   int threads() const { return 32 * warps; }
   /// Pieces of 32 columns of K per warp. Of those in flight, held() are in registers and slots() in shared memory.
   int pieces(int k) const { return sum_range(k) / 32 * (device::kSumRanges / warps); }
   int held(int m, int lanes, int k) const {
-    if (warps < device::kSumRanges || groups * lanes > 4 || walkers)
+    if (warps < device::kSumRanges || groups * lanes > 4 || walkers || rows(m) > 32)
       return 0;  // registers are needed for sums, or for the next tile's pieces
     return std::clamp(pieces(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));
   }
