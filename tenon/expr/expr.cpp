@@ -56,14 +56,6 @@ Expr memory_leaf(Graph& g, const NodeType& type, std::string name, DType dtype, 
   return g.make(type, {}, a);
 }
 
-// The record that the rest of the library compares with: a program compiled with -fvisibility=hidden has its own
-// copies.
-const NodeType& known(const NodeType& type) {
-  if (std::ranges::find(node_types(), &type) != node_types().end()) return type;
-  const NodeType* same = find_node_type(type.name);
-  return same ? *same : type;
-}
-
 }  // namespace
 
 std::string_view name_of(Rate r) {
@@ -85,7 +77,8 @@ std::string_view Node::name() const { return type->name; }
 Family Node::family() const { return type->family; }
 
 Expr Graph::make(const NodeType& given, std::span<const Expr> in, Attrs attrs) {
-  const NodeType& type = known(given);
+  const NodeType* own = find_node_type(given.name);  // programs with hidden symbols have copies of the records
+  const NodeType& type = own ? *own : given;
   for (const Expr& e : in)
     TENON_CHECK(Usage, e && e->graph == this, type.name.data())
         << "operand from another graph, or empty: " << describe(type, in);
