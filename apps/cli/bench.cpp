@@ -237,7 +237,10 @@ Action declare_bench(CLI::App& app, const Common& common) {
   app.add_option(
       "--peer-python", flags->peer_python,
       "Python with torch, and diffusers or timm: a path or a name on PATH (default: that of tools/setup.sh --peers)");
-  return [flags, &common] { return run(*flags, common); };
+  return [flags, &app, &common] {
+    if (flags->peers.empty()) warn_idle(app, "there is no --peer", {"--peer-mode", "--peer-python"});
+    return run(*flags, common);
+  };
 }
 
 const RegisterVerb kBench{

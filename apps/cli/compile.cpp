@@ -11,6 +11,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
+#include "tenon/explain/explanation.h"
 #include "tenon/expr/ops.h"
 #include "tenon/io/json.h"
 #include "tenon/runtime/executable.h"
@@ -70,7 +71,7 @@ int report_plans(const std::string& arch, const PlannedCalls& planned, const Com
   }
   if (!common.json)
     std::cout << arch << ": " << planned.library << " has plans for " << calls.size() - static_cast<size_t>(missing)
-              << " of " << calls.size() << " convolutions and attentions, " << planned.seconds << " s\n";
+              << " of " << calls.size() << " convolutions and attentions, " << seconds_text(planned.seconds) << "\n";
   out["plans"] = {{"library", planned.library}, {"seconds", planned.seconds}, {"calls", calls}};
   return missing;
 }
@@ -111,7 +112,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
   const double seconds = seconds_since(begin);
   if (!common.json)
     std::cout << arch << ": " << kernels.size() << " kernels, at most " << max_registers << " registers, " << bad
-              << " with problems, " << std::fixed << seconds << " s\n";
+              << " with problems, " << seconds_text(seconds) << "\n";
   out.push_back({{"arch", arch}, {"seconds", seconds}, {"kernels", kernels}});
   return bad + report_plans(arch, backend->planned(), common, out.back());
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "apps/python/gil.h"
 #include "tenon/core/error.h"
@@ -42,6 +43,21 @@ void add_to_key(std::string& key, const Array& a) {
     add(a.shape[i]);
     if (!dense) add(a.strides[static_cast<size_t>(i)]);
   }
+}
+
+// The results with the call's arrays as they are in memory in place of the dense inputs that were traced.
+std::vector<NamedValue> in_memory(std::vector<NamedValue> results, const Call& call) {
+  const auto memory = std::make_shared<Graph>();
+  std::map<std::string, Expr> arrays;
+  for (const Call::Argument& a : call.arguments)
+    if (a.array) arrays[a.name] = input_like(*memory, a.name, *a.array);
+  const Replace replace = [&](const Expr& node, std::span<const Expr>) {
+    const auto it = is_memory_leaf(node) ? arrays.find(node->attrs.text) : arrays.end();
+    return it == arrays.end() ? Expr() : it->second;
+  };
+  Memo memo;
+  for (NamedValue& r : results) r.value = {rebuild(*memory, r.value.expr, replace, memo), memory};
+  return results;
 }
 
 bool has_buffer(const Plan& plan, const std::string& name) {
@@ -87,7 +103,7 @@ Call Call::read(std::string function, const std::vector<std::string>& names, con
 }
 
 Program::Program(const std::string& name, std::vector<NamedValue> results, const Call& call)
-    : results_(std::move(results)),
+    : results_(in_memory(std::move(results), call)),
       name_(call.device),
       device_(open_device(call.device)),
       plan_(plan_of(name, results_, device_->target())) {
@@ -183,7 +199,9 @@ void bind_programs(nb::module_& m) {
       .def("input",
            [](const Call& c, const std::shared_ptr<Graph>& g, size_t i) {
              const Call::Argument& a = c.arguments.at(i);
-             return Value{input_like(*g, a.name, a.array.value()), g};
+             Graph memory;
+             input_like(memory, a.name, a.array.value());  // refuses layouts before anything is traced
+             return Value{input(*g, a.name, a.array->dtype, a.array->shape), g};
            })
       .def_prop_ro("first", [](const Call& c) { return c.first; })
       .def_prop_ro("key", [](const Call& c) { return nb::bytes(c.key.data(), c.key.size()); });

@@ -375,11 +375,16 @@ def broadcast_to(x: Expr, shape: Sequence[int]) -> Expr:
 
 
 def concat(parts: Sequence[Expr], axis: int = -1) -> Expr:
-    """The expressions concatenated along `axis`."""
+    """The expressions concatenated along `axis`. Parts of one type keep it; else the result is computed in f32."""
     parts = [_only(p, "concat") for p in parts]
     graph = _graph_of(parts, "concat")
-    joined = _core.make("concat", [p._value for p in parts], ints=[_axis(axis, parts[0].ndim, "concat")])
-    return Expr(joined, graph, _dtypes.promote([p.dtype for p in parts]))
+    at = _axis(axis, parts[0].ndim, "concat")
+    types = {p.dtype for p in parts}
+    values = [p._value for p in parts]
+    if len({v.dtype for v in values}) > 1:
+        values = [v if v.dtype == "f32" else _core.make("cast", [v], dtype="f32") for v in values]
+    joined = _core.make("concat", values, ints=[at])
+    return Expr(joined, graph, types.pop() if len(types) == 1 else _dtypes.promote([p.dtype for p in parts]))
 
 
 def pad(x: Expr, counts: Sequence[tuple[int, int]]) -> Expr:

@@ -56,9 +56,10 @@ def group_norm(
 ) -> Expr:
     """(x - mean) / sqrt(var + eps) of x [N, .., C] over each sample's groups of consecutive channels with the biased
     variance, times weight [C] plus bias [C]."""
-    graph = _only(x, "group_norm")._graph
-    gamma, beta = (_lift(n if d is None else d, graph, "group_norm")._value for d, n in ((weight, 1.0), (bias, 0.0)))
-    return x._with(_core.group_norm(x._value, int(groups), gamma, beta, eps))
+    x = _only(x, "group_norm")
+    gamma, beta = (_lift(n if d is None else d, x._graph, "group_norm") for d, n in ((weight, 1.0), (bias, 0.0)))
+    dtype = _dtypes.promote([_dtypes.promote([x.dtype]), *(e.dtype for e in (gamma, beta) if e.dtype)])
+    return x._with(_core.group_norm(x._value, int(groups), gamma._value, beta._value, eps), dtype)
 
 
 def rms_norm(x: Expr, weight: Expr | None = None, eps: float = 1e-6) -> Expr:

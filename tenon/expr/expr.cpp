@@ -76,7 +76,9 @@ Graph& Expr::graph() const { return *node_of(node_).graph; }
 std::string_view Node::name() const { return type->name; }
 Family Node::family() const { return type->family; }
 
-Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
+Expr Graph::make(const NodeType& given, std::span<const Expr> in, Attrs attrs) {
+  const NodeType* own = find_node_type(given.name);  // programs with hidden symbols have copies of the records
+  const NodeType& type = own ? *own : given;
   for (const Expr& e : in)
     TENON_CHECK(Usage, e && e->graph == this, type.name.data())
         << "operand from another graph, or empty: " << describe(type, in);

@@ -88,7 +88,7 @@ std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Exp
     const Expr& e = order[n];
     const auto it = total.find(e.get());
     const bool passes = std::ranges::any_of(e->in, [&](const Expr& x) { return active.contains(x.get()); });
-    if (it == total.end() || !passes || e.shape().numel() == 0) continue;  // no element reaches the result
+    if (it == total.end() || !passes || !e.shape().numel() || !is_float(e.dtype())) continue;  // integers have no slope
     const std::vector<Expr> grads = operand_gradients(e, typed(it->second, e), rule);
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i] || !active.contains(e->in[i].get())) continue;

@@ -91,8 +91,9 @@ void take_picture(ImageRequest& r, int64_t unit) {
   TENON_CHECK(Usage, r.latents.empty(), "latents") << "cannot be given together with a picture to start from";
   const Image picture = std::move(*r.picture);
   r.picture.reset();
-  TENON_CHECK(Usage, picture.width >= unit && picture.height >= unit, "init image")
-      << "is " << picture.width << "x" << picture.height << ", expected sides of at least " << unit;
+  TENON_CHECK(Usage, (r.width || picture.width >= unit) && (r.height || picture.height >= unit), "init image")
+      << "is " << picture.width << "x" << picture.height << ", expected sides of at least " << unit
+      << " where no width and height are given";
   if (r.width == 0) r.width = picture.width / unit * unit;
   if (r.height == 0) r.height = picture.height / unit * unit;
   check_sides(r.height, r.width, unit);

@@ -8,6 +8,8 @@
 namespace cli {
 namespace {
 
+bool has_onednn() { return dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL) != nullptr; }
+
 class CliBench : public CliTest {
  protected:
   Finished bench(const std::vector<std::string>& more, const std::vector<std::string>& environment = {}) const {
@@ -18,7 +20,14 @@ class CliBench : public CliTest {
   }
 };
 
-bool has_onednn() { return dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL) != nullptr; }
+TEST_F(CliBench, FlagsOfAPeerWithoutOneAreNamed) {
+  const Finished run = tenon({"bench", "--part", "text", "--runs", "1", "--no-anchors", "--no-unfused", "--peer-mode",
+                              "eager", "--peer-python", "nowhere"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  for (const char* flag : {"--peer-mode", "--peer-python"})
+    EXPECT_NE(run.err.find("there is no --peer, so that " + std::string(flag) + " has no effect"), std::string::npos)
+        << run.err;
+}
 
 TEST_F(CliBench, WithoutOneDnnSaysWhichPackageAndGoesOn) {
   std::ofstream(folder() / "libdnnl.so.2") << "no library";

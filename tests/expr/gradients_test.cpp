@@ -115,6 +115,13 @@ TEST(Gradients, RoundingPassesTheGradient) {
   }
 }
 
+TEST(Gradients, NoneFlowsThroughIntegers) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {3}), seed = input(g, "s", DType::F32, {3});
+  for (const DType type : {DType::I64, DType::I32, DType::I16, DType::I8, DType::U8, DType::Bool})
+    EXPECT_EQ(gradients(x * cast(x * 2.0, type), seed, std::array{x})[0], seed * cast(x * 2.0, type)) << name_of(type);
+}
+
 TEST(Gradients, BroadcastOperandsGetTheSum) {
   Graph g;
   const Expr a = input(g, "a", DType::F64, {2, 1, 3}), b = input(g, "b", DType::F64, {4, 1}),

@@ -260,6 +260,13 @@ TEST_F(Embed, RefusesWhatCannotBe) {
   refused(ErrorKind::Usage, "computes nothing", [&] { ImageEmbedding(encoder, o); });
   refused(ErrorKind::Usage, "20000x1 is too long",
           [&] { ImageEmbedding(encoder, f32())(std::array{picture(20000, 1, 0)}); });
+  o = f32();
+  o.batch = 1;
+  ImageEmbedding one_by_one(encoder, o);
+  refused(ErrorKind::Usage, "[picture 2 of 2] 1x20000 is too long", [&] {
+    const StopScope none_is_computed([] { return true; });
+    one_by_one(std::array{picture(20, 20, 0), picture(1, 20000, 0)});
+  });
   refused(ErrorKind::Usage, "vit-g14", [] { ImageEncoder::open("random:resnet"); });
   refused(ErrorKind::Model, "no weights of an image encoder", [&] { ImageEncoder::open(folder_.string()); });
   // A block's tensor is missing.

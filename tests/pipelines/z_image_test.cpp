@@ -246,7 +246,7 @@ TEST_F(ZImageFolder, DefaultsAndRequests) {
     q.picture = init_picture(16, 16);
     q.strength = 0;
   });
-  refused("[init image] is 16x8, expected sides of at least 16",
+  refused("[init image] is 16x8, expected sides of at least 16 where no width and height are given",
           [](ImageRequest& q) { q.picture = init_picture(16, 8); });
   refused("[latents] cannot be given together", [](ImageRequest& q) {
     q.picture = init_picture(16, 16);
@@ -273,6 +273,10 @@ TEST_F(ZImageFolder, PicturesTakeTheirSize) {
   few.steps = 2;
   few.strength = 0.4;  // 2 - 0.8 steps are skipped, rounded down
   EXPECT_EQ(generator->generate(few).timesteps.size(), 1U);
+  r.picture = init_picture(5, 3);  // smaller than the least size of a result: scaled up
+  r.width = 48;
+  r.height = 32;
+  EXPECT_EQ(generator->complete(r).init->scaled_from, (std::pair<int64_t, int64_t>(5, 3)));
 }
 
 // Twenty lengths, after each of the four sizes of a text has been used once: nothing is planned, compiled, packed or

@@ -205,3 +205,11 @@ def test_what_a_trainer_refuses(rng):
         trainer.step(x=x * np.inf, y=y)
     for name, value in trainer.parameters().items():
         assert np.array_equal(value, before[name]) and trainer.steps == 0
+
+
+def test_strided_arrays_have_the_gradients_of_their_copies(rng):
+    wide = rng.standard_normal((4, 24), np.float32)
+    weight = rng.standard_normal((4, 6), np.float32)
+    by_x = tenon.grad(lambda x, w: tenon.sum(tenon.group_norm(x, 2) * w * x.reshape(4, 6), axis=None), "x")
+    for x in (wide[:, 3:9], wide[:, 1:13:2], wide.reshape(24, 4).T[:, ::4], np.broadcast_to(wide[0, :6], (4, 6))):
+        assert_close(by_x(x, weight), by_x(x.copy(), weight), 1e-6)

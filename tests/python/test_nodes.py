@@ -56,6 +56,32 @@ def test_what_has_no_elements_beside_what_has_some():
     assert rows.shape == (1, 2) and not rows.any()
 
 
+def test_types_of_joined_arrays():
+    whole = np.array([7, -(2**24)])
+    joined = tenon.fuse(lambda a: tenon.concat([a[1:], a]))(whole)
+    assert joined.dtype == whole.dtype and joined.tolist() == [whole[1], *whole]
+    halves, bytes_, flags = np.array([0.1, -7], "f2"), np.array([3, 255], "u1"), np.array([True, False])
+    for parts, dtype in (
+        ([halves, bytes_], "f2"),
+        ([halves, bytes_, np.array([0.1], "f4")], "f4"),
+        ([bytes_, flags], "f4"),
+    ):
+        joined = tenon.fuse(lambda *a: tenon.concat(a))(*parts)
+        assert joined.dtype == dtype and joined.tolist() == np.concatenate(parts, dtype=dtype).tolist()
+    scaled = tenon.fuse(lambda a: tenon.concat([a, a * 2]))(halves)  # in memory, and computed
+    assert scaled.dtype == "f2" and scaled.tolist() == np.concatenate([halves, halves * 2]).tolist()
+
+
+def test_group_norm_has_the_type_of_its_operands():
+    x, gamma = np.arange(16).reshape(2, 8), np.full(8, 0.5)
+    want = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    for kind, weight, dtype in (("i4", None, "f4"), ("f2", None, "f2"), ("f2", "f2", "f2"), ("f2", "f4", "f4"), ("i4", "f2", "f4")):
+        w = () if weight is None else (gamma.astype(weight),)
+        y = tenon.fuse(lambda a, *w: tenon.group_norm(a, 1, *w))(x.astype(kind), *w)
+        assert y.dtype == dtype, (kind, weight)
+        assert_close(y, want if weight is None else want / 2, 1e-3)
+
+
 def test_every_node_says_what_it_computes():
     known = {*_node_docs.POINTWISE, *_node_docs.REDUCTIONS}
     assert set(tenon.NODES) == known, "python/tenon/_node_docs.py: an entry for each function of a node"

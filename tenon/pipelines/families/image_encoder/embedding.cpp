@@ -22,6 +22,20 @@ int64_t even_batch(int64_t count, int64_t most) {
   return (count + runs - 1) / runs;
 }
 
+// The long side, in pixels, once the short one is scaled.
+int64_t long_side(const Image& image, const ImagePreprocessing& p) {
+  return p.short_side * std::max(image.width, image.height) / std::min(image.width, image.height);
+}
+
+// `which`: what errors call the picture.
+void check_picture(const Image& image, const ImagePreprocessing& p, const std::string& which) {
+  TENON_CHECK(Usage, image.channels == 3 && image.width > 0 && image.height > 0, which)
+      << "expected pixels of 3 channels, got " << image.width << "x" << image.height << " with " << image.channels;
+  TENON_CHECK(Usage, long_side(image, p) <= kMaxImageSide, which)
+      << image.width << "x" << image.height << " is too long: with the short side scaled to " << p.short_side
+      << " pixels, the long side would be " << long_side(image, p) << ", more than " << kMaxImageSide;
+}
+
 }  // namespace
 
 ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, EmbeddingOptions options)
@@ -59,13 +73,9 @@ std::unique_ptr<ImageEmbedder> ImageEmbedding::with(const EmbeddingOptions& opti
 
 std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
   const ImagePreprocessing& p = preprocessing_;
-  TENON_CHECK(Usage, image.channels == 3 && image.width > 0 && image.height > 0, "picture")
-      << "expected pixels of 3 channels, got " << image.width << "x" << image.height << " with " << image.channels;
+  check_picture(image, p, "picture");
+  const int64_t longer = long_side(image, p);
   const bool wide = image.width >= image.height;
-  const int64_t longer = p.short_side * std::max(image.width, image.height) / std::min(image.width, image.height);
-  TENON_CHECK(Usage, longer <= kMaxImageSide, "picture")
-      << image.width << "x" << image.height << " is too long: with the short side scaled to " << p.short_side
-      << " pixels, the long side would be " << longer << ", more than " << kMaxImageSide;
   const Image scaled = resize(image, wide ? longer : p.short_side, wide ? p.short_side : longer, Resampling::Bicubic);
   const Image middle =
       crop(scaled, margin(scaled.width, p.crop, p.kind), margin(scaled.height, p.crop, p.kind), p.crop, p.crop);
@@ -92,6 +102,9 @@ Executable& ImageEmbedding::executable(int64_t batch) {
 std::vector<Embedding> ImageEmbedding::operator()(std::span<const Image> images) {
   std::vector<Embedding> out;
   if (images.empty()) return out;
+  const std::string of = " of " + std::to_string(images.size());
+  for (size_t i = 0; i < images.size(); ++i)  // all of them before any is computed
+    check_picture(images[i], preprocessing_, images.size() > 1 ? "picture " + std::to_string(i + 1) + of : "picture");
   const VitConfig& c = encoder_->config();
   const int64_t batch = even_batch(static_cast<int64_t>(images.size()), options_.batch);
   const int64_t side = preprocessing_.crop / c.patch, tokens = c.prefix() + side * side;
@@ -110,7 +123,7 @@ std::vector<Embedding> ImageEmbedding::operator()(std::span<const Image> images)
       Embedding one{{begin, begin + c.width}, side, side, {begin + c.prefix() * c.width, begin + tokens * c.width}};
       const bool finite = std::ranges::all_of(one.feature, [](float v) { return std::isfinite(v); });
       TENON_CHECK(Numeric, finite, encoder_->name())
-          << "the feature of picture " << first + i << " is not finite in " << type().text();
+          << "the feature of picture " << first + i + 1 << of << " is not finite in " << type().text();
       out.push_back(std::move(one));
     }
   }
