@@ -12,7 +12,7 @@ const std::vector<Device>& devices() {
       const std::string name = cpu::tile_ops(isa)->name;
       out.push_back({threads == 1 ? name : name + ", two threads", std::make_shared<IsaBackend>(isa, threads)});
     };
-    for (Isa isa : {Isa::Amx, Isa::Avx512Bf16, Isa::Avx512, Isa::Avx2}) {
+    for (Isa isa : {Isa::Amx, Isa::Avx512Bf16, Isa::Avx512Vnni, Isa::Avx512, Isa::Avx2}) {
       if (!cpu::tile_ops(isa)) continue;
       if (out.empty()) add(isa, 2);
       add(isa, 1);

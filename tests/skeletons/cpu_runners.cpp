@@ -51,7 +51,7 @@ Tensors run_on(const Launch& l, const Tensors& tensors, Isa isa, int threads) {
 const std::vector<Runner>& runners() {
   static const std::vector<Runner> all = [] {
     std::vector<Runner> out;
-    for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16, Isa::Amx}) {
+    for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni, Isa::Avx512Bf16, Isa::Amx}) {
       if (!cpu::tile_ops(isa)) continue;
       for (int threads : {1, 2})
         out.push_back({numbered(std::string(cpu::tile_ops(isa)->name) + ", threads ", threads),

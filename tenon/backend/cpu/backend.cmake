@@ -6,6 +6,7 @@ set(_avx512 -Wno-maybe-uninitialized -Wno-uninitialized # GCC 12 warns of its ow
     -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mprefer-vector-width=512)
 set_source_files_properties(${_isa}/avx2.cpp PROPERTIES COMPILE_OPTIONS "${_optimised};-mavx2;-mfma;-mf16c")
 set_source_files_properties(${_isa}/avx512.cpp PROPERTIES COMPILE_OPTIONS "${_optimised};${_avx512}")
+set_source_files_properties(${_isa}/avx512vnni.cpp PROPERTIES COMPILE_OPTIONS "${_optimised};${_avx512};-mavx512vnni")
 set_source_files_properties(${_isa}/avx512bf16.cpp PROPERTIES COMPILE_OPTIONS "${_optimised};${_avx512};-mavx512bf16;-mavx512vnni")
 set_source_files_properties(${_isa}/amx.cpp PROPERTIES COMPILE_OPTIONS "${_optimised};${_avx512};-mavx512bf16")
 # Checks of undefined behaviour triple the compile time of these files. The same templates are checked in the AVX2
@@ -15,6 +16,6 @@ if(TENON_SANITIZE MATCHES undefined)
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     list(APPEND _checks -fsanitize-address-outline-instrumentation)
   endif()
-  set_property(SOURCE ${_isa}/avx512.cpp ${_isa}/avx512bf16.cpp ${_isa}/amx.cpp ${_tape}/vec_avx512.cpp
-               APPEND PROPERTY COMPILE_OPTIONS ${_checks})
+  set_property(SOURCE ${_isa}/avx512.cpp ${_isa}/avx512vnni.cpp ${_isa}/avx512bf16.cpp ${_isa}/amx.cpp
+               ${_tape}/vec_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS ${_checks})
 endif()

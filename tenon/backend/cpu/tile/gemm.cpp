@@ -46,7 +46,8 @@ class Gemm {
         work_(shape_, schedule_, pool.threads(), args.a.rows_at_once, scratch),
         in_place_(in_place(ops, args)),
         a_stride_(in_place_ ? args.a.ld * size_of(args.a.type) : kLine),
-        streams_(schedule_.single_row && shape_.bytes_of != DType::E4M3 && shape_.bytes() > l2_bytes() / 4) {
+        streams_(ops.one_stream && schedule_.single_row && shape_.bytes_of != DType::E4M3 &&
+                 shape_.bytes() > l2_bytes() / 4) {
     for (int64_t t = 0; t < shape_.terms(); ++t) work_.a_off[t] = t * (in_place_ ? 1 : schedule_.plane) * kLine;
   }
 

@@ -13,7 +13,7 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::array<std::string_view, kIsaCount> kNames = {"avx2", "avx512", "avx512bf16", "amx"};
+constexpr std::array<std::string_view, kIsaCount> kNames = {"avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
 
 // Linux grants the tile registers to a process on request (arch_prctl ARCH_REQ_XCOMP_PERM, feature 18).
 bool request_amx() {
@@ -40,12 +40,27 @@ bool supported(Isa isa) {
     case Isa::Avx512:
       return supported(Isa::Avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    case Isa::Avx512Vnni:
+      return supported(Isa::Avx512) && __builtin_cpu_supports("avx512vnni");
     case Isa::Avx512Bf16:
-      return supported(Isa::Avx512) && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+      return supported(Isa::Avx512Vnni) && __builtin_cpu_supports("avx512bf16");
     case Isa::Amx:
       return supported(Isa::Avx512Bf16) && request_amx();
   }
   return false;
+}
+
+// Intel's processors start a product of bf16 pairs every second cycle, four multiply-adds of f32 in that time (Sapphire
+// Rapids, 2026-11-28): those widen instead. They are told by name, since a measurement could differ between runs.
+bool slow_bf16_pairs() { return __builtin_cpu_is("intel"); }
+
+TileOps make_vnni_ops() {
+  TileOps ops = kAvx512Ops;
+  ops.isa = Isa::Avx512Vnni;
+  ops.name = "avx512vnni";
+  ops.one_stream = false;
+  ops.gemm_i8 = vnni_gemm_i8;
+  return ops;
 }
 
 TileOps make_amx_ops() {
@@ -61,12 +76,14 @@ TileOps make_amx_ops() {
   return ops;
 }
 
-Isa cap() {
+// The best instruction set: the named one, or the best one that this machine has.
+Isa wanted() {
   const std::string name = option(Option::CpuIsa);
-  if (name.empty()) return Isa::Amx;
+  if (name.empty()) return tile_ops(Isa::Amx) || !slow_bf16_pairs() ? Isa::Amx : Isa::Avx512Vnni;
   for (int i = 0; i < kIsaCount; ++i)
     if (name == kNames[i]) return static_cast<Isa>(i);
-  throw Error(ErrorKind::Usage, "TENON_CPU_ISA", "expected amx, avx512bf16, avx512 or avx2, got \"" + name + "\"");
+  throw Error(ErrorKind::Usage, "TENON_CPU_ISA",
+              "expected amx, avx512bf16, avx512vnni, avx512 or avx2, got \"" + name + "\"");
 }
 
 }  // namespace
@@ -77,13 +94,15 @@ const TileOps* tile_ops(Isa isa) {
     for (int i = 0; i < kIsaCount; ++i) result[i] = supported(static_cast<Isa>(i));
     return result;
   }();
-  static const TileOps amx_ops = make_amx_ops();
+  static const TileOps vnni_ops = make_vnni_ops(), amx_ops = make_amx_ops();
   if (!can[static_cast<int>(isa)]) return nullptr;
   switch (isa) {
     case Isa::Avx2:
       return &kAvx2Ops;
     case Isa::Avx512:
       return &kAvx512Ops;
+    case Isa::Avx512Vnni:
+      return &vnni_ops;
     case Isa::Avx512Bf16:
       return &kAvx512Bf16Ops;
     case Isa::Amx:
@@ -95,7 +114,7 @@ const TileOps* tile_ops(Isa isa) {
 const TileOps& tile_ops() {
   static const TileOps* best = [] {
     const TileOps* found = nullptr;
-    for (int i = 0; i <= static_cast<int>(cap()); ++i)
+    for (int i = 0; i <= static_cast<int>(wanted()); ++i)
       if (const TileOps* ops = tile_ops(static_cast<Isa>(i))) found = ops;
     TENON_CHECK(Device, found != nullptr, "cpu") << "the processor lacks AVX2, FMA or F16C";
     return found;

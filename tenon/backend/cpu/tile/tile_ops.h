@@ -19,8 +19,8 @@
 
 namespace tenon::cpu {
 
-enum class Isa : uint8_t { Avx2, Avx512, Avx512Bf16, Amx };
-inline constexpr int kIsaCount = 4;
+enum class Isa : uint8_t { Avx2, Avx512, Avx512Vnni, Avx512Bf16, Amx };
+inline constexpr int kIsaCount = 5;
 
 inline constexpr int64_t kLine = 64;     ///< bytes of one row of one term
 inline constexpr int kPanel = 16;        ///< columns of one panel
@@ -57,8 +57,8 @@ struct TileArgs {
   int m, panels;    ///< both >= 1
   bool accumulate;  ///< add to C; otherwise overwrite it
   int last = 16;    ///< steps of the last term with data (bf16: k-pairs, f32: k); the rest are zeros in A and B
-  /// For a single row whose columns come from memory: reads panels one after another, since hardware prefetches a
-  /// single stream best. Several side by side, which registers allow, are only faster from caches.
+  /// For a single row whose columns come from memory (TileOps::one_stream): reads panels one after another, not several
+  /// side by side as registers allow.
   bool streams = false;
 };
 
@@ -142,11 +142,12 @@ struct WinogradOutputArgs {
 
 struct TileOps {
   Isa isa;
-  const char* name;      ///< "amx", "avx512bf16", "avx512", "avx2"
+  const char* name;      ///< "amx", "avx512bf16", "avx512vnni", "avx512", "avx2"
   bool bf16_arithmetic;  ///< gemm_bf16 is faster than gemm_f32
   /// Bytes of B, for kMaxTileCols columns of an epilogue tile, that stay in the L2 cache beside A. Drivers process a
   /// longer K in chunks, with several row tiles per chunk.
   int64_t chunk_bytes;
+  bool one_stream;  ///< a single row reads columns from memory faster as one stream than as several
   bool reads_rows;  ///< gemm_bf16 takes any a_stride: bf16 rows need no packing
   /// Called by drivers at the start and end of a task that uses the kernels (AMX: configure and release the tiles).
   void (*enter)();
@@ -184,7 +185,7 @@ struct TileOps {
 
 /// The table of one instruction set, or nullptr if this machine cannot run it.
 const TileOps* tile_ops(Isa isa);
-/// The best table of this machine, capped by TENON_CPU_ISA; throws Error(Usage) for an unknown name there and
+/// The best table of this machine, or of those up to TENON_CPU_ISA; throws Error(Usage) for an unknown name there and
 /// Error(Device) on a machine without AVX2, FMA and F16C.
 const TileOps& tile_ops();
 /// Bytes of L2 cache per core (1 MiB if unknown).

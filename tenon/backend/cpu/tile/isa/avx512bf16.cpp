@@ -1,6 +1,7 @@
 // The kernels for AVX-512 with BF16 and VNNI: one instruction multiplies and sums pairs of bf16, or four bytes.
 #include "tenon/backend/cpu/tile/isa/vec_avx512.h"
 // After the vector vocabulary:
+#include "tenon/backend/cpu/tile/isa/four_bytes.h"
 #include "tenon/backend/cpu/tile/isa/vector_table.h"
 
 namespace tenon::cpu {
@@ -21,15 +22,6 @@ struct DotPairs {
 struct DotPairsI8 : DotPairs {
   static constexpr int64_t kStepBytes = 32;
   static B load_b(const char* p) { return v_exact_pairs(v_from_i8(p), v_from_i8(p + 16)); }
-};
-
-struct DotFourBytes {
-  using A = I;
-  using B = I;
-  static A load_a(const void* p) { return i_repeat(p); }
-  static B load_b(const void* p) { return i_load(p); }
-  static I step(I acc, A a, B b) { return _mm512_dpbusd_epi32(acc, b, a); }
-  static constexpr int rows(int panels) { return panels == 4 ? 3 : 6; }
 };
 
 }  // namespace

@@ -17,6 +17,7 @@ constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) 
   t.name = name;
   t.bf16_arithmetic = bf16_arithmetic;
   t.chunk_bytes = kVectorChunk;
+  t.one_stream = true;
   t.reads_rows = false;
   t.enter = t.leave = no_tiles;
   t.gemm_bf16 = bf16_tiles<Bf16Dot>;

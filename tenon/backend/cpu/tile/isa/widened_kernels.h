@@ -28,7 +28,9 @@ struct I8AsI16 {
   static constexpr int64_t kTermBytes = sizeof(I8Term);
   static constexpr int64_t kTerms = 4;  ///< widened at a time, so that rows and a panel stay in the L1 cache
   static constexpr int64_t kStride = kTerms * sizeof(Line);
-  static constexpr int rows(int) { return kRegisters == 32 ? 8 : 4; }  // with six, compilers keep sums in memory
+  static constexpr int rows(int panels) {
+    return panels > 1 ? 0 : kRegisters == 32 ? 8 : 4;  // with six, compilers keep sums in memory
+  }
 
   static void widen(const char* from, Line& to) {
     const I x = i_load(from);
@@ -81,7 +83,7 @@ struct Bf16AsF32 {
   static constexpr int64_t kTermBytes = kBlock;
   static constexpr int64_t kTerms = 2;
   static constexpr int64_t kStride = kTerms * sizeof(Line);
-  static constexpr int rows(int) { return 6; }
+  static constexpr int rows(int panels) { return DotF32::rows(panels); }
 
   static void widen(const char* from, Line& to) {
     const V x = v_load(from);
@@ -99,13 +101,21 @@ struct Bf16AsF32 {
 
   template <int kRows, int kPanels>
   static void run(const TileArgs& t, const char* a, const char* b, float* c) {
-    V acc[kRows];
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) acc[r] = t.accumulate ? v_load(c + r * t.ldc) : v_zero();
+    V acc[kRows][kPanels];
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int n = 0; n < kPanels; ++n) acc[r][n] = t.accumulate ? v_load(c + r * t.ldc + n * kPanel) : v_zero();
     const auto multiply = [&](const char* rows, const char* columns) __attribute__((always_inline)) {
-      const V x = v_load(columns);
-#pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) acc[r] = v_fma(v_repeat(rows + r * kStride), x, acc[r]);
+      V x[kPanels];
+#pragma GCC unroll 4
+      for (int n = 0; n < kPanels; ++n) x[n] = v_load(columns + n * kTerms * sizeof(Term));
+#pragma GCC unroll 12
+      for (int r = 0; r < kRows; ++r) {
+        const V row = v_repeat(rows + r * kStride);
+#pragma GCC unroll 4
+        for (int n = 0; n < kPanels; ++n) acc[r][n] = v_fma(row, x[n], acc[r][n]);
+      }
     };
     for (int64_t i = 0; i < t.terms; ++i, a += sizeof(Line), b += sizeof(Term)) {
       const int steps = i + 1 == t.terms ? t.last : 16;
@@ -115,15 +125,18 @@ struct Bf16AsF32 {
         multiply(a + offsetof(Line, odd) + 4 * s, b + offsetof(Term, odd) + s * kLine);
       }
     }
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) v_store(c + r * t.ldc, acc[r]);
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int n = 0; n < kPanels; ++n) v_store(c + r * t.ldc + n * kPanel, acc[r][n]);
   }
 };
 
 template <class Wide>
 void widened_tiles(const TileArgs& t) {
   alignas(64) typename Wide::Line lines[kMaxWidenedRows][Wide::kTerms];
-  alignas(64) typename Wide::Term terms[Wide::kTerms];
+  constexpr int kWidth = Wide::rows(4) ? 4 : 1;  // panels side by side
+  alignas(64) typename Wide::Term terms[kWidth][Wide::kTerms];
   for (int row = 0; row < t.m; row += kMaxWidenedRows)
     for (int64_t term = 0; term < t.terms; term += Wide::kTerms) {
       TileArgs part = t;
@@ -133,22 +146,25 @@ void widened_tiles(const TileArgs& t) {
       part.last = term + part.terms == t.terms ? t.last : 16;
       part.a = lines;
       part.b = terms;
+      part.b_stride = sizeof(terms[0]);
       for (int r = 0; r < part.m; ++r)
         for (int64_t i = 0; i < part.terms; ++i)
           Wide::widen(static_cast<const char*>(t.a) + t.a_off[term + i] + (row + r) * t.a_stride, lines[r][i]);
-      for (int p = 0; p < t.panels; ++p) {
+      for (int p = 0; p < t.panels; p += kWidth) {
+        part.panels = std::min(kWidth, t.panels - p);
         const char* from = static_cast<const char*>(t.b) + p * t.b_stride + term * Wide::kTermBytes;
-        for (int64_t i = 0; i < part.terms; ++i) Wide::widen(from + i * Wide::kTermBytes, terms[i]);
+        for (int n = 0; n < part.panels; ++n)
+          for (int64_t i = 0; i < part.terms; ++i)
+            Wide::widen(from + n * t.b_stride + i * Wide::kTermBytes, terms[n][i]);
         part.c = t.c + row * t.ldc + p * kPanel;
-        panel_group<Wide, 1>(part, 0);
+        all_panels<Wide>(part);
       }
     }
 }
 
-/// With 32 registers, four panels side by side hide the widening.
 template <class Dot>
 void bf16_tiles(const TileArgs& t) {
-  if constexpr (std::is_same_v<Dot, DotWidened> && kRegisters == 16)
+  if constexpr (std::is_same_v<Dot, DotWidened>)
     if (t.m >= kMinWidenedRows) return widened_tiles<Bf16AsF32>(t);
   gemm_tiles<Dot>(t);
 }
