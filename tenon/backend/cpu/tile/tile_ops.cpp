@@ -58,6 +58,7 @@ TileOps make_vnni_ops() {
   TileOps ops = kAvx512Ops;
   ops.isa = Isa::Avx512Vnni;
   ops.name = "avx512vnni";
+  ops.bf16_arithmetic = supported(Isa::Avx512Bf16);  // in f32's time and half of its memory
   ops.one_stream = false;
   ops.gemm_i8 = vnni_gemm_i8;
   return ops;

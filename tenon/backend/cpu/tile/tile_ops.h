@@ -143,7 +143,7 @@ struct WinogradOutputArgs {
 struct TileOps {
   Isa isa;
   const char* name;      ///< "amx", "avx512bf16", "avx512vnni", "avx512", "avx2"
-  bool bf16_arithmetic;  ///< gemm_bf16 is faster than gemm_f32
+  bool bf16_arithmetic;  ///< the processor multiplies bf16, and gemm_bf16 is at least as fast as gemm_f32
   /// Bytes of B, for kMaxTileCols columns of an epilogue tile, that stay in the L2 cache beside A. Drivers process a
   /// longer K in chunks, with several row tiles per chunk.
   int64_t chunk_bytes;

@@ -43,7 +43,8 @@ bool writes_rows(const Form& form, DType unit);
 /// The update of the state that hole 1 (keys) or 2 (values) reads, in a form whose updates the core writes.
 const FormOutput& update_of(const Form& form, size_t hole);
 
-/// True if the skinny core (products of few rows) takes the launch's product.
+/// True if the skinny core (products of few rows) can take the launch's product; with up to
+/// SkinnyTileShape::kMaxRowsInFront rows it does, with more where it is estimated to be faster.
 bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts);
 /// Most columns of a row that a warp computes in its registers before a product.
 inline constexpr int64_t kMaxColumnsInFront = 4096;
