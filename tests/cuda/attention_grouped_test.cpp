@@ -90,8 +90,9 @@ void check(const device::AttentionSizes& s, DType type = DType::BF16, bool token
 }
 // What over_keys makes of Qwen2.5's caches on an H100: [batch, capacity, blocks, turns].
 TEST(AttentionGrouped, BlocksTakeTurnsWhereNotAllWouldRunAtOnce) {
-  const std::vector<std::array<int, 4>> wanted{{1, 768, 8, 1},   {1, 32768, 8, 1},  {16, 768, 8, 1}, {16, 2048, 8, 1},
-                                               {16, 4096, 4, 2}, {16, 32768, 1, 8}, {32, 768, 4, 2}, {128, 768, 1, 8}};
+  const std::vector<std::array<int, 4>> wanted{{1, 768, 8, 1},   {1, 32768, 8, 1}, {8, 768, 8, 1},    {16, 768, 4, 2},
+                                               {16, 2048, 8, 1}, {16, 4096, 4, 2}, {16, 32768, 1, 8}, {32, 768, 2, 4},
+                                               {64, 768, 2, 4},  {128, 768, 1, 8}};
   for (const auto& [batch, capacity, blocks, turns] : wanted) {
     const device::AttentionSizes s{
         .batch = batch, .heads = 14, .kv_heads = 2, .queries = 1, .keys = capacity, .depth = 64};

@@ -365,9 +365,10 @@ struct AttentionGroupedShape {
   bool meets_in_memory() const { return blocks > 1 && !cluster; }
   /// Blocks per multiprocessor for which there are registers.
   int resident() const { return depth > 64 || rows > 8 || meets_in_memory() || turns > 1 ? 2 : 3; }
-  /// How many blocks run at once: those of a cluster need places side by side, which larger clusters find less often.
-  int64_t places(int multiprocessors) const {
-    const int quarters = !cluster || blocks <= 2 ? 4 : blocks <= 4 ? 3 : 2;
+  /// How many blocks run at once over caches of `runs` runs. A cluster's blocks need places side by side, and of a
+  /// single run half are expected to have no keys: larger clusters then find places less often.
+  int64_t places(int multiprocessors, int64_t runs) const {
+    const int quarters = !cluster || runs > 1 || blocks <= 2 ? 4 : blocks <= 4 ? 3 : 2;
     return int64_t{resident()} * multiprocessors * quarters / 4;
   }
   int shared_bytes() const {
@@ -398,7 +399,7 @@ inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, const device:
   tile.cluster = clusters && tile.blocks > 1;
   const int64_t runs = (s.keys + tile.run_keys() - 1) / tile.run_keys();
   const int64_t busy = int64_t{s.batch} * s.kv_heads * ((runs + 1) / 2);
-  while (tile.blocks > 1 && busy * tile.blocks > tile.places(facts.multiprocessors)) {
+  while (tile.blocks > 1 && busy * tile.blocks > tile.places(facts.multiprocessors, runs)) {
     AttentionGroupedShape fewer = tile;
     fewer.blocks /= 2, fewer.turns *= 2;
     fewer.cluster = clusters && fewer.blocks > 1;
