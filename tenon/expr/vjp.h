@@ -8,10 +8,10 @@
 
 namespace tenon {
 
-/// Gradients of sum(seed * y) with respect to each of `wrt` (any nodes): f32, each of the shape of its wrt[i]. `seed`
-/// has y's shape; empty means ones. Zeros where y does not depend on wrt[i], or only through values of
-/// integer types, which have no slope. Throws Error(Usage) that names the node if a node on the path has no gradient
-/// rule. The gradient of an intermediate f16 or bf16 value that is not a weight is rounded to that type.
+/// Gradients of sum(seed * y) by each of `wrt` (any nodes, except reshapes that other reshapes read: these read the
+/// first one's operand): f32, of wrt[i]'s shape. `seed` has y's shape; empty means ones. Zeros where y does not depend
+/// on wrt[i], or only through integers, which have no slope. Throws Error(Usage) that names a node on the path without
+/// gradient rule. An intermediate f16 or bf16 value's gradient is rounded to that type, except a weight's.
 ///
 /// `rule` is asked for every node on the path, given its gradient; it returns the gradients of the node's operands, as
 /// the node's own rule does, or nothing to use that rule.
