@@ -207,7 +207,7 @@ TEST(GemmSkinny, RowsAndTails) {
   for (const auto& [n, k] : {std::pair{1, 8}, {2, 24}, {33, 32}, {31, 4872}, {8, 136}})
     check(SkinnyVariant{.tile = {2, 8}, .run = n % 2 ? 1 : 2, .in_runs = n != 33}, {.m = 3, .n = n, .k = k});
 }
-// Fragments of 8 rows: up to four, the last of which may be empty or end early.
+// Up to eight fragments of 8 rows, the last of which may be empty or end early.
 TEST(GemmSkinny, MoreRows) {
   for (const int m : {17, 24, 31, 32, 40, 48, 64})
     for (const SkinnyTileShape& tile : {SkinnyTileShape{1, 16}, {2, 8}, {4, 8}, {3, 16}, {4, 8, 3}})

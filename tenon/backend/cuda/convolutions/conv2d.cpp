@@ -60,8 +60,7 @@ class Conv2dKernel : public ProductKernel {
   bool doubles() const {
     const Expr &x = form_.holes[0], &w = form_.holes[1];
     const std::vector<int64_t> same = {1, 1, 1, 1, 1};  // stride, and padding on four sides
-    if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed("wgmma") || !x.is<nodes::Resize>())
-      return false;
+    if (!tensor_cores() || !wgmma_allowed(device().facts()) || !x.is<nodes::Resize>()) return false;
     const Shape from = x->in[0].shape();
     if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0], unit_)) return false;
     return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(unit_) % 128 == 0 &&

@@ -391,8 +391,8 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   using Left = typename SkinnyLeft<kShared>::Type;
   constexpr int kHalves = Tile::kHalves, kHeld = Tile::kHeld;
   constexpr int kTaken = Weights::kTaken, kOnWay = kTaken == 0 ? 1 : (Tile::kSlots + kTaken - 1) / kTaken;
-  constexpr int kPieces = (Tile::kRanges > 1 ? 4 : 8) / kHalves / (kTaken == 0 ? 1 : kTaken);
-  constexpr int kMaxTurns = kShared || kTaken == 0 || kPieces == 0 ? 1 : kPieces;
+  constexpr int kInFlight = (Tile::kRanges > 1 ? 4 : 8) / kHalves;  // pieces of A in flight, at least kTaken
+  constexpr int kMaxTurns = kShared || kTaken == 0 || kInFlight < kTaken ? 1 : kInFlight / kTaken;
   constexpr int kTurns = kMaxTurns < kOnWay ? kMaxTurns : kOnWay;
   constexpr int kNext = kTaken * kTurns, kFirst = kHeld + (kShared ? 0 : kNext);
   const GemmSizes& g = p.sizes;

@@ -63,7 +63,7 @@ bool wants_boxes(const Form& form, size_t hole, DType unit, const DeviceFacts& f
   if (!form.anchor.is<nodes::Linear>() || hole > 0 || size_of(unit) != 2) return false;
   const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
   const bool large = x.rank() > 1 && std::min(x.rows(), w[-2]) > kMaxSmall && x[-1] > kMaxSmall;
-  return large && facts.arch == "sm_90a" && core_allowed("wgmma") && !nodes::Linear::batched(x, w);
+  return large && wgmma_allowed(facts) && !nodes::Linear::batched(x, w);
 }
 
 // Heads must suit TMA boxes; row sums must be f32; the key count may be anything.
@@ -89,10 +89,9 @@ bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
   const Expr &x = anchor->in[0], &w = anchor->in[1], &u = anchor->in[2], &v = anchor->in[3];
   const bool typed = t && *t != DType::F32 && size_of(*t) <= 2 && x.dtype() == *t && w.dtype() == *t &&
                      (u.dtype() == DType::BF16 || u.dtype() == DType::F16);
-  return typed && facts.arch == "sm_90a" && core_allowed("wgmma") && of_weights_only(v) &&
-         x.shape()[-1] % run_of(*t) == 0 && u.shape()[-1] % run_of(u.dtype()) == 0 && u.shape()[-1] > 0 &&
-         kNarrow * u.shape()[-1] <= x.shape()[-1] && w.shape()[0] % kLaneColumns == 0 &&
-         x.shape().rows() > SkinnyTileShape::kMaxRowsInFront &&
+  return typed && wgmma_allowed(facts) && of_weights_only(v) && x.shape()[-1] % run_of(*t) == 0 &&
+         u.shape()[-1] % run_of(u.dtype()) == 0 && u.shape()[-1] > 0 && kNarrow * u.shape()[-1] <= x.shape()[-1] &&
+         w.shape()[0] % kLaneColumns == 0 && x.shape().rows() > SkinnyTileShape::kMaxRowsInFront &&
          2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
 }
 
@@ -102,7 +101,7 @@ bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
   const bool typed = arithmetic && (*arithmetic == DType::BF16 || *arithmetic == DType::F16);
   const bool shaped = q[3] == v[3] && q[3] % 8 == 0 && q[3] > 0 && anchor.shape().numel() > 0;
   if (!typed || !shaped || anchor->attrs.nums[0] <= 0) return false;
-  return facts.arch == "sm_90a" && core_allowed("wgmma") &&
+  return wgmma_allowed(facts) &&
          pick_attention_gradient(checked_int(q[3]), anchor.is<nodes::AttentionKeyGradient>(), facts).depth > 0;
 }
 
@@ -186,7 +185,7 @@ bool writes_rows(const Form& form, DType unit) {
 
 // Transposed rows, as in gradients of narrow weights, would have to be copied for the skinny core.
 static bool few_in_columns(const Form& form, DType unit, const DeviceFacts& facts) {
-  return facts.arch == "sm_90a" && core_allowed("wgmma") && columns_in_boxes(form.holes[0], unit);
+  return wgmma_allowed(facts) && columns_in_boxes(form.holes[0], unit);
 }
 
 bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts) {
@@ -195,8 +194,7 @@ bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   // From this many weights on, a vocabulary's, wgmma's tiles read them faster than 16 rows can be used here.
   constexpr int64_t kManyWeights = int64_t{1} << 26, kFew = 8;
   const Shape x = form.holes[0].shape(), w = form.holes[1].shape();
-  const bool wgmma = facts.arch == "sm_90a" && core_allowed("wgmma");
-  if (wgmma && x.rows() > kFew && w.numel() >= kManyWeights) return false;
+  if (wgmma_allowed(facts) && x.rows() > kFew && w.numel() >= kManyWeights) return false;
   return !nodes::Linear::batched(x, w) && x.rows() <= SkinnyTileShape::kMaxRows && !few_in_columns(form, unit, facts);
 }
 
@@ -241,8 +239,7 @@ namespace {
 
 // True for a product that the wgmma core may take with transposed operands.
 bool may_take_columns(const Form& form, DType unit, const DeviceFacts& facts) {
-  if (!multiplies_rows(form.anchor) || size_of(unit) != 2 || facts.arch != "sm_90a" || !core_allowed("wgmma"))
-    return false;
+  if (!multiplies_rows(form.anchor) || size_of(unit) != 2 || !wgmma_allowed(facts)) return false;
   const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
   return x.rank() > 1 && !nodes::Linear::batched(x, w) && x[-1] > 0 && (form.lanes == 1 || lanes_apart(form)) &&
          (x.rows() > SkinnyTileShape::kMaxRowsInFront || few_in_columns(form, unit, facts));

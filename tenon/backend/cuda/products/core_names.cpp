@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "tenon/backend/cuda/device.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 
@@ -35,6 +36,8 @@ bool core_allowed(std::string_view core) {
   if (only == "own") return !is_library(core);
   return is_library(only) || only == core;  // a library runs what it can; everything else as usual
 }
+
+bool wgmma_allowed(const DeviceFacts& facts) { return facts.arch == "sm_90a" && core_allowed("wgmma"); }
 
 bool library_asked(std::string_view library) { return is_library(library) && asked_core() == library; }
 

@@ -5,6 +5,8 @@
 
 namespace tenon::cuda {
 
+struct DeviceFacts;
+
 enum class CoreOf { Ours, Library };
 
 /// Adds a core's name, if not present, for the life of the process.
@@ -14,6 +16,8 @@ void register_core_name(std::string_view name, CoreOf whose = CoreOf::Ours);
 std::string asked_core();
 /// True if TENON_CUDA_CORE does not exclude `core`.
 bool core_allowed(std::string_view core);
+/// True if the GPU has wgmma and its core is allowed.
+bool wgmma_allowed(const DeviceFacts& facts);
 /// True if TENON_CUDA_CORE selects this library, whether measured or not.
 bool library_asked(std::string_view library);
 

@@ -12,7 +12,7 @@ constexpr RatedTile<MmaTileShape> kMmaTiles[] = {
     {{64, 64, 2, 2, 128, 4}, 0.7},  {{32, 64, 2, 2, 128, 4}, 0.45},
 };
 
-/// In units of time_of: unlike other cores it loads nothing before the preceding kernel has ended.
+/// In units of time_of: unlike skinny and wgmma, it loads nothing before the preceding kernel has ended.
 constexpr double kStart = 16;
 
 class MmaCore : public ProductCore {
@@ -23,7 +23,7 @@ class MmaCore : public ProductCore {
   std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
     std::vector<TileChoice> out;
     if (!p.in_memory || p.element_bytes == 4 || (p.element_bytes == 1 && facts.arch == "sm_90a")) return out;
-    if (p.in_ranges && p.boxed_tiles_m && facts.arch == "sm_90a" && core_allowed("wgmma")) return out;
+    if (p.in_ranges && p.boxed_tiles_m && wgmma_allowed(facts)) return out;
     for (const auto& [tile, rate] : kMmaTiles) {
       if (tile.n / tile.warps_n % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
       const int64_t tiles = div_up(p.m, tile.m) * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
