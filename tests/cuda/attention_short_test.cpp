@@ -50,6 +50,9 @@ TEST(AttentionShort, TailsOfQueriesAndKeys) {
   for (int keys : {129, 160, 161, 177, 193, 224, 225, 241, 272})
     for (int queries : {1, 63, 72}) check({}, {.queries = queries, .keys = keys, .depth = 64});
   for (int depth : {8, 24, 40, 56}) check({.run = 4}, {.queries = 20, .keys = 150, .depth = depth});
+  for (int keys : {65, 77, 96})  // in one part
+    for (int queries : {1, 72, 230})
+      check({.tile = {48, 40, 3, 96, 2, 2}}, {.queries = queries, .keys = keys, .depth = 40});
 }
 
 // Large scores of both signs: weights underflow.
@@ -61,6 +64,14 @@ TEST(AttentionShort, SharpScores) {
 
 TEST(AttentionShort, NansReachThoseWhoSeeThem) { check_nans_reach_those_who_see_them(core_of({}), false); }
 
+// A prompt's 77 keys, for which blocks walk over several heads.
+TEST(AttentionShort, FewKeysInOnePart) {
+  for (DType type : {DType::F16, DType::BF16})
+    check({.tile = {48, 40, 3, 96, 2, 2}, .type = type, .multiprocessors = 2},
+          {.batch = 2, .heads = 4, .kv_heads = 2, .queries = 330, .keys = 77, .depth = 40}, true);
+  check({.tile = {64, 64, 3, 96, 2, 2}}, {.queries = 70, .keys = 80, .depth = 64, .scale = 9});
+}
+
 TEST(AttentionShort, Problems) {
   const auto tile = [](const device::AttentionSizes& s) {
     const AttentionShortShape shape = pick_attention_short(s, hopper());
@@ -71,7 +82,10 @@ TEST(AttentionShort, Problems) {
   EXPECT_EQ(tile({.queries = 197, .keys = 197, .depth = 64}), "AttentionShortTile<64, 64, 3, 208, 2, 2>");
   EXPECT_EQ(tile({.queries = 20, .keys = 150, .depth = 40}), "AttentionShortTile<48, 40, 3, 160, 2, 2>");
   for (int keys = 129; keys <= 272; ++keys) EXPECT_NE(tile({.queries = 64, .keys = keys, .depth = 64}), "") << keys;
-  // Too few keys, too many, too deep, causal.
+  EXPECT_EQ(tile({.batch = 2, .heads = 8, .kv_heads = 8, .queries = 4096, .keys = 77, .depth = 40}),
+            "AttentionShortTile<48, 40, 3, 96, 2, 2>");
+  // Too few queries, too few keys, too many, too deep, causal.
+  EXPECT_EQ(tile({.queries = 4096, .keys = 77, .depth = 40}), "");
   EXPECT_EQ(tile({.queries = 128, .keys = 128, .depth = 64}), "");
   EXPECT_EQ(tile({.queries = 273, .keys = 273, .depth = 64}), "");
   EXPECT_EQ(tile({.queries = 256, .keys = 256, .depth = 160}), "");

@@ -94,6 +94,8 @@ TEST(AttentionWgmma, UnequalTiles) {
   check({.tile = three, .multiprocessors = 1}, {.queries = 8 * 64, .keys = 130, .depth = 40});
   check({.tile = three}, {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 257, .keys = 257, .depth = 40, .causal = 1},
         true);
+  check({.tile = {48, 40, 4, 64, 3, 1, 0, true}}, {.heads = 3, .kv_heads = 3, .queries = 450, .keys = 200, .depth = 40},
+        true);
   check({.tile = {64, 64, 3, 64, 2}}, {.heads = 3, .kv_heads = 3, .queries = 230, .keys = 70, .depth = 64});
   check({.tile = {48, 40, 2, 64, 2, 1, 0, true}},
         {.heads = 2, .kv_heads = 2, .queries = 150, .keys = 200, .depth = 40});
@@ -107,7 +109,7 @@ TEST(AttentionWgmma, TilesByMeasurement) {
                hopper())
         .type();
   };
-  EXPECT_EQ(tile(2, 8, 4096, 4096, 40), "AttentionWgmmaTile<48, 40, 3, 128, 3, 1, 0, true>");
+  EXPECT_EQ(tile(2, 8, 4096, 4096, 40), "AttentionWgmmaTile<48, 40, 4, 64, 3, 1, 0, true>");
   EXPECT_EQ(tile(2, 8, 1024, 1024, 80), "AttentionWgmmaTile<80, 80, 2, 128, 2, 1, 0, true>");
   EXPECT_EQ(tile(2, 8, 256, 256, 160), "AttentionWgmmaTile<160, 160, 1, 128, 2, 1, 0, false>");
   EXPECT_EQ(tile(2, 8, 4096, 77, 40), "AttentionWgmmaTile<48, 40, 1, 80, 1, 3, 0, false>");

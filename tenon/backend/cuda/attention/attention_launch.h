@@ -124,8 +124,9 @@ inline int wgmma_value_columns(int depth) {
 ///  - keys: the widest tile that fits in registers and pads no more than another, or only a little more;
 ///  - few tiles of keys: little can overlap within a block, so blocks have one warpgroup, and as many of them share a
 ///    multiprocessor as work, registers and shared memory allow;
-///  - many: one block of three warpgroups if there is enough work and heads are not deep, else of two, in ping-pong:
-///    one's softmax overlaps the others' products. Two warpgroups with deep heads do not ping-pong;
+///  - many: one block of four or three warpgroups, whichever registers allow, if there is enough work and heads are not
+///    deep, else of two, in ping-pong: one's softmax overlaps the others' products. Two warpgroups with deep heads do
+///    not ping-pong;
 ///  - three stages of keys and values if they fit.
 /// With one_order, tiles divide chunks of 128 keys, and a second set of sums takes registers. `page`: page length of
 /// paged keys, a multiple of 64 that the tile divides; 0: contiguous.
@@ -139,16 +140,17 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);  // tiles of 64 queries
   const bool few_keys = padded(64) <= 6 * 64;
   tile.groups = few_keys || halves <= facts.multiprocessors                                ? 1
-                : tile.value_columns <= 128 && halves > int64_t{3} * facts.multiprocessors ? 3
+                : tile.value_columns <= 128 && halves > int64_t{3} * facts.multiprocessors ? 4
                                                                                            : 2;
   tile.order = attention_order(s, facts);
   // A thread's scores, weights and sums, and 40 registers for the rest.
   const auto registers = [&](int keys) { return (3 * keys + (tile.order ? 4 : 2) * tile.value_columns) / 4 + 40; };
-  if (tile.order && tile.groups == 3 && registers(64) > 168) tile.groups = 2;
+  const auto most_registers = [&] { return tile.groups == 4 ? 112 : tile.groups == 3 ? 168 : 240; };
+  while (tile.groups > 2 && registers(64) > most_registers()) --tile.groups;
   const auto room = [&](int keys) {
     AttentionWgmmaShape with = tile;
     with.keys = keys, with.stages = s.keys <= keys ? 1 : 2;
-    return registers(keys) <= (tile.groups == 3 ? 168 : 240) && with.shared_bytes() <= facts.shared_bytes;
+    return registers(keys) <= most_registers() && with.shared_bytes() <= facts.shared_bytes;
   };
   tile.keys = 64;
   for (const int keys : {80, 96, 128})
@@ -163,7 +165,7 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
     return registers(tile.keys) <= 512 / blocks - 24 && blocks * (tile.shared_bytes() + 1024) <= facts.shared_bytes;
   };
   while (tile.groups == 1 && tile.blocks < max_blocks && fits(tile.blocks + 1)) ++tile.blocks;
-  tile.turns = tile.groups == 3 || (tile.groups == 2 && tile.depth <= 96);
+  tile.turns = tile.groups >= 3 || (tile.groups == 2 && tile.depth <= 96);
   return tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionWgmmaShape{.depth = 0};
 }
 
@@ -226,14 +228,16 @@ struct AttentionShortShape {
   }
 };
 
-/// The tile of device/attention_short.h for a problem, depth 0 if there is none. It takes 129 to 272 keys (the
-/// streaming core is faster for fewer) and shallow heads, two of which fit in shared memory. With a causal mask the
-/// streaming core can skip tiles of keys instead.
+/// The tile of device/attention_short.h for a problem, depth 0 if there is none. It takes shallow heads, two of which
+/// fit in shared memory, of 129 to 272 keys, or of 65 to 96 if there are more queries than the streaming core's blocks
+/// can take at once. With a causal mask the streaming core can skip tiles of keys instead.
 inline AttentionShortShape pick_attention_short(const device::AttentionSizes& s, const DeviceFacts& facts) {
   AttentionShortShape tile{.depth = (s.depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(s.depth), .keys = 0};
   // Only the last 32 keys of a tile are masked.
   for (const int keys : {272, 256, 224, 208, 192, 160})
     if (s.keys <= keys && s.keys > keys - 32) tile.keys = keys;
+  const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);  // tiles of 64 queries
+  if (s.keys <= 96 && s.keys > 64 && halves > int64_t{3} * facts.multiprocessors) tile.keys = 96;
   const bool fits = tile.shared_bytes() <= facts.shared_bytes;
   return s.depth <= 64 && tile.keys > 0 && !s.causal && fits ? tile : AttentionShortShape{.depth = 0};
 }

@@ -25,14 +25,18 @@ struct SomeKeys {
   static constexpr int kKeys = kKeys_, kPolynomial = 0, kWarpM = 16;
 };
 
-/// kDepth_, kValueColumns_: as in AttentionWgmmaTile. kKeys_: all keys, in two or three parts. kStages_: buffers for
+/// kDepth_, kValueColumns_: as in AttentionWgmmaTile. kKeys_: all keys, in one to three parts. kStages_: buffers for
 /// keys and values of a head; kSlots_: buffers per warpgroup for tiles of queries.
 template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, int kSlots_>
 struct AttentionShortTile {
   static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kGroups = kGroups_, kKeys = kKeys_;
   static constexpr int kStages = kStages_, kSlots = kSlots_;
-  static constexpr int kParts = kKeys <= 192 ? 2 : 3;
-  static constexpr int kPartKeys = kKeys <= 192 ? kKeys / 2 : kKeys <= 208 ? 64 : kKeys <= 224 ? 80 : 96;
+  static constexpr int kParts = kKeys <= 96 ? 1 : kKeys <= 192 ? 2 : 3;
+  static constexpr int kPartKeys = kKeys <= 96    ? kKeys
+                                   : kKeys <= 192 ? kKeys / 2
+                                   : kKeys <= 208 ? 64
+                                   : kKeys <= 224 ? 80
+                                                  : 96;
   static constexpr int kLastKeys = kKeys - (kParts - 1) * kPartKeys;
   using Part = SomeKeys<kPartKeys>;
   using Last = SomeKeys<kLastKeys>;
@@ -201,9 +205,24 @@ struct ShortProducts {
     softmax.begin(at);
     wgmma_wait<0>();
     wgmma_settle(scores.v[0]);
+    if constexpr (Tile::kParts == 1) mask_last(at, scores);
     softmax.weigh(scores);
     weights.round(T{}, scores);
     mbarrier_wait(at.stage.values_full(), at.stage.phase);
+    if constexpr (Tile::kParts == 1) {
+      wgmma_fence();
+      add_values<Tile, T>(sums, weights, at.stage.values(), true);
+    } else {
+      add_parts(at);
+    }
+    wgmma_wait<0>();
+    wgmma_settle(sums.v[0]);
+    if (at.last()) leave(at.stage.values_empty());
+  }
+
+ private:
+  /// The second and later parts.
+  DEV void add_parts(const ShortTiles<Tile>& at) {
     UNROLL for (int part = 1; part < Tile::kParts - 1; ++part) {
       next(at, part, scores);
       softmax.weigh(scores);
@@ -212,20 +231,19 @@ struct ShortProducts {
     }
     AttentionScores<typename Tile::Last> rest;
     next(at, Tile::kParts - 1, rest);
-    leave(at.slot().empty());
-    if (at.last()) leave(at.stage.keys_empty());
-    rest.template mask<(Tile::kLastKeys - 32) / 8>(at.s, at.query(), (Tile::kParts - 1) * Tile::kPartKeys);
+    mask_last(at, rest);
     softmax.weigh(rest);
     meet();
     last.round(T{}, rest);
     wgmma_fence();
     add_values<Tile, T>(sums, last, at.stage.values() + (Tile::kParts - 1) * Tile::kPartKeys * 128);
-    wgmma_wait<0>();
-    wgmma_settle(sums.v[0]);
-    if (at.last()) leave(at.stage.values_empty());
   }
-
- private:
+  /// Releases queries and keys, of which the last part's scores are known, and masks those.
+  DEV void mask_last(const ShortTiles<Tile>& at, AttentionScores<typename Tile::Last>& scores) const {
+    leave(at.slot().empty());
+    if (at.last()) leave(at.stage.keys_empty());
+    scores.template mask<(Tile::kLastKeys - 32) / 8>(at.s, at.query(), (Tile::kParts - 1) * Tile::kPartKeys);
+  }
   /// The scores of a part, overlapping the products of the previous part's weights.
   template <class Keys>
   DEV void next(const ShortTiles<Tile>& at, int part, AttentionScores<Keys>& to) {
