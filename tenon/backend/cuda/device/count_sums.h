@@ -1,18 +1,16 @@
-// Combines the partial moments stored by a core's tiles (mma_counts.h) in a fixed order: each of 32 lines of threads
-// takes every 32nd slot, then the lines are combined.
+// Combines the partial moments stored by a core's tiles (mma_counts.h) in a fixed order: each of kLines warps takes
+// every kLines-th slot, then the warps' moments are combined.
 #pragma once
 #include "tenon/backend/cuda/device/mma_counts.h"
 
 namespace tenon::device {
 
-inline constexpr int kCountThreads = 1024;
-
-/// Statistics::store(p, sample * columns + column, moments). Grid: x = columns / 32, y = samples.
-template <class Statistics, class Params>
+/// Statistics::store(p, sample * columns + column, moments). Grid: x = columns / 32, y = samples; 32 * kLines threads.
+template <class Statistics, int kLines, class Params>
 DEV void count_sums(const Params& p) {
   griddep_wait();
   griddep_launch();
-  constexpr int kLines = kCountThreads / 32, kAtOnce = 4;
+  constexpr int kAtOnce = 4;
   const CountSumsSizes& s = p.sizes;
   const int column = block_x() * 32 + lane(), line = warp(), sample = block_y();
   const int slots = s.tile_rows == 0 ? s.slots : RowSamples{s.inner, 0, s.tile_rows, 0}.slots(sample);
@@ -32,16 +30,22 @@ DEV void count_sums(const Params& p) {
       UNROLL for (int j = 0; j < kAtOnce; ++j) sums.add(x[j]);
     }
   }
-  float* lines = reinterpret_cast<float*>(shared_memory());  // [3][kLines][32]
   const Moments own = sums.total();
+  if constexpr (kLines == 1) {
+    if (column < s.columns) Statistics::store(p, static_cast<int64_t>(sample) * s.columns + column, own);
+    return;
+  }
+  float* lines = reinterpret_cast<float*>(shared_memory());  // [3][kLines][32]
   lines[line * 32 + lane()] = own.count;
   lines[(kLines + line) * 32 + lane()] = own.mean;
   lines[(2 * kLines + line) * 32 + lane()] = own.m2;
   sync_block();
   if (line > 0 || column >= s.columns) return;
   sums = {};
-  UNROLL_8 for (int l = 0; l < kLines; ++l)
-      sums.add({lines[l * 32 + lane()], lines[(kLines + l) * 32 + lane()], lines[(2 * kLines + l) * 32 + lane()]});
+  UNROLL_8 for (int l = 0; l < kLines; ++l) {
+    const float* at = lines + l * 32 + lane();
+    sums.add({at[0], at[kLines * 32], at[2 * kLines * 32]});
+  }
   Statistics::store(p, static_cast<int64_t>(sample) * s.columns + column, sums.total());
 }
 

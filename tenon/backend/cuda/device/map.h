@@ -34,15 +34,19 @@ DEV void map(const Params& p) {
     const int there = row < s.rows ? row : s.rows - 1;
     return s.settled ? s.rows - 1 - there : there;
   };
-  Constants::copy(p);
-  if (!s.settled_lets) griddep_wait();
-  const typename Lets::First lets = Lets::first(p);
-  if (!s.settled) griddep_wait();
   typename Program::Loads loads[at_once];
-  UNROLL for (int j = 0; j < at_once; ++j) loads[j] = Program::loads(p, at(first + j * s.lines), col);
+  const auto load = [&] {
+    UNROLL for (int j = 0; j < at_once; ++j) loads[j] = Program::loads(p, at(first + j * s.lines), col);
+  };
+  Constants::copy(p);
+  typename Lets::First lets = {};
+  if (s.settled_lets) lets = Lets::first(p);
+  if (s.settled) load();
+  Constants::wait();
   griddep_wait();
   griddep_launch();
-  Constants::wait();
+  if (!s.settled) load();
+  if (!s.settled_lets) lets = Lets::first(p);
   Lets::run(p, lets);
   if (first >= s.lines) return;
   int row = first;

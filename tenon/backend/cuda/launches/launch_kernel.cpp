@@ -154,6 +154,8 @@ void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
 // Combines the partial moments that the core's tiles stored.
 void LaunchKernel::make_sums_call(const Counted& c) {
   if (c.sizes.slots < 2) return;
+  // A warp loads four slots at once; the warps' moments are then combined one by one.
+  const int lines = c.sizes.slots <= 4 ? 1 : c.sizes.slots <= 256 ? 8 : 32;
   Params params;
   params.set_sizes("CountSumsSizes", device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner,
                                                             c.tile_rows, nullptr, nullptr});
@@ -161,12 +163,13 @@ void LaunchKernel::make_sums_call(const Counted& c) {
   text.name = name_ + " sums";
   text.headers = "#include \"tenon/backend/cuda/device/count_sums.h\"\n";
   text.functors = "struct Statistics {\n" + statistics_source("store", c.wanted, params, text.headers) + "};\n";
-  text.kernel = "KERNEL(kCountThreads, 1, Params, p) { count_sums<Statistics>(p); }\n";
+  text.kernel = "KERNEL(" + std::to_string(32 * lines) + ", 1, Params, p) { count_sums<Statistics, " +
+                std::to_string(lines) + ">(p); }\n";
   LaunchShape shape;
-  shape.threads = 1024;
+  shape.threads = static_cast<unsigned>(32 * lines);
   shape.grid_x = static_cast<unsigned>((c.shape[2] + 31) / 32);
   shape.grid_y = static_cast<unsigned>(c.shape[0]);
-  shape.shared_bytes = 3 * 32 * 32 * 4;
+  shape.shared_bytes = static_cast<unsigned>(3 * lines * 32 * 4);
   add(KernelCall(*device_, text, params, shape), {},
       {{offsetof(device::CountSumsSizes, partials), c.partials_at},
        {offsetof(device::CountSumsSizes, rows), c.rows_at}});
