@@ -274,6 +274,24 @@ TEST(Gemm, ASingleRow) {
   }
 }
 
+// With weights that fit the cache, too, and a number of columns that comes in groups of panels and a rest.
+TEST(Gemm, FewRows) {
+  const Problem several({9, 110, 83});
+  for (const TileOps* ops : all_ops())
+    for (DType type : kPackedTypes) {
+      const auto all = run(several, *ops, type, 1, DType::F64);
+      check(several, all, ops->name);
+      for (int64_t rows = 1; rows < several.c.m; ++rows) {
+        Problem few = several;
+        few.c.m = rows;
+        few.a.resize(static_cast<size_t>(rows * several.c.k));
+        const auto first = run(few, *ops, type, 1, DType::F64);
+        EXPECT_EQ(0, std::memcmp(first.data(), all.data(), static_cast<size_t>(rows * several.c.n) * sizeof(float)))
+            << ops->name << " " << rows;
+      }
+    }
+}
+
 TEST(Gemm, LongSumsAndManyBands) {
   check_everywhere({300, 80, 3000}, {DType::F64});
   check_everywhere({2000, 72, 320}, {DType::BF16});

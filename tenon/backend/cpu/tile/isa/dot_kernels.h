@@ -94,6 +94,7 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
 template <class Dot, int kStride_>
 struct DotBlocks {
   static constexpr int kStride = kStride_;
+  static constexpr bool kFewRows = kRegisters == 16;  ///< has blocks of few rows and several panels
   static constexpr int rows(int panels) { return Dot::rows(panels); }
   template <int kRows, int kPanels>
   static void run(const TileArgs& t, const char* a, const char* b, float* c) {
@@ -125,10 +126,23 @@ void panel_group(const TileArgs& t, int panel) {
   }
 }
 
+/// All rows of as many panels as come in groups of kPanels; returns the number of these panels.
+template <class Blocks, int kRows, int kPanels>
+int side_by_side(const TileArgs& t) {
+  const char* a = static_cast<const char*>(t.a);
+  int p = 0;
+  for (; p + kPanels <= t.panels; p += kPanels)
+    Blocks::template run<kRows, kPanels>(t, a, static_cast<const char*>(t.b) + p * t.b_stride, t.c + p * kPanel);
+  return p;
+}
+
 template <class Blocks>
 void all_panels(const TileArgs& t) {
   if (Blocks::rows(4) == 0 || t.streams) {
-    for (int p = 0; p < t.panels; ++p) panel_group<Blocks, 1>(t, p);
+    int p = 0;
+    if constexpr (Blocks::kFewRows)  // the sums of one or two rows by a panel would wait for each other
+      if (!t.streams && t.m <= 2) p = t.m == 1 ? side_by_side<Blocks, 1, 4>(t) : side_by_side<Blocks, 2, 2>(t);
+    for (; p < t.panels; ++p) panel_group<Blocks, 1>(t, p);
   } else if constexpr (Blocks::rows(4) != 0) {
     for (int p = 0; p < t.panels;) {
       const int rest = t.panels - p;

@@ -28,6 +28,7 @@ struct I8AsI16 {
   static constexpr int64_t kTermBytes = sizeof(I8Term);
   static constexpr int64_t kTerms = 4;  ///< widened at a time, so that rows and a panel stay in the L1 cache
   static constexpr int64_t kStride = kTerms * sizeof(Line);
+  static constexpr bool kFewRows = false;
   static constexpr int rows(int panels) {
     return panels > 1 ? 0 : kRegisters == 32 ? 8 : 4;  // with six, compilers keep sums in memory
   }
@@ -83,6 +84,7 @@ struct Bf16AsF32 {
   static constexpr int64_t kTermBytes = kBlock;
   static constexpr int64_t kTerms = 2;
   static constexpr int64_t kStride = kTerms * sizeof(Line);
+  static constexpr bool kFewRows = false;
   static constexpr int rows(int panels) { return DotF32::rows(panels); }
 
   static void widen(const char* from, Line& to) {
@@ -99,8 +101,9 @@ struct Bf16AsF32 {
     }
   }
 
+  /// Not inlined: among the code around it, GCC keeps a sum of six rows in memory, and every step waits for its store.
   template <int kRows, int kPanels>
-  static void run(const TileArgs& t, const char* a, const char* b, float* c) {
+  [[gnu::noinline]] static void run(const TileArgs& t, const char* a, const char* b, float* c) {
     V acc[kRows][kPanels];
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r)
