@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "tenon/core/atomic_file.h"
@@ -112,6 +113,17 @@ void remove_whole(const fs::path& place) {
   fs::remove_all(away);
 }
 
+// `place` may be a checkpoint of this very step, perhaps the only one: it is exchanged for the new one, so that there is
+// one at every moment. A file system without exchanges is left without one for a moment.
+void put_in_place(const fs::path& unfinished, const fs::path& place) {
+  if (fs::exists(place) && renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
+    fs::remove_all(unfinished);
+    return;
+  }
+  remove_whole(place);
+  fs::rename(unfinished, place);
+}
+
 }  // namespace
 
 void create_folder(const fs::path& folder) {
@@ -212,8 +224,7 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
     moments.write(unfinished / kMoments);
     write_text(unfinished / kTrainer, json_text({{"step", content.step}, {"run", content.run}}, 2) + "\n");
     sync_folder(unfinished);
-    remove_whole(place);  // of this very step: a run that restarted from an older checkpoint
-    fs::rename(unfinished, place);
+    put_in_place(unfinished, place);
     sync_folder(folder.path());
     std::vector<int64_t> steps = folder.steps();
     std::erase_if(steps, [&](int64_t s) { return std::ranges::find(kept, s) != kept.end(); });

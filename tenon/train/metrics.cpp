@@ -1,7 +1,9 @@
 #include "tenon/train/metrics.h"
 
+#include <cerrno>
 #include <fstream>
 
+#include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
@@ -74,7 +76,7 @@ void MetricsLog::add(const nlohmann::ordered_json& metrics) {
       << shown_json(metrics) << ": expected an object with an integer \"step\"";
   std::ofstream file(path_, std::ios::app);
   file << json_text(metrics) << "\n";
-  TENON_CHECK(Internal, file.flush().good(), path_.string()) << "cannot be written";
+  TENON_CHECK(Internal, file.flush().good(), path_.string()) << "cannot be written: " << system_reason(errno);
   if (!events_) return;
   const std::string kind = is_evaluation(metrics) ? "evaluation/" : "train/";
   std::vector<EventFile::Scalar> scalars;

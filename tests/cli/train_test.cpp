@@ -287,6 +287,11 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   fails(5, "return [10 ** 400] * len(prompts)", "the reward of completion 0 is too large for a float");
   fails(1, "raise ValueError('\\ud800 lone')", "line 2: ValueError: ? lone");
   fails(1, "import os; os._exit(3)", "its process ended");
+  // What has elements but is no list of numbers.
+  fails(1, "return '1' * len(prompts)", "TypeError: reward returned an object of type str, expected a list of numbers");
+  fails(1, "return dict.fromkeys(range(len(prompts)), 1)", "TypeError: reward returned an object of type dict, expected");
+  fails(1, "return None", "TypeError: reward returned an object of type NoneType, expected a list of numbers");
+  fails(1, "return ['0.5'] * len(prompts)", "TypeError: reward returned an object of type str in its list, expected");
   // Writes into the channel itself, which no script should touch.
   for (const auto& [line, part] :
        {std::pair{"[]", "answered []"},
@@ -303,6 +308,8 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   fs::remove_all(folder() / "run");
   std::ofstream(folder() / "broken.py") << "def reward(:\n";
   std::ofstream(folder() / "none.py") << "def score(): pass\n";
+  std::ofstream(folder() / "import.py") << "x = 1\nraise OSError\n";
+  expect_error(2, arguments("run", {"--reward", "import.py"}), {"[import.py] line 2: OSError\n"});
   expect_error(2, arguments("run", {"--reward", "broken.py"}), {"broken.py", "SyntaxError"});
   expect_error(2, arguments("run", {"--reward", "none.py"}), {"none.py", "no function reward"});
   expect_error(2, arguments("run", {"--reward", "nowhere.py"}), {"nowhere.py"});
@@ -341,6 +348,19 @@ TEST_F(CliTrain, ARewardInPython) {
   std::vector<std::string> more = recipe;
   more.at(3) = "4";
   expect_error(2, arguments("run", more), {"run/checkpoint-3", "other options"});
+}
+
+// A child that the script forks ends where it would answer; its rewards are not the script's.
+TEST_F(CliTrain, AForkedChildDoesNotAnswer) {
+  std::ofstream(folder() / "judge.py") << "import os\n"
+                                          "def reward(prompts, completions, **columns):\n"
+                                          "    child = os.fork()\n"
+                                          "    if child: os.waitpid(child, 0)\n"
+                                          "    return [1 if child else 7] * len(prompts)\n";
+  const Finished f = tenon(arguments("run", {"--reward", "judge.py", "--steps", "2", "--eval-every", "0", "-q"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(f.err, "");
+  for (const json& m : metrics(folder() / "run")) EXPECT_EQ(m.at("reward"), 1) << m;
 }
 
 // The limit is for calls; an import may take longer. Lists that a script gets from the run are not replaced by data's.

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
+#include <thread>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -116,6 +118,22 @@ TEST_F(OddCheckpoints, OnlyTheirOwnNames) {
   EXPECT_EQ(read(), 7);
   EXPECT_TRUE(fs::exists(out() / "checkpoint-0007"));
   expect_usage("of step -1: expected 0 or more", [&] { write(-1, 0); });
+}
+
+// It may be the only one, so it is there at every moment.
+TEST_F(OddCheckpoints, OneOfTheSameStepTakesThePlace) {
+  write(1, 1);
+  std::atomic<bool> done = false;
+  std::atomic<int> missing = 0;
+  std::thread watch([&] {
+    while (!done) missing += !fs::exists(out() / "checkpoint-1");
+  });
+  for (int i = 0; i < 30; ++i) write(1, 1);
+  done = true;
+  watch.join();
+  EXPECT_EQ(missing, 0);
+  EXPECT_EQ(read(), 1);
+  for (const auto& entry : fs::directory_iterator(out())) EXPECT_THAT(entry.path().filename(), testing::Not(HasSubstr("un")));
 }
 
 TEST_F(OddCheckpoints, NeedTheOptimizersMoments) {
