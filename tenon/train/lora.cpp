@@ -351,7 +351,7 @@ ordered_json LoraTraining::State::validate() {
 ordered_json LoraTraining::State::draw() {
   const auto begin = Clock::now();
   const fs::path folder_of_samples = folder.path() / "samples", file = folder_of_samples / "now.safetensors";
-  fs::create_directories(folder_of_samples);
+  create_folder(folder_of_samples);
   CheckpointContent now = content;
   now.file.weights = file.filename().string();
   write_model(folder_of_samples, *parameters, now);

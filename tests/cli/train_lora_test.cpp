@@ -243,6 +243,7 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--lora-alpha", "1e30"}), {"lora alpha", "at most 1e+09"});
   expect_error(2, with("pictures", {"--targets", "q_proj"}), {"q_proj", "to_q"});
   expect_error(2, with("pictures", {"--resolution", "100"}), {"[--resolution]", "100", "104"});
+  expect_error(2, with("pictures", {"--resolution", "32776"}), {"[--resolution]", "32776 is outside 8..32768"});
   expect_error(2, with("pictures", {"--validation-prompt", "star"}), {"[--validation-prompt]", "--sample-every"});
   // Reported before a picture for prior preservation is drawn.
   expect_error(2, with("pictures", {"--targets", "q_proj", "--class-prompt", "star"}), {"q_proj", "to_q"});
@@ -267,6 +268,9 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(3, with("pictures", {"-m", "random:vit-s14"}), {"learn from pictures"});
   expect_error(2, {"train", "lora", "--instnce-data-dir", "x"}, {"--instnce-data-dir", "did you mean"});
   expect_error(2, {"train"}, {"grpo", "lora"});
+  fs::create_directory(folder() / "taken");
+  std::ofstream(folder() / "taken/class");
+  expect_error(2, arguments("taken", {"--class-prompt", "star"}), {"[taken/class] cannot be created as a folder"});
   fs::remove(folder() / "pictures/0.txt");
   expect_error(2, with("pictures"), {"pictures/0.png", "has no caption", "--caption"});
   fs::remove(folder() / "pictures/0.png");
