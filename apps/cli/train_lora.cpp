@@ -324,6 +324,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
     spdlog::warn("{} is distilled to few steps; training it without --adapter may undo that", model->name());
   check_resolution(*model, f.resolution);
   train::check_lora(o, *model);  // before any pictures are drawn
+  train::check_unused(f.output, train::lora_files());
   train::StepPlans plans = plan_steps(f, o, *model, *backend, pictures, held);
   const std::filesystem::path cache = f.no_cache        ? ""
                                       : f.cache.empty() ? std::filesystem::path(f.output) / "cache"

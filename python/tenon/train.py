@@ -158,8 +158,8 @@ class Trainer:
     def save(self, folder: str | os.PathLike[str], *, keep: int = 2, state: Any = None) -> None:
         """Writes `checkpoint-N` into the folder, N being the steps so far: parameters (`model.safetensors`), moments,
         averages, and `state`, any JSON that the loop needs to continue (its place in the data). Writing is atomic; the
-        newest `keep` stay, 0 for all. UsageError: another process writes there; InternalError: the system cannot
-        write."""
+        newest `keep` stay, 0 for all. UsageError: another process writes there, or the folder has a checkpoint of a
+        later step; InternalError: the system cannot write."""
         self._core.save(os.fspath(folder), _checks.whole(keep, "keep", 0), self._options, json.dumps(state))
 
     def resume(self, folder: str | os.PathLike[str]) -> tuple[int, Any] | None:

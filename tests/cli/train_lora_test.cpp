@@ -268,6 +268,10 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(3, with("pictures", {"-m", "random:vit-s14"}), {"learn from pictures"});
   expect_error(2, {"train", "lora", "--instnce-data-dir", "x"}, {"--instnce-data-dir", "did you mean"});
   expect_error(2, {"train"}, {"grpo", "lora"});
+  fs::create_directory(folder() / "used");
+  std::ofstream(folder() / "used/lora_kohya.safetensors") << "someone's";
+  expect_error(2, arguments("used", {"--class-prompt", "star"}), {"[used/lora_kohya.safetensors] is there already"});
+  EXPECT_FALSE(fs::exists(folder() / "used/class"));
   fs::create_directory(folder() / "taken");
   std::ofstream(folder() / "taken/class");
   expect_error(2, arguments("taken", {"--class-prompt", "star"}), {"[taken/class] cannot be created as a folder"});
@@ -286,7 +290,8 @@ TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_NE(first.err.find("6 pictures of 1 size, "), std::string::npos) << first.err;
   // A run that ended before its first checkpoint leaves pictures that the next one did not ask for.
-  for (const char* name : {"run/checkpoint-0", "run/checkpoint-1"}) fs::remove_all(folder() / name);
+  for (const char* name : {"run/checkpoint-0", "run/checkpoint-1", "run/pytorch_lora_weights.safetensors"})
+    fs::remove_all(folder() / name);
   fs::remove(folder() / "run/class/2.txt");
   const Finished second = tenon(arguments("run", one));
   ASSERT_EQ(second.code, 0) << second.err;

@@ -158,6 +158,15 @@ TEST_F(CliTrain, WeightsThatAreNoNumbersAreNotWritten) {
     EXPECT_FALSE(fs::exists(folder() / "run" / name)) << name;
 }
 
+// A folder that holds a model, perhaps the very one that is trained, is no place for a run.
+TEST_F(CliTrain, AModelInTheRunsFolderStays) {
+  fs::copy(small(), folder() / "model", fs::copy_options::recursive);
+  const std::string before = bytes(folder() / "model/model.safetensors");
+  expect_error(2, arguments("model", {"--steps", "1"}),
+               {"[model/model.safetensors] is there already", "another folder"});
+  EXPECT_EQ(bytes(folder() / "model/model.safetensors"), before);
+}
+
 TEST_F(CliTrain, OneRunAFolder) {
   Process first(arguments("run", {"--steps", "4000", "--eval-every", "0"}), folder());
   ASSERT_TRUE(first.wait_for_log("step 1/", 60));
@@ -289,7 +298,8 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   fails(1, "import os; os._exit(3)", "its process ended");
   // What has elements but is no list of numbers.
   fails(1, "return '1' * len(prompts)", "TypeError: reward returned an object of type str, expected a list of numbers");
-  fails(1, "return dict.fromkeys(range(len(prompts)), 1)", "TypeError: reward returned an object of type dict, expected");
+  fails(1, "return dict.fromkeys(range(len(prompts)), 1)",
+        "TypeError: reward returned an object of type dict, expected");
   fails(1, "return None", "TypeError: reward returned an object of type NoneType, expected a list of numbers");
   fails(1, "return ['0.5'] * len(prompts)", "TypeError: reward returned an object of type str in its list, expected");
   // Writes into the channel itself, which no script should touch.
@@ -391,7 +401,7 @@ TEST_F(CliTrain, AnAdapter) {
   EXPECT_EQ(config["target_modules"], json::parse(R"(["q_proj", "down_proj"])"));
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/adapter_model.safetensors"));
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/ema.safetensors"));
-  expect_error(2, arguments("run", {"--steps", "3"}), {"run/checkpoint-2", "other options", "adapter: [3,4.0,"});
+  expect_error(2, arguments("run", {"--steps", "3"}), {"run/checkpoint-2", "other options", "(adapter.rank: 3 there, 0 here)"});
   expect_error(3, {"complete", "a", "-m", "run"}, {"[run] is not a language model", "it is an adapter", "--lora"});
   EXPECT_EQ(tenon({"complete", "a", "-m", small().string(), "--lora", "run", "--max-tokens", "3", "-q"}).code, 0);
 }

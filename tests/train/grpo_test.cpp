@@ -397,6 +397,18 @@ TEST(Grpo, RefusesWhatDoesNotFit) {
   other.seed = 43;
   refuses("other options; choose another folder, or use the options in trainer.json (seed: 42 there, 43 here)", other);
   other = o;
+  other.loss = nn::PolicyLoss::Grpo;
+  refuses(R"((loss: "dr_grpo" there, "grpo" here))", other);
+  other = o;
+  other.schedule.peak = 0.5;
+  refuses("(schedule.lr: " + nlohmann::json(o.schedule.peak).dump() + " there, 0.5 here)", other);
+  other = o;
+  other.system = std::string(500, 'a') + "b";
+  refuses(R"((system: "" there, "aaaa)", other);
+  other = o;
+  other.adapter = {0, 1, {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "other"}};
+  refuses("(adapter.targets: ", other);
+  other = o;
   other.micro_rows = 3;
   refuses("micro rows", other);
   // On a processor recomputed values have the same bits; where they may differ, the run must keep its limit.

@@ -133,7 +133,18 @@ TEST_F(OddCheckpoints, OneOfTheSameStepTakesThePlace) {
   watch.join();
   EXPECT_EQ(missing, 0);
   EXPECT_EQ(read(), 1);
-  for (const auto& entry : fs::directory_iterator(out())) EXPECT_THAT(entry.path().filename(), testing::Not(HasSubstr("un")));
+  for (const auto& entry : fs::directory_iterator(out()))
+    EXPECT_THAT(entry.path().filename(), testing::Not(HasSubstr("un")));
+}
+
+// What is there of another run or program stays, and so does what was just written.
+TEST_F(OddCheckpoints, OthersAreNotRemoved) {
+  write(7, 1);
+  expect_usage("run] has a checkpoint of step 7 already, after step 6; resume that run", [&] { write(6, 1); });
+  EXPECT_EQ(checkpoint_steps(out()), std::vector<int64_t>{7});
+  fs::create_directories(out() / "checkpoint-5");
+  write(8, 1);
+  EXPECT_EQ(checkpoint_steps(out()), (std::vector<int64_t>{5, 8}));
 }
 
 TEST_F(OddCheckpoints, NeedTheOptimizersMoments) {
