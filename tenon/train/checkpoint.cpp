@@ -200,7 +200,7 @@ void write_beside(const fs::path& folder, const CheckpointContent& content) {
 }  // namespace
 
 void check_unused(const fs::path& folder, const std::vector<std::string>& names) {
-  if (!file_exists(folder) || !checkpoint_steps(folder).empty()) return;
+  if (!folder_exists(folder) || !checkpoint_steps(folder).empty()) return;
   for (const std::string& name : names)
     TENON_CHECK(Usage, !file_exists(folder / name), (folder / name).string())
         << "is there already, but no checkpoint of a run; choose another folder, so that it is not replaced";
@@ -289,7 +289,7 @@ void read_checkpoint(const fs::path& folder, const ParameterFile& file, Paramete
 // A side of a difference; of a long one from shortly before the place where it begins.
 std::string side_text(const nlohmann::json& value, const nlohmann::json& other) {
   constexpr size_t kMost = 60, kBefore = 10;
-  const std::string text = value.is_null() ? "none" : value.dump(), beside = other.dump();
+  const std::string text = value.dump(), beside = other.dump();
   const auto begin = static_cast<size_t>(std::ranges::mismatch(text, beside).in1 - text.begin());
   if (text.size() <= kMost || begin <= kBefore) return shown(text, kMost);
   return ".." + shown(text.substr(begin - kBefore), kMost);
@@ -305,7 +305,8 @@ std::string first_difference(const nlohmann::json& there, const nlohmann::json& 
     if (a == b) continue;
     const std::string name = prefix + shown(item.key());
     if (const std::string inner = first_difference(a, b, name + "."); !inner.empty()) return inner;
-    return name + ": " + side_text(a, b) + " there, " + side_text(b, a) + " here";
+    return name + ": " + (there.contains(item.key()) ? side_text(a, b) : "none") + " there, " +
+           (here.contains(item.key()) ? side_text(b, a) : "none") + " here";
   }
   return "";
 }
