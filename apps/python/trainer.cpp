@@ -98,7 +98,8 @@ class Trainer {
   }
   int64_t steps() const { return updater_->steps(); }
   // `options`: JSON; `state`: text that is stored as is, because this JSON library's numbers differ from Python's.
-  void save(const std::filesystem::path& folder, int64_t keep, const std::string& options, const std::string& state) const {
+  void save(const std::filesystem::path& folder, int64_t keep, const std::string& options,
+            const std::string& state) const {
     const GilReleased released;
     train::CheckpointContent content;
     content.step = updater_->steps();

@@ -106,7 +106,8 @@ int random_decoder(char** numbers, const std::string& threads, int steps, bool s
   c.heads = number(6), c.key_heads = number(7), c.head_width = c.width / c.heads, c.theta = 1e4;
   const bool cuda = threads == "cuda";
   const nn::Precision precision = cuda ? nn::kBf16 : nn::kF32;
-  const std::shared_ptr<Backend> backend = cuda ? make_backend(threads) : make_backend("cpu", {static_cast<int>(whole(threads, 1))});
+  const std::shared_ptr<Backend> backend =
+      cuda ? make_backend(threads) : make_backend("cpu", {static_cast<int>(whole(threads, 1))});
   const train::BatchShape shape{.rows = number(0), .tokens = number(1), .logit_bytes = train::logit_bytes(*backend)};
   const WeightShapes shapes = decoder_weights(c);
   train::Parameters parameters(backend, random_weights(shapes, 1), shapes, 2);

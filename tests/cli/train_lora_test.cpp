@@ -268,18 +268,22 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(3, with("pictures", {"-m", "random:vit-s14"}), {"learn from pictures"});
   expect_error(2, {"train", "lora", "--instnce-data-dir", "x"}, {"--instnce-data-dir", "did you mean"});
   expect_error(2, {"train"}, {"grpo", "lora"});
-  fs::create_directory(folder() / "used");
-  std::ofstream(folder() / "used/lora_kohya.safetensors") << "someone's";
-  expect_error(2, arguments("used", {"--class-prompt", "star"}), {"[used/lora_kohya.safetensors] is there already"});
-  EXPECT_FALSE(fs::exists(folder() / "used/class"));
-  fs::create_directory(folder() / "taken");
-  std::ofstream(folder() / "taken/class");
-  expect_error(2, arguments("taken", {"--class-prompt", "star"}), {"[taken/class] cannot be created as a folder"});
   fs::remove(folder() / "pictures/0.txt");
   expect_error(2, with("pictures"), {"pictures/0.png", "has no caption", "--caption"});
   fs::remove(folder() / "pictures/0.png");
   std::ofstream(folder() / "pictures/0.txt") << "alone";
   expect_error(2, with("pictures"), {"pictures/0.txt", "without a picture"});
+}
+
+// Said before pictures are drawn.
+TEST_F(CliTrainLora, FilesInTheWay) {
+  fs::create_directory(folder() / "used");
+  std::ofstream(folder() / "used/lora_kohya.safetensors") << "someone's";
+  expect_error(2, arguments("used", {"--class-prompt", "star"}), {"[used/lora_kohya.safetensors] is there already"});
+  EXPECT_FALSE(fs::exists(folder() / "used/class"));
+  fs::create_directory(folder() / "taken");
+  std::ofstream(folder() / "taken/class") << "none";
+  expect_error(2, arguments("taken", {"--class-prompt", "star"}), {"[taken/class] cannot be created as a folder"});
 }
 
 TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {

@@ -401,7 +401,8 @@ TEST_F(CliTrain, AnAdapter) {
   EXPECT_EQ(config["target_modules"], json::parse(R"(["q_proj", "down_proj"])"));
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/adapter_model.safetensors"));
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/ema.safetensors"));
-  expect_error(2, arguments("run", {"--steps", "3"}), {"run/checkpoint-2", "other options", "(adapter.rank: 3 there, 0 here)"});
+  expect_error(2, arguments("run", {"--steps", "3"}),
+               {"run/checkpoint-2", "other options", "(adapter.rank: 3 there, 0 here)"});
   expect_error(3, {"complete", "a", "-m", "run"}, {"[run] is not a language model", "it is an adapter", "--lora"});
   EXPECT_EQ(tenon({"complete", "a", "-m", small().string(), "--lora", "run", "--max-tokens", "3", "-q"}).code, 0);
 }

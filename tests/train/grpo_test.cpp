@@ -386,7 +386,7 @@ TEST(Grpo, RefusesWhatDoesNotFit) {
   train(o, folder.path(), 1);
   const auto refuses = [&](const std::string& part, const GrpoOptions& options) {
     try {
-      Grpo(make_backend("cpu"), tiny_model(), sums(), options, folder.path());
+      const Grpo run(make_backend("cpu"), tiny_model(), sums(), options, folder.path());
       ADD_FAILURE() << "not refused: " << part;
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::Usage);
