@@ -7,6 +7,7 @@
 #include "apps/cli/parts.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/models/decoder_adapter.h"

@@ -304,7 +304,7 @@ std::string first_difference(const nlohmann::json& there, const nlohmann::json& 
     const nlohmann::json a = there.value(item.key(), nlohmann::json()), b = here.value(item.key(), nlohmann::json());
     if (a == b) continue;
     const std::string name = prefix + shown(item.key());
-    if (const std::string inner = first_difference(a, b, name + "."); !inner.empty()) return inner;
+    if (std::string inner = first_difference(a, b, name + "."); !inner.empty()) return inner;
     return name + ": " + (there.contains(item.key()) ? side_text(a, b) : "none") + " there, " +
            (here.contains(item.key()) ? side_text(b, a) : "none") + " here";
   }
