@@ -1,11 +1,13 @@
 // tenon train grpo: trains a language model on rewards.
 #include "apps/cli/train.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "apps/cli/parts.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/models/decoder_adapter.h"
@@ -28,11 +30,6 @@ struct TrainFlags {
   bool profile = false;
   const CLI::App* app = nullptr;
 };
-
-const std::vector<std::pair<std::string, nn::PolicyLoss>> kLosses{{"dr_grpo", nn::PolicyLoss::DrGrpo},
-                                                                  {"grpo", nn::PolicyLoss::Grpo},
-                                                                  {"bnpo", nn::PolicyLoss::Bnpo},
-                                                                  {"dapo", nn::PolicyLoss::Dapo}};
 
 void declare_what(CLI::App& app, TrainFlags& f) {
   offer(app.add_option("-m,--model", f.model,
@@ -111,13 +108,11 @@ void declare_adapter(CLI::App& app, TrainFlags& f) {
 
 void declare_loss(CLI::App& app, TrainFlags& f) {
   train::GrpoOptions& o = f.o;
-  std::vector<std::string> names;
-  for (const auto& [name, kind] : kLosses) names.push_back(name);
   only(
       app.add_option("--loss", f.loss,
                      "policy loss, which sets each token's weight: dr_grpo: 1 / (completions * longest); grpo: 1 / "
                      "(completions * own length); bnpo: 1 / tokens of the micro-batch; dapo: 1 / tokens of the update"),
-      names)
+      {train::kLossNames.begin(), train::kLossNames.end()})
       ->capture_default_str();
   only(app.add_option("--scale-rewards", f.scale,
                       "divide advantages by the standard deviation of their group's rewards (group), or not (none)"),
@@ -136,8 +131,8 @@ void declare_loss(CLI::App& app, TrainFlags& f) {
 
 train::GrpoOptions options_of(const TrainFlags& f, const Backend& backend) {
   train::GrpoOptions o = f.o;
-  for (const auto& [name, kind] : kLosses)
-    if (name == f.loss) o.loss = kind;
+  const auto* const loss = std::ranges::find(train::kLossNames, f.loss);  // `only` has checked it
+  o.loss = static_cast<nn::PolicyLoss>(loss - train::kLossNames.begin());
   o.arena_bytes = f.memory << 20;
   o.scale = f.scale == "group" ? train::ScaleRewards::Group : train::ScaleRewards::None;
   o.terms.clip_high = f.app->count("--clip-high") > 0 ? f.clip_high : o.terms.clip_low;

@@ -211,7 +211,7 @@ train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, c
 std::string lora_step_text(const ordered_json& m) {
   char text[160];
   const auto number = [&](const char* key) { return m.at(key).get<double>(); };
-  if (m.contains("samples")) return "drew " + std::to_string(m["samples"].size()) + " samples";
+  if (m.contains("samples")) return "drew " + counted(std::ssize(m["samples"]), "sample");
   if (m.contains("validation_loss"))
     std::snprintf(text, sizeof text, "validation loss %.5f", number("validation_loss"));
   else
@@ -255,7 +255,7 @@ std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, con
   if (f.known.empty()) return {};
   const train::RunFolder ours(f.output);  // prevents others from drawing into it
   const std::filesystem::path folder = ours.path() / "class";
-  std::filesystem::create_directories(folder);
+  train::create_folder(folder);
   std::vector<train::CaptionedPicture> pictures;
   std::unique_ptr<ImageGenerator> generator;
   for (size_t i = 0; i < f.known.size(); ++i) {
@@ -283,10 +283,13 @@ std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, con
 }
 
 // Checked here, because later errors would name a height and a width, for which there are no flags.
-void check_resolution(int64_t side, int64_t unit) {
-  TENON_CHECK(Usage, side % unit == 0, "--resolution")
-      << side << " is not a multiple of " << unit << "; the nearest is "
-      << std::max((side + unit / 2) / unit * unit, unit);
+void check_resolution(const TrainableDenoiser& model, int64_t side) {
+  if (side == 0) return;
+  try {
+    model.check_size(side, side);
+  } catch (const Error& e) {
+    throw Error(e.kind(), "--resolution", e.what());
+  }
 }
 
 // Includes the pictures not drawn yet.
@@ -319,8 +322,9 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   auto model = open_as<TrainableDenoiser>(f.model, {backend, o.stored(), f.parts});
   if (model->training(o.shift).distilled && f.adapter.empty())
     spdlog::warn("{} is distilled to few steps; training it without --adapter may undo that", model->name());
-  check_resolution(f.resolution, model->size_unit());
+  check_resolution(*model, f.resolution);
   train::check_lora(o, *model);  // before any pictures are drawn
+  train::check_unused(f.output, train::lora_files());
   train::StepPlans plans = plan_steps(f, o, *model, *backend, pictures, held);
   const std::filesystem::path cache = f.no_cache        ? ""
                                       : f.cache.empty() ? std::filesystem::path(f.output) / "cache"

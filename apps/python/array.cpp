@@ -243,7 +243,7 @@ void bind_arrays(nb::module_& m) {
       .def_prop_ro("read_only", [](const Array& a) { return a.read_only; })
       .def_prop_ro("address", [](const Array& a) { return reinterpret_cast<uintptr_t>(a.data); })
       .def("__repr__", &Array::str);
-  m.def("read_array", &read_array, nb::arg("object"), nb::arg("name") = "array");
+  m.def("read_array", &read_array, nb::arg("object").none(), nb::arg("name") = "array");
   m.def("new_array", &new_array, nb::arg("shape"), nb::arg("dtype"), nb::arg("like"));
 }
 

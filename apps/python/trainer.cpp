@@ -7,6 +7,7 @@
 #include "apps/python/graph.h"
 #include "apps/python/process.h"
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/runtime/host_weights.h"
@@ -97,7 +98,8 @@ class Trainer {
   }
   int64_t steps() const { return updater_->steps(); }
   // `options`: JSON; `state`: text that is stored as is, because this JSON library's numbers differ from Python's.
-  void save(const std::string& folder, int64_t keep, const std::string& options, const std::string& state) const {
+  void save(const std::filesystem::path& folder, int64_t keep, const std::string& options,
+            const std::string& state) const {
     const GilReleased released;
     train::CheckpointContent content;
     content.step = updater_->steps();
@@ -106,9 +108,9 @@ class Trainer {
     write_checkpoint(train::RunFolder(folder), *parameters_, updater_->optimizer(), content, keep);
   }
   // False if there is no checkpoint. `accept` gets the state before anything changes, and may raise.
-  bool resume(const std::string& folder, const std::string& options, const nb::callable& accept) {
+  bool resume(const std::filesystem::path& folder, const std::string& options, const nb::callable& accept) {
     const auto check = [&](const train::Resumed& r) {
-      const std::string place = folder + "/checkpoint-" + std::to_string(r.step);
+      const std::string place = shown((folder / ("checkpoint-" + std::to_string(r.step))).string());
       TENON_CHECK(Model, r.run.contains("state") && r.run["state"].is_string(), place)
           << "has no state as Trainer.save writes it";
       const GilTaken gil;

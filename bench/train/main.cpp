@@ -15,6 +15,7 @@
 // pixels, in an arena of at most MAX_MIB (0: no limit). PROFILE: 1 writes every launch's share of the gradients to
 // standard error.
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +23,7 @@
 #include <fstream>
 #include <vector>
 
+#include "tenon/core/error.h"
 #include "tenon/io/random.h"
 #include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/random_weights.h"
@@ -37,6 +39,15 @@
 namespace {
 using namespace tenon;
 using Clock = std::chrono::steady_clock;
+
+// Anything but a whole number of at least `least` is an error.
+int64_t whole(const std::string& text, int64_t least) {
+  int64_t out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  TENON_CHECK(Usage, error == std::errc() && end == text.data() + text.size() && out >= least, text)
+      << "expected a whole number of at least " << least;
+  return out;
+}
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -89,13 +100,14 @@ void measure(train::Parameters& parameters, train::Gradients& gradients, train::
 }
 
 int random_decoder(char** numbers, const std::string& threads, int steps, bool shares) {
-  const auto number = [&](int i) { return std::atoll(numbers[i]); };
+  const auto number = [&](int i) { return whole(numbers[i], 1); };
   DecoderConfig c;
   c.vocabulary = number(2), c.width = number(3), c.hidden = number(4), c.layers = number(5);
   c.heads = number(6), c.key_heads = number(7), c.head_width = c.width / c.heads, c.theta = 1e4;
   const bool cuda = threads == "cuda";
   const nn::Precision precision = cuda ? nn::kBf16 : nn::kF32;
-  const std::shared_ptr<Backend> backend = cuda ? make_backend(threads) : make_backend("cpu", {std::stoi(threads)});
+  const std::shared_ptr<Backend> backend =
+      cuda ? make_backend(threads) : make_backend("cpu", {static_cast<int>(whole(threads, 1))});
   const train::BatchShape shape{.rows = number(0), .tokens = number(1), .logit_bytes = train::logit_bytes(*backend)};
   const WeightShapes shapes = decoder_weights(c);
   train::Parameters parameters(backend, random_weights(shapes, 1), shapes, 2);
@@ -168,7 +180,7 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
 
 // Texts of random tokens without an end token, and random rewards: the values do not affect the time.
 int grpo(char** words, int64_t mebibytes) {
-  const auto number = [&](int i) { return std::atoll(words[i]); };
+  const auto number = [&](int i) { return whole(words[i], 1); };
   const int64_t steps = number(0), prompt_tokens = number(6);
   const std::shared_ptr<Backend> backend = make_backend(words[1], {.one_order = true});
   const int64_t free = backend->memory_available();
@@ -214,10 +226,10 @@ int grpo(char** words, int64_t mebibytes) {
 
 // Random latents and text: the values do not affect the time.
 int lora(char** words) {
-  const int steps = std::atoi(words[0]);
-  const bool shares = std::atoi(words[1]) != 0;
+  const auto steps = static_cast<int>(whole(words[0], 1));
+  const bool shares = whole(words[1], 0) != 0;
   const std::string type = words[3];
-  const int64_t side = std::atoll(words[5]), rank = std::atoll(words[6]);
+  const int64_t side = whole(words[5], 1), rank = whole(words[6], 1);
   const DType stored = type == "f32" ? DType::F32 : DType::BF16;
   const std::shared_ptr<Backend> backend = make_backend(words[2], {});
   const int64_t free = backend->memory_available();
@@ -231,7 +243,7 @@ int lora(char** words) {
   constexpr int64_t kTextRows = 128, kTextWidth = 2560;
   const train::DenoisingShape shape{1, model->latent_shape(side, side), kTextRows, kTextWidth};
   const DenoiserTraining training = model->training({});
-  train::GradientOptions options{.merge_siblings = false, .arena_bytes = std::atoll(words[7]) << 20};
+  train::GradientOptions options{.merge_siblings = false, .arena_bytes = whole(words[7], 0) << 20};
   options.precision = train::training_precision(*model, parse_dtype(words[3]), branches);
   Graph g;
   train::Gradients gradients(
@@ -258,13 +270,15 @@ int lora(char** words) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const bool is_grpo = argc > 1 && std::strcmp(argv[1], "grpo") == 0;
-  if (is_grpo && (argc == 12 || argc == 13)) return grpo(argv + 2, argc == 13 ? std::atoll(argv[12]) : 0);
+  if (is_grpo && (argc == 12 || argc == 13)) return grpo(argv + 2, argc == 13 ? whole(argv[12], 0) : 0);
   if (argc == 10 && std::strcmp(argv[1], "lora") == 0) return lora(argv + 2);
   if (argc != 12 && argc != 6) return std::fprintf(stderr, "expected what the first lines of the source say\n"), 2;
-  const int steps = std::atoi(argv[2]);
-  const bool shares = std::atoi(argv[3]) != 0;
+  const auto steps = static_cast<int>(whole(argv[2], 1));
+  const bool shares = whole(argv[3], 0) != 0;
   return argc == 12 ? random_decoder(argv + 4, argv[1], steps, shares)
-                    : policy(argv[4], argv[5], std::atoi(argv[1]), steps, shares);
+                    : policy(argv[4], argv[5], static_cast<int>(whole(argv[1], 1)), steps, shares);
+} catch (const std::exception& e) {
+  return std::fprintf(stderr, "bench_train: error: %s\n", e.what()), 1;
 }

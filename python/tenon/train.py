@@ -27,6 +27,15 @@ def _betas(betas: Any) -> tuple[float, float]:
     return first, second
 
 
+def _named(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what}: expected a mapping of names to arrays, got {type(value).__name__}")
+    for name in value:
+        if not isinstance(name, str):
+            raise TypeError(f"{what}: expected names that are strings, got {name!r}")
+    return dict(value)
+
+
 def _number(value: Any, name: str) -> Any:
     return _checks.real(value, name) if isinstance(value, numbers.Real) else value
 
@@ -64,16 +73,18 @@ class Trainer:
         lr_warmup_steps: int = 0,
         total_steps: int = 0,
         ema: float = 0.0,
-        device: str = "cpu",
+        device: str | None = "cpu",
     ) -> None:
         """`optimizer`: "adamw", "lion" or "sgd" (with betas[0] as momentum); None means its default. `max_grad_norm`:
         limit of the gradients' norm, 0: none. `lr_scheduler`: "constant", "linear" or "cosine", after
         `lr_warmup_steps`, down to 0 at `total_steps`. `ema`: decay of a moving average of the parameters, 0: none.
-        `device`: "cpu", "cuda" or "cuda:1". `grad_norm` is NaN before the first step."""
+        `device`: "cpu" (None too), "cuda" or "cuda:1". `grad_norm` is NaN before the first step."""
         if not callable(loss):
             raise TypeError(f"loss: expected a function, got {type(loss).__name__}")
+        if device is not None and not isinstance(device, str):
+            raise TypeError(f"device: expected a string, got {type(device).__name__}")
         self._loss = loss
-        self._given = dict(parameters)
+        self._given = _named(parameters, "parameters")
         self._shapes = {n: tuple(_core.read_array(a, n).shape) for n, a in self._given.items()}
         given = None if betas is None else _betas(betas)
         small = None if eps is None else _checks.real(eps, "eps")
@@ -93,7 +104,7 @@ class Trainer:
         options = {"optimizer": optimizer, "betas": given, "eps": small, **dict(zip(names, (*rest, *self._schedule)))}
         self._options = json.dumps(options)
         self._core = _core.Trainer(
-            device, self._given, optimizer, *(given or (-1.0, -1.0)), -1.0 if small is None else small, *rest
+            device or "cpu", self._given, optimizer, *(given or (-1.0, -1.0)), -1.0 if small is None else small, *rest
         )
         self.grad_norm = math.nan
 
@@ -136,7 +147,7 @@ class Trainer:
         ..)`) make one step along the mean of their gradients. Returns the loss, or the mean of several; `grad_norm` is
         then the norm of all gradients before clipping. NumericError for a loss or gradient that is not finite: nothing
         has changed."""
-        every: Sequence[Mapping[str, Any]] = [*batches, *([batch] if batch or not batches else [])]
+        every = [*(_named(b, "batch") for b in batches), *([batch] if batch or not batches else [])]
         loss = 0.0
         for i, one in enumerate(every):
             key = self._prepare(one, len(every) > 1)
@@ -147,8 +158,8 @@ class Trainer:
     def save(self, folder: str | os.PathLike[str], *, keep: int = 2, state: Any = None) -> None:
         """Writes `checkpoint-N` into the folder, N being the steps so far: parameters (`model.safetensors`), moments,
         averages, and `state`, any JSON that the loop needs to continue (its place in the data). Writing is atomic; the
-        newest `keep` stay, 0 for all. UsageError: another process writes there; InternalError: the system cannot
-        write."""
+        newest `keep` stay, 0 for all. UsageError: another process writes there, or the folder has a checkpoint of a
+        later step; InternalError: the system cannot write."""
         self._core.save(os.fspath(folder), _checks.whole(keep, "keep", 0), self._options, json.dumps(state))
 
     def resume(self, folder: str | os.PathLike[str]) -> tuple[int, Any] | None:

@@ -62,7 +62,8 @@ Expr token_weights(const Expr& mask, PolicyLoss kind, double longest, const Expr
     case PolicyLoss::Dapo:
       break;
   }
-  return mask / max(tokens, one);
+  // Not `max`: the tokens of an update divided by its parts may be fewer than 1.
+  return mask / where(less(constant(mask.graph(), 0), tokens), tokens, one);
 }
 
 }  // namespace tenon::nn

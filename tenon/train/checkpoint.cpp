@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "tenon/core/atomic_file.h"
@@ -112,6 +113,17 @@ void remove_whole(const fs::path& place) {
   fs::remove_all(away);
 }
 
+// `place` may be a checkpoint of this very step, perhaps the only one: it is exchanged for the new one, so that there
+// is one at every moment. A file system without exchanges is left without one for a moment.
+void put_in_place(const fs::path& unfinished, const fs::path& place) {
+  if (fs::exists(place) && renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
+    fs::remove_all(unfinished);
+    return;
+  }
+  remove_whole(place);
+  fs::rename(unfinished, place);
+}
+
 }  // namespace
 
 void create_folder(const fs::path& folder) {
@@ -187,6 +199,13 @@ void write_beside(const fs::path& folder, const CheckpointContent& content) {
 
 }  // namespace
 
+void check_unused(const fs::path& folder, const std::vector<std::string>& names) {
+  if (!folder_exists(folder) || !checkpoint_steps(folder).empty()) return;
+  for (const std::string& name : names)
+    TENON_CHECK(Usage, !file_exists(folder / name), (folder / name).string())
+        << "is there already, but no checkpoint of a run; choose another folder, so that it is not replaced";
+}
+
 void write_model(const fs::path& folder, const Parameters& parameters, const CheckpointContent& content) {
   write_parameters(folder / content.file.weights, content.file, parameters,
                    parameters.averaged() ? &Parameter::average : &Parameter::master);
@@ -197,6 +216,10 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
                       const CheckpointContent& content, int64_t keep, const std::vector<int64_t>& kept) {
   TENON_CHECK(Usage, content.step >= 0, "checkpoint") << "of step " << content.step << ": expected 0 or more";
   check_moments(parameters, optimizer);
+  const std::vector<int64_t> there = folder.steps();
+  TENON_CHECK(Usage, there.empty() || there.back() <= content.step, folder.path().string())
+      << "has a checkpoint of step " << there.back() << " already, after step " << content.step
+      << "; resume that run, or choose another folder";
   const fs::path place = folder.checkpoint(content.step);
   const fs::path unfinished = folder.path() / (std::string(kUnfinished) + std::to_string(content.step));
   try {
@@ -212,11 +235,12 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
     moments.write(unfinished / kMoments);
     write_text(unfinished / kTrainer, json_text({{"step", content.step}, {"run", content.run}}, 2) + "\n");
     sync_folder(unfinished);
-    remove_whole(place);  // of this very step: a run that restarted from an older checkpoint
-    fs::rename(unfinished, place);
+    put_in_place(unfinished, place);
     sync_folder(folder.path());
     std::vector<int64_t> steps = folder.steps();
-    std::erase_if(steps, [&](int64_t s) { return std::ranges::find(kept, s) != kept.end(); });
+    std::erase_if(steps, [&](int64_t s) {
+      return std::ranges::find(kept, s) != kept.end() || !file_exists(folder.checkpoint(s) / kTrainer);
+    });
     for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < steps.size(); ++i)
       remove_whole(folder.checkpoint(steps[i]));
   } catch (const fs::filesystem_error& e) {
@@ -262,24 +286,39 @@ void read_checkpoint(const fs::path& folder, const ParameterFile& file, Paramete
   parameters.publish();
 }
 
+// A side of a difference; of a long one from shortly before the place where it begins.
+std::string side_text(const nlohmann::json& value, const nlohmann::json& other) {
+  constexpr size_t kMost = 60, kBefore = 10;
+  const std::string text = value.dump(), beside = other.dump();
+  const auto begin = static_cast<size_t>(std::ranges::mismatch(text, beside).in1 - text.begin());
+  if (text.size() <= kMost || begin <= kBefore) return shown(text, kMost);
+  return ".." + shown(text.substr(begin - kBefore), kMost);
+}
+
 // "seed: 42 there, 43 here", for the first option that differs; empty if a side has no names for them.
-std::string first_difference(const nlohmann::json& there, const nlohmann::json& here) {
-  constexpr size_t kMost = 60;
+std::string first_difference(const nlohmann::json& there, const nlohmann::json& here, const std::string& prefix = "") {
   if (!there.is_object() || !here.is_object()) return "";
   nlohmann::json both = here;
   both.update(there);
   for (const auto& item : both.items()) {
-    const std::string& name = item.key();
-    const auto text = [&](const nlohmann::json& run) {
-      return run.contains(name) ? shown(run.at(name).dump(), kMost) : "none";
-    };
-    if (there.value(name, nlohmann::json()) != here.value(name, nlohmann::json()))
-      return shown(name, kMost) + ": " + text(there) + " there, " + text(here) + " here";
+    const nlohmann::json a = there.value(item.key(), nlohmann::json()), b = here.value(item.key(), nlohmann::json());
+    if (a == b) continue;
+    const std::string name = prefix + shown(item.key());
+    if (std::string inner = first_difference(a, b, name + "."); !inner.empty()) return inner;
+    return name + ": " + (there.contains(item.key()) ? side_text(a, b) : "none") + " there, " +
+           (here.contains(item.key()) ? side_text(b, a) : "none") + " here";
   }
   return "";
 }
 
 }  // namespace
+
+nlohmann::ordered_json schedule_json(const Schedule& s) {
+  return {{"lr", s.peak},
+          {"lr_scheduler", decay_names().at(static_cast<size_t>(s.decay))},
+          {"lr_warmup_steps", s.warm_up},
+          {"least", s.least}};
+}
 
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
                                    const char* otherwise, const ParameterFile& file, Parameters& parameters,

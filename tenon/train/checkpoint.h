@@ -67,22 +67,27 @@ struct CheckpointContent {
   ParameterFile file;
 };
 
-/// Writes a checkpoint and removes the oldest until `keep` remain (0: all), never those in `kept`. Error(Internal) if
-/// the system cannot write, Error(Numeric) for weights that are not finite; existing checkpoints are then left alone.
-/// Error(Usage) for a step below 0, or parameters without the optimizer's moments.
+/// Error(Usage) if a folder without checkpoints has a file of one of these names, which a new run would replace.
+void check_unused(const std::filesystem::path& folder, const std::vector<std::string>& names);
+
+/// Writes a checkpoint and removes the oldest until `keep` remain (0: all), never those in `kept` or another program's.
+/// Error(Internal) if the system cannot write, Error(Numeric) for weights that are not finite; existing checkpoints are
+/// then left alone. Error(Usage) for a step below 0, or before that of a checkpoint which is there (of another run: to
+/// write it would mean to remove it as the oldest), or parameters without the optimizer's moments.
 void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
                       const CheckpointContent& content, int64_t keep, const std::vector<int64_t>& kept = {});
 /// Writes a checkpoint's model into a folder: the masters, or their averages if these are kept.
 void write_model(const std::filesystem::path& folder, const Parameters& parameters, const CheckpointContent& content);
 
+nlohmann::ordered_json schedule_json(const Schedule& s);
 /// The options that determine what a run learns. A resumed run must have the same.
 template <class Options>
 nlohmann::ordered_json recipe_json(const Options& o, const Backend& backend) {
   const auto& [beta1, beta2, eps, weight_decay] = o.optimizer_options;
   nlohmann::ordered_json out = {
       {"optimizer", o.optimizer},
-      {"optimizer_options", {beta1, beta2, eps, weight_decay}},
-      {"schedule", {o.schedule.peak, static_cast<int>(o.schedule.decay), o.schedule.warm_up, o.schedule.least}},
+      {"optimizer_options", {{"beta1", beta1}, {"beta2", beta2}, {"eps", eps}, {"weight_decay", weight_decay}}},
+      {"schedule", schedule_json(o.schedule)},
       {"clip", o.clip},
       {"ema", o.ema},
       {"seed", o.seed}};

@@ -4,8 +4,10 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <chrono>
 
+#include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 
 namespace tenon::train {
@@ -73,7 +75,7 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t first) {
   path_ = folder / ("events.out.tfevents." + std::to_string(seconds.count()) + "." + host_name() + "." +
                     std::to_string(getpid()));
   file_.open(path_, std::ios::binary | std::ios::app);
-  TENON_CHECK(Internal, file_.good(), path_.string()) << "cannot be written";
+  TENON_CHECK(Internal, file_.good(), path_.string()) << "cannot be written: " << system_reason(errno);
   constexpr uint64_t kFileVersion = 3, kSessionLog = 7, kStatus = 1, kStart = 1;
   record(event(0, kFileVersion, "brain.Event:2"));
   record(event(first, kSessionLog, field(kStatus, Wire::Varint, varint(kStart))));
@@ -92,7 +94,7 @@ void EventFile::add(int64_t step, const std::vector<Scalar>& scalars) {
 void EventFile::record(const std::string& bytes) {
   const std::string length = little_endian(static_cast<uint64_t>(bytes.size()));
   file_ << length << little_endian(masked_crc(length)) << bytes << little_endian(masked_crc(bytes));
-  TENON_CHECK(Internal, file_.flush().good(), path_.string()) << "cannot be written";
+  TENON_CHECK(Internal, file_.flush().good(), path_.string()) << "cannot be written: " << system_reason(errno);
 }
 
 }  // namespace tenon::train

@@ -42,13 +42,16 @@ ordered_json options_json(const GrpoOptions& o, const Backend& backend, const La
               {"epochs", o.epochs},
               {"micro_rows", o.micro_rows},
               {"most_tokens", o.max_tokens},
-              {"loss", static_cast<int>(o.loss)},
-              {"terms", {o.terms.clip_low, o.terms.clip_high, o.terms.delta, o.terms.beta}},
-              {"scale", static_cast<int>(o.scale)},
+              {"loss", kLossNames.at(static_cast<size_t>(o.loss))},
+              {"clip_low", o.terms.clip_low},
+              {"clip_high", o.terms.clip_high},
+              {"delta", o.terms.delta},
+              {"beta", o.terms.beta},
+              {"scale_rewards", o.scale == ScaleRewards::Group ? "group" : "none"},
               {"mask_truncated", o.mask_truncated},
               {"rewards", rewards_text(o.rewards)},
               {"system", o.system},
-              {"adapter", {o.adapter.rank, o.adapter.scale, o.adapter.targets}},
+              {"adapter", {{"rank", o.adapter.rank}, {"scale", o.adapter.scale}, {"targets", o.adapter.targets}}},
               {"type", name_of(o.precision.act)}});
   return out;
 }
@@ -240,7 +243,10 @@ void Grpo::State::resume() {
     if (r->run.contains(kEvaluatedOn) && ordered_json(r->run.at(kEvaluatedOn)) != evaluated_on()) best = best_step = -1;
     learner.updater().set_steps(run.integer("updates", 0, 0, kMaxCounted));
   }
-  log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard);
+  std::vector<std::string> names{content.file.weights, content.file.config};
+  for (const auto& [name, text] : content.beside) names.push_back(name);
+  check_unused(folder.path(), names);
+  log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard, evaluation_due);
 }
 
 void Grpo::State::checkpoint() {

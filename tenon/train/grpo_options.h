@@ -1,5 +1,6 @@
 // Options of a GRPO run.
 #pragma once
+#include <array>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "tenon/train/schedule.h"
 
 namespace tenon::train {
+
+inline constexpr std::array<const char*, 4> kLossNames{"dr_grpo", "grpo", "bnpo", "dapo"};  ///< of nn::PolicyLoss
 
 struct GrpoOptions {
   int64_t prompts = 2, group = 8, epochs = 2;

@@ -42,11 +42,19 @@ ordered_json options_json(const LoraOptions& o, const Backend& backend, const st
               {"batch", o.batch},
               {"accumulation", o.accumulation},
               {"timesteps",
-               {static_cast<int>(o.timesteps.density), o.timesteps.logit_mean, o.timesteps.logit_std,
-                o.timesteps.mode_scale, o.timesteps.snr_gamma}},
+               {{"density", density_names().at(static_cast<size_t>(o.timesteps.density))},
+                {"logit_mean", o.timesteps.logit_mean},
+                {"logit_std", o.timesteps.logit_std},
+                {"mode_scale", o.timesteps.mode_scale},
+                {"snr_gamma", o.timesteps.snr_gamma}}},
               {"shift", o.shift ? ordered_json(*o.shift) : ordered_json()},
               {"type", name_of(o.type)}});
   return out;
+}
+
+// A LoRA in another format than the result's own.
+std::string file_of(LoraFormat format) {
+  return "lora_" + lora_format_names().at(static_cast<size_t>(format)) + ".safetensors";
 }
 
 // The weights that training starts from: the model's, plus those of an adapter, whose hash is stored in `sha256`.
@@ -63,6 +71,12 @@ std::unique_ptr<WeightSource> base_weights(const TrainableDenoiser& model, const
 }
 
 }  // namespace
+
+std::vector<std::string> lora_files() {
+  std::vector<std::string> out{kLoraFile};
+  for (const LoraFormat f : {LoraFormat::Comfy, LoraFormat::Kohya}) out.push_back(file_of(f));
+  return out;
+}
 
 void check_lora(const LoraOptions& o) {
   const auto positive = [](const char* name, int64_t n) {
@@ -200,6 +214,7 @@ LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<Tra
   check_learns(*not_null(backend, "backend"));  // report errors before a folder is made
   check_lora(options, *not_null(model.get(), "model"));
   TENON_CHECK(Usage, !pictures.empty(), "pictures") << "there are none to train on";
+  check_unused(output, lora_files());
   if (options.width == 0) options.width = model->default_side();
   if (options.height == 0) options.height = options.width;
   const DenoiserTraining training = model->training(options.shift);
@@ -272,7 +287,7 @@ void LoraTraining::State::resume() {
     updater->set_steps(step);
     looks_due = ConfigReader(r->run, folder.checkpoint(step).string() + " run").flag(kLooksDue, false);
   }
-  log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard);
+  log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard, looks_due);
   content.run = {{"options", mine}};
 }
 
@@ -351,7 +366,7 @@ ordered_json LoraTraining::State::validate() {
 ordered_json LoraTraining::State::draw() {
   const auto begin = Clock::now();
   const fs::path folder_of_samples = folder.path() / "samples", file = folder_of_samples / "now.safetensors";
-  fs::create_directories(folder_of_samples);
+  create_folder(folder_of_samples);
   CheckpointContent now = content;
   now.file.weights = file.filename().string();
   write_model(folder_of_samples, *parameters, now);
@@ -381,7 +396,7 @@ void LoraTraining::State::finish() const {
   write_model(folder.path(), *parameters, content);
   for (size_t i = 0; i < lora_format_names().size(); ++i) {
     const auto format = static_cast<LoraFormat>(i);
-    const fs::path file = folder.path() / ("lora_" + lora_format_names()[i] + ".safetensors");
+    const fs::path file = folder.path() / file_of(format);
     // One that a run in another format left would be an older LoRA.
     if (format == LoraFormat::Diffusers || (format != o.format && !file_exists(file))) continue;
     convert_lora(folder.path() / kLoraFile, file, model->component(), o.scale() * static_cast<double>(o.rank), format);

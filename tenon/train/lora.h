@@ -21,6 +21,8 @@
 namespace tenon::train {
 
 inline constexpr const char* kLoraFile = "pytorch_lora_weights.safetensors";
+/// Names of all files that a run may write into its folder at the end.
+std::vector<std::string> lora_files();
 
 /// Sample pictures drawn with what the run has learnt so far.
 struct SampleOptions {

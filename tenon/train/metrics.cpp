@@ -1,7 +1,9 @@
 #include "tenon/train/metrics.h"
 
+#include <cerrno>
 #include <fstream>
 
+#include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
@@ -36,12 +38,14 @@ void each_line(std::string_view all, const F& f) {
   }
 }
 
-void drop_behind(const fs::path& path, int64_t last) {
+void drop_behind(const fs::path& path, int64_t last, bool due) {
   if (!file_exists(path)) return;
   const std::string all = read_file(path, kMaxMetrics);
   std::string kept;
   each_line(all, [&](std::string_view text, const nlohmann::json& line) {
-    if (line.is_object() && line.at("step").get<int64_t>() <= last) kept += text;
+    if (!line.is_object()) return;
+    const auto step = line.at("step").get<int64_t>();
+    if (step < last || (step == last && !(due && is_evaluation(line)))) kept += text;
   });
   if (kept != all) write_file(path, std::as_bytes(std::span(kept)), Overwrite::Yes);
 }
@@ -64,8 +68,8 @@ std::vector<nlohmann::json> read_metrics(const fs::path& folder, int64_t* passed
   return out;
 }
 
-MetricsLog::MetricsLog(const fs::path& folder, int64_t last, bool events) : path_(folder / kMetricsFile) {
-  drop_behind(path_, last);
+MetricsLog::MetricsLog(const fs::path& folder, int64_t last, bool events, bool due) : path_(folder / kMetricsFile) {
+  drop_behind(path_, last, due);
   if (events) events_ = std::make_unique<EventFile>(path_.parent_path(), last + 1);
 }
 
@@ -74,7 +78,7 @@ void MetricsLog::add(const nlohmann::ordered_json& metrics) {
       << shown_json(metrics) << ": expected an object with an integer \"step\"";
   std::ofstream file(path_, std::ios::app);
   file << json_text(metrics) << "\n";
-  TENON_CHECK(Internal, file.flush().good(), path_.string()) << "cannot be written";
+  TENON_CHECK(Internal, file.flush().good(), path_.string()) << "cannot be written: " << system_reason(errno);
   if (!events_) return;
   const std::string kind = is_evaluation(metrics) ? "evaluation/" : "train/";
   std::vector<EventFile::Scalar> scalars;

@@ -22,9 +22,10 @@ std::vector<nlohmann::json> read_metrics(const std::filesystem::path& folder, in
 
 class MetricsLog {
  public:
-  /// Drops lines of steps after `last`, which will be repeated, and incomplete lines. `events`: also write an event
-  /// file, which declares void what other event files of this folder have after `last`.
-  MetricsLog(const std::filesystem::path& folder, int64_t last, bool events);
+  /// Drops lines of steps after `last`, which will be repeated, and incomplete lines; with `due` also evaluations of
+  /// `last`. `events`: also write an event file, which declares void what other event files of this folder have after
+  /// `last`.
+  MetricsLog(const std::filesystem::path& folder, int64_t last, bool events, bool due = false);
   /// Appends a line; it is completely written on return. Error(Internal) if the system cannot write, Error(Usage) for
   /// metrics without a step.
   void add(const nlohmann::ordered_json& metrics);

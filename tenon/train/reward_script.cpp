@@ -35,7 +35,7 @@ constexpr int kPatience = 100;         // milliseconds between checks whether to
 constexpr const char* kDriver = R"py(
 import importlib.util, json, os, sys, threading, time
 
-script = sys.argv[1]
+script, own = sys.argv[1], os.getpid()
 requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 os.dup2(2, 1)
@@ -52,6 +52,8 @@ threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
 
 
 def answer(**what):
+    if os.getpid() != own:  # a child that the script forked and that came back into this loop
+        os._exit(0)
     answers.write(json.dumps(what).encode() + b"\n")
     answers.flush()
 
@@ -60,12 +62,13 @@ def attempt(what):
     try:
         return what()
     except BaseException as e:
-        line, at = getattr(e, "lineno", None) if isinstance(e, SyntaxError) else None, e.__traceback__
+        line, at = None, e.__traceback__
         while at is not None:
             if os.path.abspath(at.tb_frame.f_code.co_filename) == os.path.abspath(script):
                 line = at.tb_lineno
             at = at.tb_next
-        answer(error=f"{type(e).__name__}: {e}"[:400].encode(errors="replace").decode(), line=line)
+        what = f"{type(e).__name__}: {e}".removesuffix(": ")
+        answer(error=what[:400].encode(errors="replace").decode(), line=line)
 
 
 def load():
@@ -79,9 +82,17 @@ def load():
     return found
 
 
+def listed(values):
+    if isinstance(values, (str, bytes, dict, set, frozenset)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"reward returned an object of type {type(values).__name__}, expected a list of numbers")
+    return [plain(v) for v in values]
+
+
 def plain(value):
     if value is None:
         return None
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"reward returned an object of type {type(value).__name__} in its list, expected numbers")
     try:
         number = float(value)
     except OverflowError:
@@ -92,7 +103,7 @@ def plain(value):
 reward = attempt(load)
 for text in requests:
     request = json.loads(text)
-    attempt(lambda: answer(values=[plain(v) for v in reward(**request)]))
+    attempt(lambda: answer(values=listed(reward(**request))))
 )py";
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -131,7 +142,7 @@ RewardScript::RewardScript(std::filesystem::path file, double seconds) : file_(s
   try {
     const double patience = std::max(seconds_, kImportSeconds);
     const json ready = reply({patience, now() + patience}, "being imported");
-    if (ready.contains("error")) fail(ready.at("error").get<std::string>());
+    fail_if_told(ready);
     TENON_CHECK(Usage, ready.value("ready", false), file_.string())
         << "defines no function reward(prompts, completions, **columns)";
   } catch (const Error& e) {
@@ -196,6 +207,12 @@ void RewardScript::fail(const std::string& what) {
   throw Error(ErrorKind::Internal, file_.string(), what);
 }
 
+void RewardScript::fail_if_told(const json& answer) {
+  if (!answer.contains("error")) return;
+  const json line = answer.value("line", json());
+  fail((line.is_number() ? "line " + line.dump() + ": " : "") + answer.at("error").get<std::string>());
+}
+
 void RewardScript::wait(short events, const Limit& limit, const std::string& doing) {
   for (;;) {
     check_stop("reward");
@@ -246,10 +263,7 @@ json RewardScript::reply(const Limit& limit, const std::string& doing) {
 
 std::vector<double> RewardScript::operator()(std::span<const Judged> rows) {
   const json answer = call(request_of(rows), "judging " + std::to_string(rows.size()) + " completions");
-  if (answer.contains("error")) {
-    const json line = answer.value("line", json());
-    fail((line.is_number() ? "line " + line.dump() + ": " : "") + answer.at("error").get<std::string>());
-  }
+  fail_if_told(answer);
   const json values = answer.value("values", json::array());
   if (values.size() != rows.size())
     fail("gave " + std::to_string(values.size()) + " rewards for " + std::to_string(rows.size()) + " completions");

@@ -53,6 +53,7 @@ class RewardScript {
   std::string receive(const Limit& limit, const std::string& doing);
   void wait(short events, const Limit& limit, const std::string& doing);
   [[noreturn]] void fail(const std::string& what);
+  void fail_if_told(const nlohmann::json& answer);
 
   std::filesystem::path file_;
   std::string hash_;

@@ -243,6 +243,7 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--lora-alpha", "1e30"}), {"lora alpha", "at most 1e+09"});
   expect_error(2, with("pictures", {"--targets", "q_proj"}), {"q_proj", "to_q"});
   expect_error(2, with("pictures", {"--resolution", "100"}), {"[--resolution]", "100", "104"});
+  expect_error(2, with("pictures", {"--resolution", "32776"}), {"[--resolution]", "32776 is outside 8..32768"});
   expect_error(2, with("pictures", {"--validation-prompt", "star"}), {"[--validation-prompt]", "--sample-every"});
   // Reported before a picture for prior preservation is drawn.
   expect_error(2, with("pictures", {"--targets", "q_proj", "--class-prompt", "star"}), {"q_proj", "to_q"});
@@ -274,6 +275,17 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures"), {"pictures/0.txt", "without a picture"});
 }
 
+// Said before pictures are drawn.
+TEST_F(CliTrainLora, FilesInTheWay) {
+  fs::create_directory(folder() / "used");
+  std::ofstream(folder() / "used/lora_kohya.safetensors") << "someone's";
+  expect_error(2, arguments("used", {"--class-prompt", "star"}), {"[used/lora_kohya.safetensors] is there already"});
+  EXPECT_FALSE(fs::exists(folder() / "used/class"));
+  fs::create_directory(folder() / "taken");
+  std::ofstream(folder() / "taken/class") << "none";
+  expect_error(2, arguments("taken", {"--class-prompt", "star"}), {"[taken/class] cannot be created as a folder"});
+}
+
 TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {
   const std::vector<std::string> one{"--steps", "1", "--targets", "to_v", "--class-prompt", "star"};
   std::vector<std::string> three = one;
@@ -282,7 +294,8 @@ TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_NE(first.err.find("6 pictures of 1 size, "), std::string::npos) << first.err;
   // A run that ended before its first checkpoint leaves pictures that the next one did not ask for.
-  for (const char* name : {"run/checkpoint-0", "run/checkpoint-1"}) fs::remove_all(folder() / name);
+  for (const char* name : {"run/checkpoint-0", "run/checkpoint-1", "run/pytorch_lora_weights.safetensors"})
+    fs::remove_all(folder() / name);
   fs::remove(folder() / "run/class/2.txt");
   const Finished second = tenon(arguments("run", one));
   ASSERT_EQ(second.code, 0) << second.err;

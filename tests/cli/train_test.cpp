@@ -158,6 +158,15 @@ TEST_F(CliTrain, WeightsThatAreNoNumbersAreNotWritten) {
     EXPECT_FALSE(fs::exists(folder() / "run" / name)) << name;
 }
 
+// A folder that holds a model, perhaps the very one that is trained, is no place for a run.
+TEST_F(CliTrain, AModelInTheRunsFolderStays) {
+  fs::copy(small(), folder() / "model", fs::copy_options::recursive);
+  const std::string before = bytes(folder() / "model/model.safetensors");
+  expect_error(2, arguments("model", {"--steps", "1"}),
+               {"[model/model.safetensors] is there already", "another folder"});
+  EXPECT_EQ(bytes(folder() / "model/model.safetensors"), before);
+}
+
 TEST_F(CliTrain, OneRunAFolder) {
   Process first(arguments("run", {"--steps", "4000", "--eval-every", "0"}), folder());
   ASSERT_TRUE(first.wait_for_log("step 1/", 60));
@@ -287,6 +296,12 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   fails(5, "return [10 ** 400] * len(prompts)", "the reward of completion 0 is too large for a float");
   fails(1, "raise ValueError('\\ud800 lone')", "line 2: ValueError: ? lone");
   fails(1, "import os; os._exit(3)", "its process ended");
+  // What has elements but is no list of numbers.
+  fails(1, "return '1' * len(prompts)", "TypeError: reward returned an object of type str, expected a list of numbers");
+  fails(1, "return dict.fromkeys(range(len(prompts)), 1)",
+        "TypeError: reward returned an object of type dict, expected");
+  fails(1, "return None", "TypeError: reward returned an object of type NoneType, expected a list of numbers");
+  fails(1, "return ['0.5'] * len(prompts)", "TypeError: reward returned an object of type str in its list, expected");
   // Writes into the channel itself, which no script should touch.
   for (const auto& [line, part] :
        {std::pair{"[]", "answered []"},
@@ -303,6 +318,8 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   fs::remove_all(folder() / "run");
   std::ofstream(folder() / "broken.py") << "def reward(:\n";
   std::ofstream(folder() / "none.py") << "def score(): pass\n";
+  std::ofstream(folder() / "import.py") << "x = 1\nraise OSError\n";
+  expect_error(2, arguments("run", {"--reward", "import.py"}), {"[import.py] line 2: OSError\n"});
   expect_error(2, arguments("run", {"--reward", "broken.py"}), {"broken.py", "SyntaxError"});
   expect_error(2, arguments("run", {"--reward", "none.py"}), {"none.py", "no function reward"});
   expect_error(2, arguments("run", {"--reward", "nowhere.py"}), {"nowhere.py"});
@@ -343,6 +360,19 @@ TEST_F(CliTrain, ARewardInPython) {
   expect_error(2, arguments("run", more), {"run/checkpoint-3", "other options"});
 }
 
+// A child that the script forks ends where it would answer; its rewards are not the script's.
+TEST_F(CliTrain, AForkedChildDoesNotAnswer) {
+  std::ofstream(folder() / "judge.py") << "import os\n"
+                                          "def reward(prompts, completions, **columns):\n"
+                                          "    child = os.fork()\n"
+                                          "    if child: os.waitpid(child, 0)\n"
+                                          "    return [1 if child else 7] * len(prompts)\n";
+  const Finished f = tenon(arguments("run", {"--reward", "judge.py", "--steps", "2", "--eval-every", "0", "-q"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(f.err, "");
+  for (const json& m : metrics(folder() / "run")) EXPECT_EQ(m.at("reward"), 1) << m;
+}
+
 // The limit is for calls; an import may take longer. Lists that a script gets from the run are not replaced by data's.
 TEST_F(CliTrain, WhatARewardScriptGets) {
   std::ofstream(folder() / "slow.py") << "import time\ntime.sleep(0.7)\n"
@@ -371,7 +401,8 @@ TEST_F(CliTrain, AnAdapter) {
   EXPECT_EQ(config["target_modules"], json::parse(R"(["q_proj", "down_proj"])"));
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/adapter_model.safetensors"));
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/ema.safetensors"));
-  expect_error(2, arguments("run", {"--steps", "3"}), {"run/checkpoint-2", "other options", "adapter: [3,4.0,"});
+  expect_error(2, arguments("run", {"--steps", "3"}),
+               {"run/checkpoint-2", "other options", "(adapter.rank: 3 there, 0 here)"});
   expect_error(3, {"complete", "a", "-m", "run"}, {"[run] is not a language model", "it is an adapter", "--lora"});
   EXPECT_EQ(tenon({"complete", "a", "-m", small().string(), "--lora", "run", "--max-tokens", "3", "-q"}).code, 0);
 }

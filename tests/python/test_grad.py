@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from conftest import assert_close
@@ -170,6 +172,14 @@ def test_weights_that_are_no_numbers_are_not_saved(rng, tmp_path):
     assert [p.name for p in tmp_path.iterdir() if p.is_dir()] == ["checkpoint-0"]
 
 
+def test_checkpoints_in_folders_of_any_name(rng, tmp_path):
+    trainer = tenon.train.Trainer(network, weights(rng))
+    for folder in (os.fsencode(tmp_path / "bytes"), os.fsencode(tmp_path) + b"/\xff"):
+        trainer.save(folder)
+        assert trainer.resume(folder) == (0, None)
+        assert os.path.exists(folder + b"/checkpoint-0/trainer.json")
+
+
 def test_what_a_trainer_refuses(rng):
     x, y = np.ones((4, 8), np.float32), np.ones((4, 3), np.float32)
     new = tenon.train.Trainer
@@ -199,7 +209,18 @@ def test_what_a_trainer_refuses(rng):
         new(lambda p, x: tenon.sum(p["b"] * x * np.ones(3, np.float32)), {"b": np.ones(3)}).step(x=1.0)
     with pytest.raises(tenon.UsageError, match="are not kept"):
         new(network, weights(rng)).averages()
-    trainer = new(network, weights(rng))
+    for parameters, part in (([x], "parameters: expected a mapping of names to arrays, got list"),
+                             ({3: x}, "parameters: expected names that are strings, got 3"),
+                             ({"w": None}, "w: expected an array that .*, got NoneType")):  # fmt: skip
+        with pytest.raises(TypeError, match=part):
+            new(network, parameters)
+    with pytest.raises(TypeError, match="device: expected a string, got int"):
+        new(network, weights(rng), device=3)
+    trainer = new(network, weights(rng), device=None)  # the CPU, as elsewhere
+    with pytest.raises(TypeError, match="batch: expected a mapping of names to arrays, got ndarray"):
+        trainer.step(x)
+    with pytest.raises(TypeError, match="x: expected an array that .*, got NoneType"):
+        trainer.step(x=None, y=y)
     before = trainer.parameters()
     with pytest.raises(tenon.NumericError):
         trainer.step(x=x * np.inf, y=y)

@@ -255,6 +255,39 @@ def test_master_weights_keep_small_steps(device):
     assert loaded.dtype == torch.float32 and bool((loaded == next(iter(kept.state.values()))["master"]).all())
 
 
+def test_masters_follow_weights_that_others_change(device):
+    """Weights loaded into the module after steps were made are not undone by the next step; others keep their bits."""
+    net = torch.nn.Linear(4, 3).to(device, torch.bfloat16)
+    optimizer = tenon.optim.Lion(net.parameters(), lr=1e-4, master_weights=True)
+
+    def step():
+        for p in net.parameters():
+            p.grad = torch.ones_like(p)
+        optimizer.step()
+
+    def master():
+        return optimizer.state[net.weight]["master"]
+
+    step()
+    before = master().clone()
+    with torch.no_grad():
+        net.weight[0, 1] = 5
+    step()
+    expected = before - 1e-4
+    expected[0, 1] = 5 - 1e-4
+    close(master(), expected)
+    loaded = {"weight": torch.full((3, 4), 2.0), "bias": torch.zeros(3)}
+    net.load_state_dict(loaded)
+    step()
+    close(master(), loaded["weight"].to(device) - 1e-4)
+    assert bool((net.weight == master().to(torch.bfloat16)).all())
+    saved = optimizer.state_dict()  # of other weights than these
+    net.load_state_dict({n: v + 1 for n, v in loaded.items()})
+    optimizer.load_state_dict(saved)
+    step()
+    close(master(), loaded["weight"].to(device) + 1 - 1e-4)
+
+
 def test_channels_last_and_foreign_gradients(device):
     p = torch.nn.Parameter(torch.randn(2, 3, 4, 5, device=device).to(memory_format=torch.channels_last))
     before, g = p.detach().clone(), torch.randn(2, 3, 4, 5, device=device)

@@ -386,7 +386,7 @@ TEST(Grpo, RefusesWhatDoesNotFit) {
   train(o, folder.path(), 1);
   const auto refuses = [&](const std::string& part, const GrpoOptions& options) {
     try {
-      Grpo(make_backend("cpu"), tiny_model(), sums(), options, folder.path());
+      const Grpo run(make_backend("cpu"), tiny_model(), sums(), options, folder.path());
       ADD_FAILURE() << "not refused: " << part;
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::Usage);
@@ -396,6 +396,18 @@ TEST(Grpo, RefusesWhatDoesNotFit) {
   GrpoOptions other = o;
   other.seed = 43;
   refuses("other options; choose another folder, or use the options in trainer.json (seed: 42 there, 43 here)", other);
+  other = o;
+  other.loss = nn::PolicyLoss::Grpo;
+  refuses(R"((loss: "dr_grpo" there, "grpo" here))", other);
+  other = o;
+  other.schedule.peak = 0.5;
+  refuses("(schedule.lr: " + nlohmann::json(o.schedule.peak).dump() + " there, 0.5 here)", other);
+  other = o;
+  other.system = std::string(500, 'a') + "b";
+  refuses(R"((system: "" there, "aaaa)", other);
+  other = o;
+  other.adapter = {0, 1, {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "other"}};
+  refuses("(adapter.targets: ", other);
   other = o;
   other.micro_rows = 3;
   refuses("micro rows", other);

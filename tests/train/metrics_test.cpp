@@ -38,6 +38,20 @@ TEST(Metrics, WhatIsNotWholeIsPassedOver) {
   EXPECT_THROW(read_metrics(run.path() / "none"), Error);
 }
 
+// A run that was killed after the evaluation that was due, before it noted that: it is made again, and has one line.
+TEST(Metrics, AnEvaluationThatIsDueIsMadeAgain) {
+  const language_test::Folder run;
+  const auto left = [&](bool due) {
+    run.write(kMetricsFile,
+              "{\"step\": 0, \"exact_match\": 0}\n{\"step\": 2, \"loss\": 1}\n"
+              "{\"step\": 2, \"exact_match\": 1}\n");
+    const MetricsLog log(run.path(), 2, false, due);
+    return steps_of(read_metrics(run.path()));
+  };
+  EXPECT_THAT(left(true), ElementsAre(0, 2));
+  EXPECT_THAT(left(false), ElementsAre(0, 2, 2));
+}
+
 // An independent reader of the formats, to check the writer.
 class Reader {
  public:

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
+#include <thread>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -116,6 +118,33 @@ TEST_F(OddCheckpoints, OnlyTheirOwnNames) {
   EXPECT_EQ(read(), 7);
   EXPECT_TRUE(fs::exists(out() / "checkpoint-0007"));
   expect_usage("of step -1: expected 0 or more", [&] { write(-1, 0); });
+}
+
+// It may be the only one, so it is there at every moment.
+TEST_F(OddCheckpoints, OneOfTheSameStepTakesThePlace) {
+  write(1, 1);
+  std::atomic<bool> done = false;
+  std::atomic<int> missing = 0;
+  std::thread watch([&] {
+    while (!done) missing += !fs::exists(out() / "checkpoint-1");
+  });
+  for (int i = 0; i < 30; ++i) write(1, 1);
+  done = true;
+  watch.join();
+  EXPECT_EQ(missing, 0);
+  EXPECT_EQ(read(), 1);
+  for (const auto& entry : fs::directory_iterator(out()))
+    EXPECT_THAT(entry.path().filename(), testing::Not(HasSubstr("un")));
+}
+
+// What is there of another run or program stays, and so does what was just written.
+TEST_F(OddCheckpoints, OthersAreNotRemoved) {
+  write(7, 1);
+  expect_usage("run] has a checkpoint of step 7 already, after step 6; resume that run", [&] { write(6, 1); });
+  EXPECT_EQ(checkpoint_steps(out()), std::vector<int64_t>{7});
+  fs::create_directories(out() / "checkpoint-5");
+  write(8, 1);
+  EXPECT_EQ(checkpoint_steps(out()), (std::vector<int64_t>{5, 8}));
 }
 
 TEST_F(OddCheckpoints, NeedTheOptimizersMoments) {

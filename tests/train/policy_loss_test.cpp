@@ -106,6 +106,16 @@ TEST(PolicyLoss, GoldenLossesAndGradients) {
   }
 }
 
+// An update whose parts have fewer than one token each on average: the sum over its parts is still a mean.
+TEST(PolicyLoss, FewerTokensThanParts) {
+  Example x;
+  const auto first = [&](double tokens) {
+    return x.exact(token_weights(x.mask, PolicyLoss::Dapo, 1, constant(x.g, tokens)))[0];
+  };
+  EXPECT_EQ(first(0.25), 4);
+  EXPECT_EQ(x.exact(token_weights(x.mask * 0.0, PolicyLoss::Dapo, 1, constant(x.g, 0))), Values(8, 0.0));
+}
+
 // In the first epoch, without a reference: minus the mean of advantage times length, not 0.
 TEST(PolicyLoss, OnPolicyValue) {
   Example x;

@@ -45,6 +45,11 @@ def _check_options(group: dict[str, Any], where: str = "") -> None:
     )
 
 
+def _version(tensor: Any) -> Optional[int]:
+    """Changes with every write that PyTorch knows of; None where it counts none."""
+    return None if tensor.is_inference() else tensor._version
+
+
 def _refuse_non_finite(grads: list[Any]) -> None:
     for i, finite in enumerate(torch.stack([torch.isfinite(g).all().cpu() for g in grads]).tolist()):
         if not finite:
@@ -65,7 +70,8 @@ class Lion(torch.optim.Optimizer):
     capturable: steps may be captured in a CUDA graph. Learning rate and betas are then fixed at capture, and
         non_finite="raise", which waits for the device, is refused.
     master_weights: bf16 and f16 parameters keep an f32 copy that takes the steps; without it a step smaller than half
-        the distance between neighbouring values is lost.
+        the distance between neighbouring values is lost. Where something else changed a parameter (a module's
+        load_state_dict; not through `.data`), the copy follows it at the next step.
     non_finite: effect of a NaN or an infinity in a gradient: "propagate", "skip" (leaves its elements unchanged), or
         "raise" (NumericError names the tensor, nothing is written; needs another pass over the gradients).
     fused, differentiable: features of torch.optim's own optimizers; refused unless left at None and False.
@@ -102,10 +108,12 @@ class Lion(torch.optim.Optimizer):
             non_finite=non_finite,
         )
         _check_options(defaults)
+        self._seen: dict[Any, Optional[int]] = {}
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._seen = {}  # versions of parameters with masters after their last step
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
@@ -127,7 +135,15 @@ class Lion(torch.optim.Optimizer):
         self._follow_layout(param, state)
         if group["master_weights"] and param.dtype != torch.float32 and "master" not in state:
             state["master"] = param.detach().to(torch.float32, memory_format=torch.preserve_format, copy=True)
+        if "master" in state and _torch.eager() and self._seen.get(param) != _version(param):
+            self._follow_parameter(param, state["master"])
         return state
+
+    @staticmethod
+    def _follow_parameter(param: Any, master: Any) -> None:
+        """Where others changed the parameter, as a module's load_state_dict does, its copy must not undo that."""
+        same = master.to(param.dtype) == param
+        master.copy_(torch.where(same, master, param.to(torch.float32)))
 
     @staticmethod
     def _follow_layout(param: Any, state: dict[str, Any]) -> None:
@@ -184,7 +200,9 @@ class Lion(torch.optim.Optimizer):
                        "propagate" if seen else group["non_finite"])  # fmt: skip
             if group["foreach"] is not False:
                 _torch.lion_foreach(params, exp_avgs, grads, *options, masters)
-                continue
-            for i, param in enumerate(params):
-                _torch.lion_step(param, exp_avgs[i], grads[i], *options, masters[i] if masters else None)
+            else:
+                for i, param in enumerate(params):
+                    _torch.lion_step(param, exp_avgs[i], grads[i], *options, masters[i] if masters else None)
+            if masters and _torch.eager():
+                self._seen.update((param, _version(param)) for param in params)
         return loss
