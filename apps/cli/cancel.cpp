@@ -24,7 +24,7 @@ void set_deadline(double seconds) {
   timer_settime(g_deadline, 0, &when, nullptr);
 }
 
-constexpr std::array kStopSignals = {SIGINT, SIGTERM};
+constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP};
 
 // A signal that our parent set to be ignored (as a shell does for background jobs) stays ignored.
 bool is_ignored(int number) {
@@ -40,6 +40,7 @@ void on_signal(int number) {
 }
 
 void on_turn_interrupt(int number) {
+  if (number == SIGHUP) std::signal(SIGHUP, SIG_IGN);  // a terminal that closes sends it twice
   if (g_turn.exchange(number) != 0) on_signal(number);
 }
 

@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM end a run within half a second, whatever it is doing, and leave no file.
+// SIGINT, SIGTERM and SIGHUP end a run within half a second, whatever it is doing, and leave no file.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ class CliSignals : public CliTest {
   void expect_answer(const std::vector<std::string>& arguments, double after,
                      const std::function<void()>& prepare = {}) const {
     const std::vector<std::string> before = files();
-    for (const auto& [number, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    for (const auto& [number, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}}) {
       Process process(arguments, folder(), {"TENON_CACHE_DIR=" + cache()}, prepare);
       std::this_thread::sleep_for(std::chrono::duration<double>(after));
       const auto begin = std::chrono::steady_clock::now();

@@ -112,16 +112,20 @@ TEST_F(CliTrain, TooLittleMemoryIsRefusedBeforeAFolderIsMade) {
   EXPECT_FALSE(fs::exists(folder() / "run"));
 }
 
-TEST_F(CliTrain, SigtermLeavesACheckpointOfThatStep) {
+TEST_F(CliTrain, ASignalLeavesACheckpointOfThatStep) {
   const std::vector<std::string> recipe{"--steps", "4000", "--checkpoint-every", "0", "--eval-every", "0"};
-  Process process(arguments("run", recipe), folder());
-  ASSERT_TRUE(process.wait_for_log("step 2/", 60));
-  process.signal(SIGTERM);
-  const Finished f = process.finish();
-  EXPECT_EQ(f.code, 143) << f.err;
-  EXPECT_NE(f.err.find("interrupted after step "), std::string::npos) << f.err;
-  const std::string step = std::to_string(metrics(folder() / "run").back().at("step").get<int>());
-  EXPECT_TRUE(fs::exists(folder() / "run" / ("checkpoint-" + step) / "optimizer.safetensors"));
+  const auto interrupt = [&](const std::string& run, const std::vector<int>& signals, int code) {
+    Process process(arguments(run, recipe), folder());
+    ASSERT_TRUE(process.wait_for_log("step 2/", 60));
+    for (const int each : signals) process.signal(each);
+    const Finished f = process.finish();
+    EXPECT_EQ(f.code, code) << f.err;
+    EXPECT_NE(f.err.find("interrupted after step "), std::string::npos) << f.err;
+    const std::string step = std::to_string(metrics(folder() / run).back().at("step").get<int>());
+    EXPECT_TRUE(fs::exists(folder() / run / ("checkpoint-" + step) / "optimizer.safetensors"));
+  };
+  interrupt("terminated", {SIGTERM}, 143);
+  interrupt("closed", {SIGHUP, SIGHUP}, 129);  // by the shell and by the terminal
 }
 
 // A full disk: the error names the checkpoint, existing ones stay, and the run resumes from them.
