@@ -56,7 +56,7 @@ inline std::vector<const void*> bases_of(const LeafTable& leaves, Tensors& tenso
 
 inline std::vector<Isa> isas() {
   std::vector<Isa> out = {Isa::Avx2};
-  if (tile_ops().isa != Isa::Avx2) out.push_back(Isa::Avx512);
+  if (tile_ops().isa >= Isa::Avx512) out.push_back(Isa::Avx512);
   return out;
 }
 

@@ -5,6 +5,7 @@ set(_isa ${PROJECT_SOURCE_DIR}/tenon/backend/cpu/tile/isa)
 set(_avx512 -Wno-maybe-uninitialized -Wno-uninitialized # GCC 12 warns of its own intrinsics
     -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mprefer-vector-width=512)
 set_source_files_properties(${_isa}/avx2.cpp PROPERTIES COMPILE_OPTIONS "${_optimised};-mavx2;-mfma;-mf16c")
+set_source_files_properties(${_isa}/avxvnni.cpp PROPERTIES COMPILE_OPTIONS "${_optimised};-mavx2;-mfma;-mf16c;-mavxvnni")
 set_source_files_properties(${_isa}/avx512.cpp PROPERTIES COMPILE_OPTIONS "${_optimised};${_avx512}")
 set_source_files_properties(${_isa}/avx512vnni.cpp PROPERTIES COMPILE_OPTIONS "${_optimised};${_avx512};-mavx512vnni")
 set_source_files_properties(${_isa}/avx512bf16.cpp PROPERTIES COMPILE_OPTIONS "${_optimised};${_avx512};-mavx512bf16;-mavx512vnni")

@@ -4,6 +4,6 @@
 
 namespace tenon::cpu {
 
-const VecOps& vec_ops(Isa isa) { return isa == Isa::Avx2 ? vec_ops_avx2() : vec_ops_avx512(); }
+const VecOps& vec_ops(Isa isa) { return isa < Isa::Avx512 ? vec_ops_avx2() : vec_ops_avx512(); }
 
 }  // namespace tenon::cpu

@@ -13,7 +13,8 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::array<std::string_view, kIsaCount> kNames = {"avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
+constexpr std::array<std::string_view, kIsaCount> kNames = {"avx2",       "avxvnni",    "avx512",
+                                                            "avx512vnni", "avx512bf16", "amx"};
 
 // Linux grants the tile registers to a process on request (arch_prctl ARCH_REQ_XCOMP_PERM, feature 18).
 bool request_amx() {
@@ -33,10 +34,17 @@ bool has_f16c() {  // clang's __builtin_cpu_supports has no name for it
   return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
 }
 
+bool has_avx_vnni() {  // not every compiler's __builtin_cpu_supports has a name for it
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+
 bool supported(Isa isa) {
   switch (isa) {
     case Isa::Avx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+    case Isa::AvxVnni:
+      return supported(Isa::Avx2) && has_avx_vnni();
     case Isa::Avx512:
       return supported(Isa::Avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
@@ -58,6 +66,14 @@ bool slow_bf16_pairs() { return __builtin_cpu_is("intel"); }
 TileOps make_avx2_ops() {
   TileOps ops = kAvx2Ops;
   ops.one_stream = !__builtin_cpu_is("intel");
+  return ops;
+}
+
+TileOps make_avx_vnni_ops() {
+  TileOps ops = make_avx2_ops();
+  ops.isa = Isa::AvxVnni;
+  ops.name = "avxvnni";
+  ops.gemm_i8 = avx_vnni_gemm_i8;
   return ops;
 }
 
@@ -91,7 +107,7 @@ Isa wanted() {
   for (int i = 0; i < kIsaCount; ++i)
     if (name == kNames[i]) return static_cast<Isa>(i);
   throw Error(ErrorKind::Usage, "TENON_CPU_ISA",
-              "expected amx, avx512bf16, avx512vnni, avx512 or avx2, got \"" + name + "\"");
+              "expected amx, avx512bf16, avx512vnni, avx512, avxvnni or avx2, got \"" + name + "\"");
 }
 
 }  // namespace
@@ -102,11 +118,14 @@ const TileOps* tile_ops(Isa isa) {
     for (int i = 0; i < kIsaCount; ++i) result[i] = supported(static_cast<Isa>(i));
     return result;
   }();
-  static const TileOps avx2_ops = make_avx2_ops(), vnni_ops = make_vnni_ops(), amx_ops = make_amx_ops();
+  static const TileOps avx2_ops = make_avx2_ops(), avx_vnni_ops = make_avx_vnni_ops(), vnni_ops = make_vnni_ops(),
+                       amx_ops = make_amx_ops();
   if (!can[static_cast<int>(isa)]) return nullptr;
   switch (isa) {
     case Isa::Avx2:
       return &avx2_ops;
+    case Isa::AvxVnni:
+      return &avx_vnni_ops;
     case Isa::Avx512:
       return &kAvx512Ops;
     case Isa::Avx512Vnni:

@@ -19,8 +19,8 @@
 
 namespace tenon::cpu {
 
-enum class Isa : uint8_t { Avx2, Avx512, Avx512Vnni, Avx512Bf16, Amx };
-inline constexpr int kIsaCount = 5;
+enum class Isa : uint8_t { Avx2, AvxVnni, Avx512, Avx512Vnni, Avx512Bf16, Amx };
+inline constexpr int kIsaCount = 6;
 
 inline constexpr int64_t kLine = 64;     ///< bytes of one row of one term
 inline constexpr int kPanel = 16;        ///< columns of one panel
@@ -142,7 +142,7 @@ struct WinogradOutputArgs {
 
 struct TileOps {
   Isa isa;
-  const char* name;      ///< "amx", "avx512bf16", "avx512vnni", "avx512", "avx2"
+  const char* name;      ///< "amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2"
   bool bf16_arithmetic;  ///< the processor multiplies bf16, and gemm_bf16 is at least as fast as gemm_f32
   /// Bytes of B, for kMaxTileCols columns of an epilogue tile, that stay in the L2 cache beside A. Drivers process a
   /// longer K in chunks, with several row tiles per chunk.

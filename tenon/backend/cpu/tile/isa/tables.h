@@ -8,7 +8,9 @@ namespace tenon::cpu {
 inline constexpr int64_t kVectorChunk = 256 << 10, kAmxChunk = 1 << 20;
 
 extern const TileOps kAvx2Ops, kAvx512Ops, kAvx512Bf16Ops;
-/// What VNNI adds to kAvx512Ops.
+/// What AVX-VNNI adds to kAvx2Ops.
+void avx_vnni_gemm_i8(const TileArgs& args);
+/// What AVX512-VNNI adds to kAvx512Ops.
 void vnni_gemm_i8(const TileArgs& args);
 /// What AMX adds to kAvx512Bf16Ops.
 void amx_gemm_bf16(const TileArgs& args);
