@@ -1,5 +1,5 @@
-// Interruption by SIGINT, SIGTERM and SIGHUP. The first signal asks the current work to stop (a StopScope around the verb
-// checks stop_signal()). If it has not stopped shortly after, or at a second signal, the process exits at once.
+// Interruption by SIGINT, SIGTERM and SIGHUP. The first signal asks the current work to stop (a StopScope around the
+// verb checks stop_signal()). If it has not stopped shortly after, or at a second signal, the process exits at once.
 #pragma once
 #include <vector>
 
