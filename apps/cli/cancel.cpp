@@ -2,9 +2,7 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
-#include <csignal>
 #include <ctime>
 #include <string_view>
 #include <utility>
@@ -23,8 +21,6 @@ void set_deadline(double seconds) {
   when.it_value.tv_nsec = static_cast<long>(seconds * 1e9);
   timer_settime(g_deadline, 0, &when, nullptr);
 }
-
-constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP};
 
 // A signal that our parent set to be ignored (as a shell does for background jobs) stays ignored.
 bool is_ignored(int number) {

@@ -1,9 +1,13 @@
 // Interruption by SIGINT, SIGTERM and SIGHUP. The first signal asks the current work to stop (a StopScope around the
 // verb checks stop_signal()). If it has not stopped shortly after, or at a second signal, the process exits at once.
 #pragma once
+#include <array>
+#include <csignal>
 #include <vector>
 
 namespace tenon::cli {
+
+inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP};
 
 /// Seconds from the first signal to the end of work that does not check for it: a launch, a compiler, a slow disk.
 inline constexpr double kStopPatience = 0.2;

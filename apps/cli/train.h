@@ -1,6 +1,5 @@
 // Shared by the methods of `tenon train`.
 #pragma once
-#include <csignal>
 #include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -51,7 +50,7 @@ class LiveLine {
 /// Runs a training to its end, or until the step during which a signal comes. Returns the exit code.
 template <class Training>
 int run_training(const Common& common, const RunShown& shown, Training& training) {
-  const TurnInterrupt signals({SIGINT, SIGTERM, SIGHUP});
+  const TurnInterrupt signals({kStopSignals.begin(), kStopSignals.end()});
   bool whole = false;
   if (training.step() > shown.steps)
     spdlog::warn("step {} has been reached already, beyond --steps {}: nothing is trained", training.step(),

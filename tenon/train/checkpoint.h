@@ -79,6 +79,7 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
 /// Writes a checkpoint's model into a folder: the masters, or their averages if these are kept.
 void write_model(const std::filesystem::path& folder, const Parameters& parameters, const CheckpointContent& content);
 
+/// A schedule as a recipe records it.
 nlohmann::ordered_json schedule_json(const Schedule& s);
 /// The options that determine what a run learns. A resumed run must have the same.
 template <class Options>

@@ -120,6 +120,11 @@ inline int wgmma_value_columns(int depth) {
   return 0;
 }
 
+/// Tiles of 64 queries, over all heads of the batch.
+inline int64_t tiles_of_64(const device::AttentionSizes& s) {
+  return int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);
+}
+
 /// The wgmma tile for a problem, depth 0 if there is none. The rules are what was fastest on an H200:
 ///  - keys: the widest tile that fits in registers and pads no more than another, or only a little more;
 ///  - few tiles of keys: little can overlap within a block, so blocks have one warpgroup, and as many of them share a
@@ -137,7 +142,7 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   tile.value_columns = wgmma_value_columns(s.depth);
   if (tile.value_columns == 0) return {.depth = 0};
   const auto padded = [&](int keys) { return (s.keys + keys - 1) / keys * keys; };
-  const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);  // tiles of 64 queries
+  const int64_t halves = tiles_of_64(s);
   const bool few_keys = padded(64) <= 6 * 64;
   tile.groups = few_keys || halves <= facts.multiprocessors                                ? 1
                 : tile.value_columns <= 128 && halves > int64_t{3} * facts.multiprocessors ? 4
@@ -236,8 +241,7 @@ inline AttentionShortShape pick_attention_short(const device::AttentionSizes& s,
   // Only the last 32 keys of a tile are masked.
   for (const int keys : {272, 256, 224, 208, 192, 160})
     if (s.keys <= keys && s.keys > keys - 32) tile.keys = keys;
-  const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);  // tiles of 64 queries
-  if (s.keys <= 96 && s.keys > 64 && halves > int64_t{3} * facts.multiprocessors) tile.keys = 96;
+  if (s.keys <= 96 && s.keys > 64 && tiles_of_64(s) > int64_t{3} * facts.multiprocessors) tile.keys = 96;
   const bool fits = tile.shared_bytes() <= facts.shared_bytes;
   return s.depth <= 64 && tile.keys > 0 && !s.causal && fits ? tile : AttentionShortShape{.depth = 0};
 }

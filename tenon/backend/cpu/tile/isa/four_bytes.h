@@ -1,6 +1,5 @@
-// Products of bytes by AVX512-VNNI. Included only by the files of instruction sets that have it, after vec_avx512.h.
+// Products of bytes by VNNI. Included only by the files of instruction sets that have it, after their vec_*.h.
 #pragma once
-#include "tenon/backend/cpu/tile/isa/vec_avx512.h"
 
 namespace tenon::cpu {
 namespace {
@@ -11,8 +10,8 @@ struct DotFourBytes {
   using B = I;
   static A load_a(const void* p) { return i_repeat(p); }
   static B load_b(const void* p) { return i_load(p); }
-  static I step(I acc, A a, B b) { return _mm512_dpbusd_epi32(acc, b, a); }
-  static constexpr int rows(int panels) { return panels == 4 ? 3 : 6; }
+  static I step(I acc, A a, B b) { return i_add_byte_products(acc, b, a); }
+  static constexpr int rows(int panels) { return kRegisters == 32 ? (panels == 4 ? 3 : 6) : panels == 1 ? 3 : 0; }
 };
 
 }  // namespace

@@ -140,6 +140,12 @@ inline I i_low_signed(I x) {
 inline I i_high_signed(I x) { return {_mm256_srai_epi16(x.l, 8), _mm256_srai_epi16(x.h, 8)}; }
 /// Products of 16-bit integers, added in pairs.
 inline I i_pair_sums(I a, I b) { return {_mm256_madd_epi16(a.l, b.l), _mm256_madd_epi16(a.h, b.h)}; }
+#ifdef __AVXVNNI__
+/// Adds products of unsigned bytes by signed ones, four to each 32-bit sum.
+inline I i_add_byte_products(I sum, I a, I b) {
+  return {_mm256_dpbusd_avx_epi32(sum.l, a.l, b.l), _mm256_dpbusd_avx_epi32(sum.h, a.h, b.h)};
+}
+#endif
 
 inline void v_to_f16(void* p, V x) {
   __m128i* q = static_cast<__m128i*>(p);

@@ -92,6 +92,10 @@ inline I i_low_signed(I x) { return _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8
 inline I i_high_signed(I x) { return _mm512_srai_epi16(x, 8); }
 /// Products of 16-bit integers, added in pairs.
 inline I i_pair_sums(I a, I b) { return _mm512_madd_epi16(a, b); }
+#ifdef __AVX512VNNI__
+/// Adds products of unsigned bytes by signed ones, four to each 32-bit sum.
+inline I i_add_byte_products(I sum, I a, I b) { return _mm512_dpbusd_epi32(sum, a, b); }
+#endif
 
 inline void v_to_f16(void* p, V x) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
