@@ -269,6 +269,9 @@ TEST(ConvHopper, OneByOneAndSplits) {
     sizes.split.splits = splits;
     check(HopperVariant{{64, 64, 4}}, sizes);
   }
+  device::ConvSizes sizes = sizes_of(2, 5, 6, 72, 72, 3, 1, 1, 1);
+  sizes.split.splits = 4;
+  check(HopperVariant{{.m = 64, .n = 64, .stages = 6, .along_k = 4}}, sizes);
 }
 TEST(ConvHopper, TwoInputsJoinedLanesAndElements) {
   check(HopperVariant{{64, 64, 4}, DType::BF16, 1, 64}, sizes_of(1, 6, 7, 96, 40, 3, 1, 1, 1));

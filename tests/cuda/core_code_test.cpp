@@ -264,5 +264,23 @@ TEST(CoreCode, WgmmaTiles) {
     }
 }
 
+// Every tile that blocks of a cluster share.
+TEST(CoreCode, TilesAlongK) {
+  SKIP_WITHOUT_NVRTC();
+  ProductShape product{.m = 64, .n = 896, .k = 4864};
+  product.boxed_tiles_m = [&](int rows) { return div_up(product.m, rows); };
+  std::set<std::string> types;
+  DeviceFacts facts{.name = "", .arch = "sm_90a", .multiprocessors = 132, .shared_bytes = 232448};
+  for (const TileChoice& choice : tile_choices(product, facts)) {
+    if (!choice.core || choice.core->name() != "wgmma") continue;
+    const auto& tile = choice.as<WgmmaTileShape>();
+    if (tile.along_k == 1 || !types.insert(tile.type()).second) continue;
+    SCOPED_TRACE(choice.text());
+    check(wgmma_source(false, "F16", tile, tile.resident), "sm_90a",
+          {.blocks = tile.resident, .contains = {Opcode::Hgmma}, .lacks = {Opcode::Hmma}});
+  }
+  EXPECT_EQ(types.size(), 3U);
+}
+
 }  // namespace
 }  // namespace tenon::cuda::test

@@ -324,6 +324,19 @@ TEST(GemmHopper, Clusters) {
   check(HopperVariant{.tile = {64, 128, 4, 1, 2}, .lanes = 2}, {.m = 150, .n = 288, .k = 200});
   check(HopperVariant{.tile = {64, 64, 4, 2, 2}}, {.m = 100, .n = 72, .k = 200, .batch = 3});
 }
+// Blocks that share a tile: pieces of several sizes, blocks without one, pieces and parts of K outside.
+TEST(GemmHopper, BlocksAlongK) {
+  const auto shared = [](int m, int n, int stages, int resident, int blocks) {
+    return WgmmaTileShape{.m = m, .n = n, .stages = stages, .resident = resident, .along_k = blocks};
+  };
+  for (const WgmmaTileShape& tile : {shared(64, 64, 8, 1, 2), shared(64, 64, 6, 2, 8), shared(64, 32, 8, 2, 4),
+                                     shared(128, 160, 6, 1, 4), shared(256, 96, 4, 1, 2), shared(128, 96, 7, 1, 8)})
+    check(HopperVariant{.tile = tile}, {.m = 150, .n = 280, .k = 600, .batch = 2, .split = {tile.along_k}});
+  const WgmmaTileShape four = shared(64, 96, 5, 2, 4);
+  check(HopperVariant{.tile = four}, {.m = 70, .n = 72, .k = 328, .split = {4}});  // 6 steps: a block has none
+  check(HopperVariant{four, DType::E4M3}, {.m = 70, .n = 72, .k = 912, .split = {4}});
+  check(HopperVariant{.tile = four, .in_runs = true}, {.m = 70, .n = 280, .k = 600, .split = {4}});
+}
 TEST(GemmHopper, WeightsInRuns) {
   for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 32, 6}, {128, 160, 4}, {128, 192, 4, 1, 2}, {256, 128, 3}})
     check(HopperVariant{.tile = tile, .in_runs = true}, {.m = 300, .n = 280, .k = 200});

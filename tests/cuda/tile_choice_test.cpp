@@ -241,6 +241,21 @@ TEST_F(Tiles, PartsOfKFindMultiprocessorsWithoutWork) {
   }
 }
 
+// For products of few rows and a long K, if all blocks run at once.
+TEST_F(Tiles, BlocksShareATileInsteadOfMeetingInMemory) {
+  const auto best = [](int m) { return tile_choices(gemm(m, 896, 4864), kH200).front(); };
+  EXPECT_EQ(best(17).text(), "wgmma 64x64 stages 8 resident 1 blocks along k 8");
+  EXPECT_EQ(best(128).text(), "wgmma 64x64 stages 8 resident 1 blocks along k 4");
+  EXPECT_EQ(best(256).as<WgmmaTileShape>().along_k, 1);
+  for (const ProductShape& p : {gemm(64, 896, 4864), gemm(2048, 640, 5120), gemm(64, 896, 4864, 2)})
+    for (const TileChoice& c : tile_choices(p, kH200)) {
+      if (!is_of(c, "wgmma") || c.as<WgmmaTileShape>().along_k == 1) continue;
+      EXPECT_EQ(c.splits, c.as<WgmmaTileShape>().along_k) << c.text();
+      EXPECT_EQ(p.lanes, 1);
+      EXPECT_LE(p.boxed_tiles_m(64) * div_up(p.n, 64) * c.splits, 120) << c.text();
+    }
+}
+
 TEST_F(Tiles, TheBestEstimateIsFirstAndNoneComesTwice) {
   const std::vector<TileChoice> choices = tile_choices(gemm(512, 1280, 2560), kH200);
   EXPECT_TRUE(std::is_sorted(choices.begin(), choices.end(),

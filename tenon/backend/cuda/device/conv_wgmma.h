@@ -40,9 +40,9 @@ struct ConvProblem {
     int phase_x, phase_y;  ///< which of the output pixels of an input pixel
     int column;            ///< within the phase
   };
-  DEV int items() const { return tiles_m / Tile::kCluster * tiles_n * p.sizes.split.splits; }
+  DEV int items() const { return wgmma_items<Tile>(tiles_m, tiles_n, 1, p.sizes.split.splits); }
   DEV Item item(int index) const {
-    const WgmmaItem at(index, tiles_m, tiles_n, p.sizes.split.splits, Tile::kCluster, rank_in_cluster<Tile>());
+    const WgmmaItem at = wgmma_item<Tile>(index, tiles_m, tiles_n, p.sizes.split.splits);
     const int line = at.m / boxes_x, layer = line / boxes_y;
     const int phase = p.sizes.phases > 1 ? at.n / phase_tiles : 0;
     return {at,

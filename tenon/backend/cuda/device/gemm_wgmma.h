@@ -66,10 +66,8 @@ struct GemmProblem {
         order(p.sizes.range / kColumns, (p.sizes.k + kColumns - 1) / kColumns),
         tiles_m(wgmma_tiles_m<Tile>((p.sizes.m + Tile::kM - 1) / Tile::kM)),
         tiles_n((columns() + Lanes::kTile - 1) / Lanes::kTile) {}
-  DEV int items() const { return tiles_m / Tile::kCluster * tiles_n * p.sizes.batch * p.sizes.split.splits; }
-  DEV WgmmaItem item(int index) const {
-    return {index, tiles_m, tiles_n, p.sizes.split.splits, Tile::kCluster, rank_in_cluster<Tile>()};
-  }
+  DEV int items() const { return wgmma_items<Tile>(tiles_m, tiles_n, p.sizes.batch, p.sizes.split.splits); }
+  DEV WgmmaItem item(int index) const { return wgmma_item<Tile>(index, tiles_m, tiles_n, p.sizes.split.splits); }
   DEV StepRange steps(const WgmmaItem& item) const {
     return {(p.sizes.k + kColumns - 1) / kColumns, item.parts, item.part};
   }

@@ -318,6 +318,9 @@ DEV int cluster_rank() { return host::machine->cluster_rank; }
 DEV void sync_cluster() { host::machine->sync_cluster(); }
 DEV void mbarrier_arrive_at(uint32_t barrier, int rank) { host::machine->mbarrier_arrive_at(barrier, rank); }
 DEV void store_at(uint32_t address, float value, int rank) { host::machine->store_at(address, value, rank); }
+DEV void store_at(uint32_t address, const float (&value)[4], int rank) {
+  for (uint32_t i = 0; i < 4; ++i) store_at(address + 4 * i, value[i], rank);
+}
 template <class... At>
 DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, At... at) {
   const int coordinates[5] = {at...};

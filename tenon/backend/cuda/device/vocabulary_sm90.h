@@ -101,6 +101,13 @@ DEV void store_at(uint32_t address, float value, int rank) {
       "r"(rank), "f"(value)
       : "memory");
 }
+DEV void store_at(uint32_t address, const float (&value)[4], int rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "st.shared::cluster.v4.f32 [there], {%2, %3, %4, %5};\n}\n" ::"r"(address),
+      "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
+      : "memory");
+}
 /// A multicast copy to the same address in each block of the cluster whose bit is set in `blocks`; its bytes are
 /// counted at the barrier with the same address there.
 DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y) {

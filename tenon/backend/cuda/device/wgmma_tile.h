@@ -6,16 +6,20 @@
 // Two mbarriers per stage: `full` counts the bytes that arrived, `empty` the warps that have finished reading. Copies
 // for the next item overlap this item's epilogue.
 #pragma once
-#include "tenon/backend/cuda/device/mma_results.h"
+#include "tenon/backend/cuda/device/wgmma_meeting.h"
 
 namespace tenon::device {
 
 /// kM_ (64, 128 or 256) x kN_ (a multiple of 32 up to 256) results, 128 bytes of K per stage. kResident_: blocks per
 /// multiprocessor. kCluster_: adjacent blocks along m (1 or 2) that share operand B: each multicasts a part to all.
-/// kInRanges_: sums are added in the order of GemmSizes::range.
-template <int kM_, int kN_, int kStages_, int kResident_ = 1, int kCluster_ = 1, bool kInRanges_ = false>
+/// kInRanges_: sums are added in the order of GemmSizes::range. kAlongK_: adjacent blocks (1 to 8), a cluster, that
+/// share a tile: each has a part of K, and finishes some columns of the sums (wgmma_meeting.h). Then a block has one
+/// item.
+template <int kM_, int kN_, int kStages_, int kResident_ = 1, int kCluster_ = 1, bool kInRanges_ = false,
+          int kAlongK_ = 1>
 struct WgmmaTile {
   static constexpr bool kInRanges = kInRanges_;
+  static constexpr int kAlongK = kAlongK_;
   static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_, kRowBytes = 128;
   static constexpr int kCluster = kCluster_;
   /// Warpgroups that multiply: 64 rows each, or twice 64.
@@ -33,6 +37,7 @@ struct WgmmaTile {
   static constexpr int kSlabsAt = kStages * kStageBytes, kBarriersAt = kSlabsAt + kSumWarps * kSlabBytes;
   static constexpr int kSharedBytes = kBarriersAt + 16 * kStages + 16;
   static_assert(kM % 64 == 0 && kN % 32 == 0 && kN <= 256 && kParts * kN <= 256);
+  static_assert(kAlongK == 1 || (kCluster == 1 && !kInRanges));
 };
 
 DEV void wgmma(BF16, auto& d, uint64_t a, uint64_t b, bool adds = true) { wgmma_bf16(d, a, b, adds); }
@@ -47,15 +52,6 @@ struct TmaSource {
 /// A work item: a tile and one of the `parts` into which K is split.
 struct WgmmaItem {
   int tile, part, parts, m, n;  ///< m, n: the tile's position, in tiles
-  /// Item `index` of tiles_m x tiles_n x splits items per batch; the parts of a tile are adjacent. A cluster of
-  /// `blocks` takes an item with that many tiles along m; block `rank` gets one of them, which may be outside.
-  DEV WgmmaItem(int index, int tiles_m, int tiles_n, int splits, int blocks, int rank)
-      : part(index % splits), parts(splits) {
-    const int rows = tiles_m / blocks, number = index / splits, batch = number / (rows * tiles_n);
-    const TileAt at(number - batch * rows * tiles_n, rows, tiles_n);
-    m = at.m * blocks + rank, n = at.n;
-    tile = number * blocks + rank;
-  }
 };
 /// Tiles along m, rounded up to a multiple of the cluster size.
 template <class Tile>
@@ -63,20 +59,38 @@ DEV int wgmma_tiles_m(int tiles) {
   return (tiles + Tile::kCluster - 1) / Tile::kCluster * Tile::kCluster;
 }
 template <class Tile>
-DEV int rank_in_cluster() {
+inline constexpr int kClusterBlocks = Tile::kCluster* Tile::kAlongK;
+/// This block's number among those that share operand B.
+template <class Tile>
+DEV int rank_along_m() {
   if constexpr (Tile::kCluster > 1)
     return cluster_rank();
   else
     return 0;
 }
-/// A block's first item, and the step to its next.
+/// A cluster's first item, and the step to its next.
 template <class Tile>
 DEV int first_item() {
-  return block_x() / Tile::kCluster;
+  return block_x() / kClusterBlocks<Tile>;
 }
 template <class Tile>
 DEV int item_step() {
-  return grid_x() / Tile::kCluster;
+  return grid_x() / kClusterBlocks<Tile>;
+}
+/// The number of items of all clusters; tiles_m as from wgmma_tiles_m.
+template <class Tile>
+DEV int wgmma_items(int tiles_m, int tiles_n, int batch, int splits) {
+  return tiles_m * tiles_n * batch * splits / kClusterBlocks<Tile>;
+}
+/// What this block does of item `index`. The parts of a tile are adjacent. A cluster takes as many tiles along m, of
+/// which the last may be outside, or all parts of a tile.
+template <class Tile>
+DEV WgmmaItem wgmma_item(int index, int tiles_m, int tiles_n, int splits) {
+  const int rows = tiles_m / Tile::kCluster, number = index / (splits / Tile::kAlongK);
+  const int part = Tile::kAlongK > 1 ? cluster_rank() : index % splits, along_m = rank_along_m<Tile>();
+  const int batch = number / (rows * tiles_n);
+  const TileAt at(number - batch * rows * tiles_n, rows, tiles_n);
+  return {number * Tile::kCluster + along_m, part, splits, at.m * Tile::kCluster + along_m, at.n};
 }
 
 /// True for an operand stored transposed: [K][rows of the product] in memory.
@@ -109,7 +123,7 @@ DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
   constexpr int kLaneRows = Tile::kN / kLanes, kShare = Tile::kN / Tile::kCluster;
   constexpr int kRows = !kInRuns ? 32 : kLaneRows < kShare ? kLaneRows : kShare;
   static_assert(kLaneRows % kRows == 0 && kShare % kRows == 0 && kRows % 32 == 0);
-  const int rank = rank_in_cluster<Tile>();
+  const int rank = rank_along_m<Tile>();
   UNROLL for (int i = 0; i < kShare; i += kRows) {
     const int at = rank * kShare + i, lane = at / kLaneRows;
     load(b + at * Tile::kRowBytes, row + lane * lane_rows + at - lane * kLaneRows);
@@ -261,6 +275,8 @@ requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Til
   const uint32_t rows = rows_of_group<Tile>();
   uint32_t last_empty = 0;
   sums = {};
+  // With one item a block's first step is peeled, and zeros may not come between its products.
+  if constexpr (Tile::kAlongK > 1) UNROLL for (int part = 0; part < kParts; ++part) wgmma_settle(sums.v[part]);
   NO_UNROLL for (int step = 0; step < steps; ++step) {
     mbarrier_wait(ring.full(), ring.phase);
     const uint64_t b = operand_at<T, kB>(ring.b());
@@ -428,6 +444,7 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
                                                                     problem.columns());
       wgmma_add<Tile, typename Branch::A::T>(sums, ring, problem.branch_columns());
     }
+    if constexpr (Tile::kAlongK > 1) return finish_shared<Tile, Epilogue, SumCrew<Tile>>(p, problem, item, sums, place);
     if (row_of(0) < 0) continue;  // a cluster's tile that is outside
     if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
     if constexpr (Problem::kColumnsB && !Problem::kBranches) put_in_runs<Tile>(sums);
@@ -459,6 +476,7 @@ DEV void wgmma_run(const Params& p, const Problem& problem) {
   if (warp_uniform() < 4) {
     if constexpr (kMovesRegisters) registers_decrease<40>();
     if (thread_index() == 0) wgmma_produce<Tile>(problem);
+    if constexpr (Tile::kAlongK > 1) sync_cluster(), sync_cluster();  // meet_in_cluster's
   } else {
     if constexpr (kMovesRegisters) registers_increase<232>();
     griddep_wait();

@@ -16,13 +16,16 @@ struct RatedTile {
 
 /// Time of `blocks` equal blocks, each with `area` results and `steps` steps of `row_bytes` of K, in units of a 64 x 64
 /// product over 64 bytes at the best mma rate (an eighth of a microsecond on an H200). Filling the pipeline and the
-/// epilogue cost a few steps; split-K costs a pass over the sums per part, and that blocks wait for each other.
+/// epilogue cost a few steps; split-K costs that blocks wait for each other and, in memory instead of `in_cluster`, a
+/// pass over the sums per part.
 inline double time_of(int64_t blocks, int64_t area, int64_t steps, int row_bytes, double rate, int splits,
-                      int multiprocessors) {
-  const double each = static_cast<double>(steps) * row_bytes / 64 / rate + 4 + (splits > 1 ? 3.0 + splits : 0);
-  constexpr double kMeeting = 24;  // two fences and a counter in memory: 3 us
-  return static_cast<double>(div_up(blocks, multiprocessors)) * static_cast<double>(area) / 4096 * each +
-         (splits > 1 ? kMeeting : 0);
+                      int multiprocessors, bool in_cluster = false) {
+  constexpr double kMeeting = 24;           // two fences and a counter in memory: 3 us
+  constexpr double kMeetingInCluster = 22;  // places side by side, and two barriers
+  const double pass = splits > 1 && !in_cluster ? 3.0 + splits : 0;
+  const double each = static_cast<double>(steps) * row_bytes / 64 / rate + 4 + pass;
+  const double meeting = splits == 1 ? 0 : in_cluster ? kMeetingInCluster : kMeeting;
+  return static_cast<double>(div_up(blocks, multiprocessors)) * static_cast<double>(area) / 4096 * each + meeting;
 }
 
 /// Calls `consider` with every split-K worth trying: those that still find idle multiprocessors.

@@ -17,6 +17,9 @@ constexpr RatedTile<WgmmaTileShape> kWgmmaTiles[] = {
     {{128, 192, 5, 1, 2}, 1.6}, {{128, 128, 6, 1, 2}, 1.4}, {{128, 64, 8, 1, 2}, 1.05}, {{64, 256, 5, 1, 2}, 1.2},
     {{64, 128, 8, 1, 2}, 0.95}, {{64, 128, 4, 2, 2}, 0.6},  {{64, 64, 6, 2, 2}, 0.45},
 };
+// A tile that a cluster of blocks may share, for products of few rows. Larger tiles, or two blocks per multiprocessor,
+// find places side by side too late.
+constexpr RatedTile<WgmmaTileShape> kSharedTile = {{64, 64, 8, 1}, 0.8};
 
 class WgmmaCore : public ProductCore {
  public:
@@ -25,31 +28,27 @@ class WgmmaCore : public ProductCore {
   std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
     std::vector<TileChoice> out;
     if (!p.boxed_tiles_m || facts.arch != "sm_90a") return out;
-    for (auto [tile, rate] : kWgmmaTiles) {
-      if (!takes(tile, p, facts)) continue;
-      tile.in_ranges = p.in_ranges;
-      const int64_t tiles = div_up(p.boxed_tiles_m(tile.m), tile.cluster) * tile.cluster *
-                            div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
-      const int64_t steps = p.taps * div_up(p.k / p.taps * p.element_bytes, 128);  // a box has one tap
-      const int places = facts.multiprocessors * tile.resident;
-      for_splits(steps, tiles, places, [&, &tile = tile, &rate = rate](int splits) {
-        if (splits > 1 && (p.branches || p.in_ranges)) return;  // a branch would be added more than once
-        const double time =
-            time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places);
-        out.push_back({.tile = tile, .splits = splits, .time = time});
-      });
+    for (const auto& [tile, rate] : kWgmmaTiles) consider(tile, rate, p, facts, out);
+    for (const int blocks : {2, 4, 8}) {
+      WgmmaTileShape shared = kSharedTile.tile;
+      shared.along_k = blocks;
+      consider(shared, kSharedTile.rate, p, facts, out);
     }
     return out;
   }
 
   std::string text(const TileChoice& c) const override {
     const auto& t = c.as<WgmmaTileShape>();
+    if (t.along_k > 1) return tile_text(kSharedText, {t.m, t.n, t.stages, t.resident, t.along_k});
     return tile_text(kText, {t.m, t.n, t.stages, t.resident, t.cluster, c.splits});
   }
   std::optional<TileChoice> parse(const std::string& text) const override {
     WgmmaTileShape t;
     TileChoice c;
-    if (!read_tile(text, kText, {&t.m, &t.n, &t.stages, &t.resident, &t.cluster, &c.splits})) return std::nullopt;
+    if (read_tile(text, kSharedText, {&t.m, &t.n, &t.stages, &t.resident, &t.along_k}))
+      c.splits = t.along_k;
+    else if (!read_tile(text, kText, {&t.m, &t.n, &t.stages, &t.resident, &t.cluster, &c.splits}))
+      return std::nullopt;
     c.tile = t;
     return c;
   }
@@ -92,6 +91,27 @@ class WgmmaCore : public ProductCore {
  private:
   static constexpr int kColumnsBlock = 64;  // of K, for a transposed operand
   static constexpr std::string_view kText = "#x# stages # resident # cluster # splits #";
+  static constexpr std::string_view kSharedText = "#x# stages # resident # blocks along k #";
+
+  // Adds all choices with this tile.
+  static void consider(WgmmaTileShape tile, double rate, const ProductShape& p, const DeviceFacts& facts,
+                       std::vector<TileChoice>& out) {
+    if (!takes(tile, p, facts)) return;
+    tile.in_ranges = p.in_ranges;
+    const int64_t tiles = div_up(p.boxed_tiles_m(tile.m), tile.cluster) * tile.cluster *
+                          div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
+    const int64_t steps = p.taps * div_up(p.k / p.taps * p.element_bytes, 128);  // a box has one tap
+    // Clusters find places on ten of eleven multiprocessors, and must all run at once to pay off.
+    const bool shared = tile.along_k > 1;
+    const int places = shared ? facts.multiprocessors / 11 * 10 : facts.multiprocessors * tile.resident;
+    for_splits(steps, tiles, places, [&](int splits) {
+      if (splits > 1 && (p.branches || p.in_ranges)) return;  // a branch would be added more than once
+      if (shared && (splits != tile.along_k || tiles * splits > places)) return;
+      const double time =
+          time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places, shared);
+      out.push_back({.tile = tile, .splits = splits, .time = time});
+    });
+  }
 
   static bool takes(const WgmmaTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
     if (!tile.has_runs(p.lanes) || tile.shared_bytes() > facts.shared_bytes) return false;
@@ -102,6 +122,7 @@ class WgmmaCore : public ProductCore {
     if ((p.counts || p.branches) && tile.resident > 1 && tile.n >= 128) return false;
     if (p.branches && tile.m == 64 && tile.n == 256) return false;
     if (p.in_ranges && !tile.adds_ranges()) return false;
+    if (tile.along_k > 1 && (p.lanes > 1 || p.branches || p.in_ranges)) return false;
     return tile.cluster == 1 || ((p.lanes == 1 || p.lanes == tile.cluster) && p.boxed_tiles_m(tile.m) >= tile.cluster);
   }
 

@@ -13,6 +13,7 @@ namespace tenon::cuda {
 struct WgmmaTileShape {
   int m = 128, n = 128, stages = 4, resident = 1, cluster = 1;
   bool in_ranges = false;  ///< sum in the order of GemmSizes::range
+  int along_k = 1;         ///< blocks of a cluster that share a tile: each has one of as many parts of K
 
   bool operator==(const WgmmaTileShape&) const = default;
   int groups() const { return m > 128 ? 2 : m / 64; }
@@ -37,21 +38,24 @@ struct WgmmaTileShape {
   std::string type() const {
     std::string text = "WgmmaTile<" + std::to_string(m);
     for (int x : {n, stages, resident, cluster}) text += ", " + std::to_string(x);
+    if (along_k > 1) return text + ", false, " + std::to_string(along_k) + ">";
     return text + (in_ranges ? ", true>" : ">");
   }
 };
 
-/// `tiles_m` x `tiles_n` tiles, `batch` times, on persistent blocks.
+/// `tiles_m` x `tiles_n` tiles, `batch` times, on persistent blocks, or if blocks share tiles, one for each of the
+/// `splits` parts.
 inline CoreLaunch wgmma_launch(const WgmmaTileShape& tile, int64_t tiles_m, int64_t tiles_n, int batch, int splits,
                                int multiprocessors) {
   const int64_t tiles = div_up(tiles_m, tile.cluster) * tile.cluster * tiles_n * batch;
   const int64_t places = int64_t{multiprocessors} / tile.cluster * tile.cluster * tile.resident;
+  const int64_t most = tile.along_k > 1 ? tiles * splits : std::max<int64_t>(places, tile.cluster);
   CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(std::min(tiles * splits, std::max<int64_t>(places, tile.cluster))),
+  launch.shape = {.grid_x = static_cast<unsigned>(std::min(tiles * splits, most)),
                   .threads = static_cast<unsigned>(tile.threads()),
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
-                  .cluster = static_cast<unsigned>(tile.cluster)};
-  if (splits > 1) {
+                  .cluster = static_cast<unsigned>(tile.cluster * tile.along_k)};
+  if (splits > tile.along_k) {
     launch.counters = tiles;
     launch.workspace_bytes = tiles * splits * tile.m * tile.n * 4;
   }
