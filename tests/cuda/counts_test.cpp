@@ -166,5 +166,15 @@ TEST_F(Counts, BoxesThatLeaveRowsOfATileEmpty) {
   std::filesystem::remove_all(root);
 }
 
+// 48 rows a sample in tiles of 64 rows, whose columns are divided among a cluster's blocks.
+TEST_F(Counts, TilesThatBlocksShare) {
+  const Expr x = input(g, "x", DType::BF16, {2, 48, 2048}), w = weight("w", DType::BF16, {184, 2048});
+  const auto device =
+      std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.arch = "sm_90a", .multiprocessors = 132});
+  std::string steps;
+  compare_statistics(run_on(device, with_statistics("gemm", cast(linear(x, w), DType::BF16)), tensors, &steps));
+  EXPECT_NE(steps.find("WgmmaTile<64, 64, 8, 1, 1, false, 8>"), std::string::npos) << steps;
+}
+
 }  // namespace
 }  // namespace tenon::launches

@@ -330,8 +330,8 @@ TEST(GemmHopper, BlocksAlongK) {
     return WgmmaTileShape{.m = m, .n = n, .stages = stages, .resident = resident, .along_k = blocks};
   };
   for (const WgmmaTileShape& tile : {shared(64, 64, 8, 1, 2), shared(64, 64, 6, 2, 8), shared(64, 32, 8, 2, 4),
-                                     shared(128, 160, 6, 1, 4), shared(256, 96, 4, 1, 2), shared(128, 96, 7, 1, 8)})
-    check(HopperVariant{.tile = tile}, {.m = 150, .n = 280, .k = 600, .batch = 2, .split = {tile.along_k}});
+                                     shared(128, 192, 5, 1, 4), shared(256, 64, 4, 1, 2), shared(128, 96, 7, 1, 8)})
+    check(HopperVariant{.tile = tile}, {.m = 150, .n = 200, .k = 520, .batch = 2, .split = {tile.along_k}});
   const WgmmaTileShape four = shared(64, 96, 5, 2, 4);
   check(HopperVariant{.tile = four}, {.m = 70, .n = 72, .k = 328, .split = {4}});  // 6 steps: a block has none
   check(HopperVariant{four, DType::E4M3}, {.m = 70, .n = 72, .k = 912, .split = {4}});

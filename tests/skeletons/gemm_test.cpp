@@ -331,6 +331,13 @@ TEST_F(Gemm, FullSize) {
   expect(launch("gemm", {{"y", cast(linear(x, w) + b + r, DType::BF16)}}), {DType::BF16, DType::BF16, 320, 4});
 }
 
+// On a large GPU, parts of K.
+TEST_F(Gemm, FewRowsOfALongK) {
+  const Expr x = input(g, "x", DType::BF16, {96, 2048}), w = weight("w", DType::BF16, {184, 2048});
+  const Expr b = param(g, "b", DType::BF16, {184}), r = input(g, "r", DType::BF16, {96, 184});
+  expect(launch("gemm", {{"y", cast(linear(x, w) + b + r, DType::BF16)}}), {DType::BF16, DType::BF16, 2048, 4});
+}
+
 TEST_F(Gemm, WrongWeightIsAModelError) {
   const Expr x = input(g, "x", DType::BF16, {4, 8}), w = weight("w", DType::BF16, {6, 8});
   const Launch l = launch("gemm", {{"y", linear(x, w)}});

@@ -7,7 +7,7 @@
 namespace tenon::device {
 
 /// The piece of a tile that one block of the cluster finishes, to be treated as a tile: all rows, kBlocks blocks of 32
-/// columns. The last blocks of a cluster may have less, or none.
+/// columns. The last blocks of a cluster may have none.
 template <class Tile>
 struct WgmmaPiece {
   static constexpr int kBlocks = (Tile::kN / 32 + Tile::kAlongK - 1) / Tile::kAlongK;
@@ -16,7 +16,7 @@ struct WgmmaPiece {
   static constexpr int kResident = Tile::kResident, kSlabBytes = Tile::kSlabBytes;
   static constexpr bool kRuns = true;
   static constexpr int kBytes = Tile::kAlongK * kM * kN * 4;  ///< of shared memory, for all parts
-  static_assert(kBytes <= Tile::kStages * Tile::kStageBytes);
+  static_assert(kBytes <= Tile::kStages * Tile::kStageBytes && Tile::kN % kN == 0);
 };
 
 /// Sends each block its piece of the sums, and adds, in the order of K, what came for this block. The operands' shared
@@ -50,13 +50,12 @@ DEV void finish_shared(const Params& p, const Problem& problem, const Item& item
   using Piece = WgmmaPiece<Tile>;
   static_assert(Epilogue::kLanes == 1 && !Problem::kBranches);
   MmaSums<Piece> piece;
-  const int rank = cluster_rank(), first = problem.column(item) + rank * Piece::kN;
+  const int rank = cluster_rank(), column = problem.column(item) + rank * Piece::kN;
   meet_in_cluster<Tile, Crew>(sums, piece, rank);
-  const int end = problem.column(item) + Tile::kN, columns = end < problem.columns() ? end : problem.columns();
-  if (first >= columns) return;
+  if (rank * Piece::kN >= Tile::kN || column >= problem.columns()) return;
   if constexpr (Problem::kColumnsB) put_in_runs<Piece>(piece);
   mma_finish<Piece, Epilogue, Crew>(
-      p, piece, place, [&](int i) { return problem.row_of(item, i); }, first, columns,
+      p, piece, place, [&](int i) { return problem.row_of(item, i); }, column, problem.columns(),
       [&] { return problem.samples(item); });
 }
 
