@@ -256,6 +256,7 @@ struct HopperVariant {
 std::vector<float> run_hopper(const HopperVariant& v, const Problem& problem) {
   device::GemmSizes sizes = problem.sizes;
   sizes.range = sum_range(sizes.k);
+  if (v.tile.along_k > 1) sizes.split.splits = v.tile.along_k;
   const auto bytes = static_cast<int>(size_of(v.type));
   const std::string t = element_name(v.type);
   const std::string text =
@@ -331,11 +332,11 @@ TEST(GemmHopper, BlocksAlongK) {
   };
   for (const WgmmaTileShape& tile : {shared(64, 64, 8, 1, 2), shared(64, 64, 6, 2, 8), shared(64, 32, 8, 2, 4),
                                      shared(128, 192, 5, 1, 4), shared(256, 64, 4, 1, 2), shared(128, 96, 7, 1, 8)})
-    check(HopperVariant{.tile = tile}, {.m = 150, .n = 200, .k = 520, .batch = 2, .split = {tile.along_k}});
+    check(HopperVariant{.tile = tile}, {.m = 150, .n = 200, .k = 520, .batch = 2});
   const WgmmaTileShape four = shared(64, 96, 5, 2, 4);
-  check(HopperVariant{.tile = four}, {.m = 70, .n = 72, .k = 328, .split = {4}});  // 6 steps: a block has none
-  check(HopperVariant{four, DType::E4M3}, {.m = 70, .n = 72, .k = 912, .split = {4}});
-  check(HopperVariant{.tile = four, .in_runs = true}, {.m = 70, .n = 280, .k = 600, .split = {4}});
+  check(HopperVariant{.tile = four}, {.m = 70, .n = 72, .k = 328});  // 6 steps: a block has none
+  check(HopperVariant{four, DType::E4M3}, {.m = 70, .n = 72, .k = 912});
+  check(HopperVariant{.tile = four, .in_runs = true}, {.m = 70, .n = 280, .k = 600});
 }
 TEST(GemmHopper, WeightsInRuns) {
   for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 32, 6}, {128, 160, 4}, {128, 192, 4, 1, 2}, {256, 128, 3}})
@@ -373,7 +374,10 @@ TEST(GemmHopper, RangesAddUpAsOfAFewRows) {
     problem.compare(few);
     for (const SkinnyTileShape& tile : {SkinnyTileShape{1, 16}, {1, 16, 3}, {2, 8, 2}})
       EXPECT_EQ(run_skinny({.tile = tile, .in_runs = true}, problem), few) << tile.type(16, 1, k);
-    for (WgmmaTileShape tile : {WgmmaTileShape{64, 64, 4}, {128, 128, 3}, {128, 64, 3, 1, 2}}) {
+    for (WgmmaTileShape tile : {WgmmaTileShape{64, 64, 4},
+                                {128, 128, 3},
+                                {128, 64, 3, 1, 2},
+                                {.m = 64, .n = 64, .stages = 8, .along_k = 8}}) {
       EXPECT_TRUE(tile.adds_ranges());
       tile.in_ranges = true;
       EXPECT_EQ(run_hopper({.tile = tile, .in_runs = true}, problem), few) << tile.type();

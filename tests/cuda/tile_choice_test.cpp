@@ -318,8 +318,7 @@ TEST_F(Tiles, AFewRowsTakeTheirOwnCore) {
   EXPECT_EQ(choose_tile(head, kH200).text(), "skinny groups 4 warps 8");
 }
 
-// Up to 64 rows it competes: narrow weights are its own, wide ones wgmma's, except where sums in ranges leave wgmma few
-// tiles.
+// Up to 64 rows it competes: narrow weights are its own, wide ones and a long K, also in ranges, wgmma's.
 TEST_F(Tiles, SomeMoreRowsTakeTheFasterCore) {
   for (const int rows : {17, 32, 64}) {
     ProductShape o = gemm(rows, 896, 896), gate = gemm(rows, 9728, 896), down = gemm(rows, 896, 4864);
@@ -327,8 +326,10 @@ TEST_F(Tiles, SomeMoreRowsTakeTheFasterCore) {
     o.few_rows = gate.few_rows = down.few_rows = true;
     EXPECT_EQ(choose_tile(o, kH200).text(), "skinny groups 2 warps 16") << rows;
     EXPECT_TRUE(is_of(choose_tile(gate, kH200), "wgmma")) << rows;
-    down.in_ranges = true;
-    EXPECT_TRUE(is_of(choose_tile(down, kH200), "skinny")) << rows;
+    for (const bool in_ranges : {false, true}) {
+      down.in_ranges = in_ranges;
+      EXPECT_EQ(choose_tile(down, kH200).text(), "wgmma 64x64 stages 8 resident 1 blocks along k 8") << rows;
+    }
     o.counts = true;  // which it cannot
     EXPECT_FALSE(is_of(choose_tile(o, kH200), "skinny")) << rows;
   }

@@ -27,15 +27,21 @@ struct NoBranch {};
 /// The order in which stages of K are multiplied if sums are per range (GemmSizes): a range, then the range that is
 /// added to it, and so on. One thread evaluates it for every stage, so it avoids divisions.
 struct RangeOrder {
+  int stages;              ///< in all
   int range, half, whole;  ///< in stages: a range; the first half of ranges; whole ranges of the second half
   int rest;                ///< the second half's last range
   float two_ranges;        ///< the fraction of two ranges that a stage is
 
-  DEV RangeOrder(int range, int stages) : range(range), half(kSumRanges / 2 * range) {
+  DEV RangeOrder(int range, int stages) : stages(stages), range(range), half(kSumRanges / 2 * range) {
     const int second = stages > half ? stages - half : 0;
     whole = range > 0 ? second / range * range : 0;
     rest = second - whole;
     two_ranges = 1 / static_cast<float>(2 * range);
+  }
+  /// The number of stages of the pairs of ranges before this one.
+  DEV int before(int pair) const {
+    const int at = pair * range, second = whole + rest;
+    return (at < stages ? at : stages) + (at < second ? at : second);
   }
   /// The stage at position `n`.
   DEV int stage(int n) const {
@@ -69,8 +75,13 @@ struct GemmProblem {
   DEV int items() const { return wgmma_items<Tile>(tiles_m, tiles_n, p.sizes.batch, p.sizes.split.splits); }
   DEV WgmmaItem item(int index) const { return wgmma_item<Tile>(index, tiles_m, tiles_n, p.sizes.split.splits); }
   DEV StepRange steps(const WgmmaItem& item) const {
-    return {(p.sizes.k + kColumns - 1) / kColumns, item.parts, item.part};
+    if constexpr (Tile::kInRanges && Tile::kAlongK > 1) {  // each block has a pair of ranges
+      const int before = order.before(item.part);
+      return {before, order.before(item.part + 1) - before};
+    }
+    return {order.stages, item.parts, item.part};
   }
+  DEV int stages() const { return order.stages; }
   DEV int range() const { return order.range; }
   /// The first column of step `n`. With ranges, two ranges whose sums are added follow each other.
   DEV int column_of(int n) const {

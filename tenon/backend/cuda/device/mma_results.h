@@ -241,6 +241,7 @@ DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
 /// The steps of K that part `part` of `splits` computes.
 struct StepRange {
   int first, count;
+  DEV StepRange(int first, int count) : first(first), count(count) {}
   DEV StepRange(int all, int splits, int part) {
     const int each = (all + splits - 1) / splits;
     first = part * each;

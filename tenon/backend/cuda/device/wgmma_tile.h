@@ -37,7 +37,7 @@ struct WgmmaTile {
   static constexpr int kSlabsAt = kStages * kStageBytes, kBarriersAt = kSlabsAt + kSumWarps * kSlabBytes;
   static constexpr int kSharedBytes = kBarriersAt + 16 * kStages + 16;
   static_assert(kM % 64 == 0 && kN % 32 == 0 && kN <= 256 && kParts * kN <= 256);
-  static_assert(kAlongK == 1 || (kCluster == 1 && !kInRanges));
+  static_assert(kAlongK == 1 || (kCluster == 1 && (!kInRanges || kAlongK == kSumRanges / 2)));
 };
 
 DEV void wgmma(BF16, auto& d, uint64_t a, uint64_t b, bool adds = true) { wgmma_bf16(d, a, b, adds); }
@@ -322,7 +322,7 @@ struct StageTurns {
 };
 
 /// Accumulates `steps` stages in ranges of `range` stages, in the order of GemmSizes::range: two ranges are accumulated
-/// at a time.
+/// at a time. Of a cluster along K each block has such a pair, the one of its number.
 template <class Tile, class T>
 DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const StageTurns<Tile>& turns, int steps,
                          int range) {
@@ -331,8 +331,8 @@ DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const Stage
   const uint32_t rows = rows_of_group<Tile>();
   float apart[2][kFragments][4];
   sums = {};
-  const int half = kSumRanges / 2 * range;
-  NO_UNROLL for (int first = 0; first < steps && first < half; first += range) {
+  const int half = kSumRanges / 2 * range, begin = Tile::kAlongK > 1 ? cluster_rank() * range : 0;
+  NO_UNROLL for (int first = begin; first < steps && first<half; first += Tile::kAlongK> 1 ? half : range) {
     uint32_t last_empty = 0;  // of the stage whose products may still be running, if any
     const auto multiply = [&](float(&to)[kFragments][4], int from) {
       NO_UNROLL for (int step = from; step < from + range && step < steps; ++step) {
@@ -430,7 +430,7 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
     const auto item = problem.item(index);
     if constexpr (Tile::kInRanges)
-      wgmma_in_ranges<Tile, T>(sums, ring, turns, problem.steps(item).count, problem.range());
+      wgmma_in_ranges<Tile, T>(sums, ring, turns, problem.stages(), problem.range());
     else if constexpr (kAddsStages<T>)
       wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
     else

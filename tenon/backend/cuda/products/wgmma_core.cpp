@@ -105,7 +105,7 @@ class WgmmaCore : public ProductCore {
     const bool shared = tile.along_k > 1;
     const int places = shared ? facts.multiprocessors / 11 * 10 : facts.multiprocessors * tile.resident;
     for_splits(steps, tiles, places, [&](int splits) {
-      if (splits > 1 && (p.branches || p.in_ranges)) return;  // a branch would be added more than once
+      if (splits > 1 && (p.branches || (p.in_ranges && !shared))) return;  // a branch would be added more than once
       if (shared && (splits != tile.along_k || tiles * splits > places)) return;
       const double time =
           time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places, shared);
@@ -122,7 +122,8 @@ class WgmmaCore : public ProductCore {
     if ((p.counts || p.branches) && tile.resident > 1 && tile.n >= 128) return false;
     if (p.branches && tile.m == 64 && tile.n == 256) return false;
     if (p.in_ranges && !tile.adds_ranges()) return false;
-    if (tile.along_k > 1 && (p.lanes > 1 || p.branches || p.in_ranges)) return false;
+    if (tile.along_k > 1 && (p.lanes > 1 || p.branches)) return false;
+    if (tile.along_k > 1 && p.in_ranges && tile.along_k != device::kSumRanges / 2) return false;
     return tile.cluster == 1 || ((p.lanes == 1 || p.lanes == tile.cluster) && p.boxed_tiles_m(tile.m) >= tile.cluster);
   }
 

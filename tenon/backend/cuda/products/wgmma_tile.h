@@ -38,7 +38,7 @@ struct WgmmaTileShape {
   std::string type() const {
     std::string text = "WgmmaTile<" + std::to_string(m);
     for (int x : {n, stages, resident, cluster}) text += ", " + std::to_string(x);
-    if (along_k > 1) return text + ", false, " + std::to_string(along_k) + ">";
+    if (along_k > 1) return text + (in_ranges ? ", true, " : ", false, ") + std::to_string(along_k) + ">";
     return text + (in_ranges ? ", true>" : ">");
   }
 };
