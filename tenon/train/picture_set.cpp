@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMaxCaption = 1 << 16;
-constexpr std::string_view kByteOrder = "\xef\xbb\xbf", kBlanks = " \t\r\n";
+constexpr std::string_view kBlanks = " \t\r\n";
 constexpr const char* kTensor = "values";
 
 bool is_picture(const fs::path& path) {
@@ -36,12 +36,13 @@ std::string caption_of(const fs::path& picture, const std::optional<std::string>
         << "has no caption: expected " << file.filename().string() << " beside it, or --caption TEXT for all";
     return *fallback;
   }
-  std::string text = read_argument_file(file, kMaxCaption);
-  TENON_CHECK(Usage, !first_invalid_utf8(text), file.string()) << "is not UTF-8 text";
-  if (text.starts_with(kByteOrder)) text.erase(0, kByteOrder.size());
+  const std::string read = read_argument_file(file, kMaxCaption);
+  const std::string_view text = without_byte_order_mark(read);
+  // UTF-16 without a mark is valid UTF-8 if its letters are ASCII: every other byte is zero.
+  TENON_CHECK(Usage, !first_invalid_utf8(text) && text.find('\0') == text.npos, file.string()) << "is not UTF-8 text";
   const size_t first = text.find_first_not_of(kBlanks);
   if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+  return std::string(text.substr(first, text.find_last_not_of(kBlanks) + 1 - first));
 }
 
 Image mirrored(const Image& image) {

@@ -386,6 +386,8 @@ TEST_F(PictureFolder, PicturesAndCaptions) {
   fs::remove(folder() / "c.txt");
   write("b.txt", "\xff\xfe");
   refused("not UTF-8");
+  write("b.txt", std::string("b\0l\0u\0e\0", 8));  // UTF-16 without a mark
+  refused("not UTF-8");
   write("b.txt", "good");
   write("d.jpg", "no picture at all");
   refused("d.jpg");
