@@ -392,6 +392,11 @@ TEST_F(PictureFolder, PicturesAndCaptions) {
   write("d.jpg", "no picture at all");
   refused("d.jpg");
   fs::remove(folder() / "d.jpg");
+  for (const char* unread : {"e.webp", "e.BMP", "b.TXT"}) {
+    write(unread, "not looked at");
+    refused(unread);
+    fs::remove(folder() / unread);
+  }
   picture("b.png", 4, 4);
   refused("share one caption");
   expect_refused_lora(ErrorKind::Usage, "nowhere", [&] { read_pictures(folder() / "nowhere", {}); });
