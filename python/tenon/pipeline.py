@@ -56,13 +56,20 @@ def _prompts(prompt: Any, name: str) -> list[str]:
     return [_checks.text(p, name) for p in prompts]
 
 
-def _seed(seed: int | None, generator: Any) -> int:
+def _seed_of(generator: Any) -> int:
+    if not hasattr(generator, "initial_seed"):
+        raise TypeError(f"generator: expected a torch.Generator, got {type(generator).__name__}")
+    return int(generator.initial_seed())
+
+
+def _seed(seed: int | None, generator: Any) -> int | list[int]:
+    """The first image's seed; of a list of generators, every image's."""
     if seed is not None and generator is not None:
         raise UsageError("seed: give a seed or a generator, not both", "seed")
+    if isinstance(generator, (list, tuple)):
+        return [_seed_of(g) for g in generator]
     if generator is not None:
-        if not hasattr(generator, "initial_seed"):
-            raise TypeError(f"generator: expected a torch.Generator, got {type(generator).__name__}")
-        seed = generator.initial_seed()
+        seed = _seed_of(generator)
     if seed is None or seed == -1:
         return int(_core.draw_seed())
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**64:
@@ -303,7 +310,7 @@ class Pipeline(Opened):
         image: a picture to start from: a PIL image, a uint8 or 0..1 array [height, width, 3], or a 0..1 tensor
             [3, height, width], fitted to `width` and `height` (default: its own, rounded down to a multiple of 8) by
             `resize_mode`: "stretch", "crop" or "fill". strength: how much of it is redrawn, in (0, 1], default 0.8.
-        seed or generator: image i of a prompt uses the seed plus i; without either one is drawn and reported.
+        seed or generator (or a list, one for each image): image i uses the seed plus i; without them one is drawn.
         latents: initial noise of unit variance [images of all prompts, channels, height / 8, width / 8].
         clip_skip: last layers of the text encoder to skip for the prompt. eta: for samplers that have one.
         guidance_scale: off at 1, but at 0 for Z-Image, as in its pipeline, like cfg_normalization, cfg_truncation.
@@ -378,7 +385,7 @@ class Pipeline(Opened):
         request: Any,
         prompt: Any,
         negative_prompt: Any,
-        seed: int,
+        seed: int | list[int],
         latents: Any,
         output_type: str | None,
         callback: StepCallback | None,
@@ -394,17 +401,22 @@ class Pipeline(Opened):
                 f"negative_prompt: expected one for all prompts or one for each ({len(prompts)}), got {len(negatives)}",
                 "negative_prompt",
             )
-        noise, count = None if latents is None else _latent_array(latents), len(prompts) * request.batch
+        of_one, count = request.batch, len(prompts) * request.batch
+        noise = None if latents is None else _latent_array(latents)
         if noise is not None and noise.shape[:1] != (count,):
             raise UsageError(f"latents: expected those of {count} images, got shape {noise.shape}", "latents")
+        if isinstance(seed, list):
+            if len(seed) != count:
+                raise UsageError(f"generator: expected one for each of {count} images, got {len(seed)}", "generator")
+            request.batch = 1  # a batch has consecutive seeds
         output, drawn = ImageOutput([]), _Drawn()
-        for i, text in enumerate(prompts):
+        for first in range(0, count, request.batch):
             if noise is not None:
-                request.set_latents(noise[i * request.batch : (i + 1) * request.batch].tobytes())
-            request.prompt = text
-            request.negative = negatives[i % len(negatives)]
-            request.seed = (seed + i * request.batch) % 2**64
-            for warning in self._core.warnings(request):
+                request.set_latents(noise[first : first + request.batch].tobytes())
+            request.prompt = prompts[first // of_one]
+            request.negative = negatives[first // of_one % len(negatives)]
+            request.seed = seed[first] if isinstance(seed, list) else (seed + first) % 2**64
+            for warning in self._core.warnings(request) if first % of_one == 0 else ():
                 warnings.warn(warning, stacklevel=4)
             self._draw(request, callback, kind == "pil", output, drawn)
         output.images = drawn.images(kind)

@@ -128,3 +128,25 @@ def test_pictures_are_turned_as_their_files_are(pipe, tmp_path):
     command = [COMMAND, "embed", tmp_path / "a.png", "-m", "random:vit-s14", "--size", "28", "--type", "f32", "-q"]
     subprocess.run([*command, "--patches", tmp_path / "p.npy", "-o", tmp_path / "f.npy"], check=True)
     assert_close(np.load(tmp_path / "p.npy")[0], features[0], 0)
+
+
+def test_a_generator_for_each_image(pipe):
+    class Generator:  # as PyTorch's
+        def __init__(self, seed):
+            self.seed = seed
+
+        def initial_seed(self):
+            return self.seed
+
+    def draw(prompts, seeds):
+        generators = [Generator(s) for s in seeds]
+        return pipe(prompts, generator=generators, num_images_per_prompt=2, num_inference_steps=1, output_type="np")
+
+    out = draw(["a star", "a ring"], [7, 3, 11, 7])
+    assert out.seeds == [7, 3, 11, 7]
+    alone = pipe("a ring", seed=7, num_inference_steps=1, output_type="np")
+    assert_close(out.images[3], alone.images[0], 0)
+    with pytest.raises(tenon.UsageError, match="one for each of 2 images, got 1"):
+        draw("a star", [7])
+    with pytest.raises(TypeError, match="generator: expected a torch.Generator, got int"):
+        pipe("a star", generator=[7])
