@@ -7,6 +7,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/text.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 
@@ -31,6 +32,7 @@ std::vector<std::string> texts_to_continue(const CompleteFlags& f) {
     texts.push_back(named == "-" ? read_standard_input("prompt", kMaxText)
                     : from_file  ? read_argument_file(named, kMaxText)
                                  : named);
+    if (from_file || named == "-") texts.back() = std::string(without_byte_order_mark(texts.back()));
     check_utf8("prompt", texts.back());
   };
   if (argument) add(f.argument, false);

@@ -40,6 +40,7 @@ ordered_json devices(const Common& common) {
 
 ordered_json environment(const Common& common) {
   for (const Option id : {Option::NoFusion, Option::NoFold, Option::CudaTune}) is_on(id);  // refuses other values
+  is_batch_invariant("");
   const onednn::Found& yardstick = onednn::find();
   ordered_json out{{"version", version()},
                    {"commit", commit()},

@@ -48,7 +48,7 @@ struct GenerateFlags {
 std::string read_prompt_file(const std::string& path) {
   std::string text =
       path == "-" ? read_standard_input("prompt", kMaxPromptBytes) : read_argument_file(path, kMaxPromptBytes);
-  if (constexpr std::string_view kMark = "\xef\xbb\xbf"; text.starts_with(kMark)) text.erase(0, kMark.size());
+  text = std::string(without_byte_order_mark(text));
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   return text;
 }

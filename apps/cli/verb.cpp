@@ -212,7 +212,12 @@ void declare_deterministic(CLI::App& app, std::string& deterministic) {
       ->default_str("run");
 }
 
-bool is_batch_invariant(const std::string& deterministic) { return deterministic == "batch"; }
+bool is_batch_invariant(const std::string& deterministic) {
+  const std::string set = option(Option::Deterministic);
+  TENON_CHECK(Usage, set.empty() || set == "run" || set == "batch", "TENON_DETERMINISTIC")
+      << "expected run, batch or nothing, got '" << shown(set) << "'";
+  return (deterministic.empty() ? set : deterministic) == "batch";
+}
 
 CLI::Validator guidance_scale() {
   const auto check = [](std::string& text) -> std::string {

@@ -78,7 +78,7 @@ Offer offered(const CLI::Option* option);
 std::vector<std::string> random_models(const AbilityName& ability);
 /// Names for -m of models that have the ability: the embedded ones, and the random ones that it can use.
 std::vector<std::string> model_names(const AbilityName& ability);
-/// Adds --deterministic; is_batch_invariant reads its value.
+/// Adds --deterministic; is_batch_invariant reads its value, or else TENON_DETERMINISTIC.
 void declare_deterministic(CLI::App& app, std::string& deterministic);
 /// Whether it asks for results that are the same in every batch (BackendOptions::batch_invariant).
 bool is_batch_invariant(const std::string& deterministic);

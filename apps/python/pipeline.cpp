@@ -23,7 +23,7 @@ class ImagePipeline {
  public:
   ImagePipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
                 bool fusion, const std::string& lora_apply, int64_t lora_rank, bool batch_invariant,
-                const std::string& offload, const std::filesystem::path& lora_folder) {
+                const std::string& offload, const std::filesystem::path& lora_folder, const PartPaths& parts) {
     PipelineOptions options;
     options.device = device;
     options.threads = threads ? threads : chosen_threads();
@@ -35,6 +35,7 @@ class ImagePipeline {
     options.lora_folder = lora_folder.empty() ? std::filesystem::path(option(Option::LoraDir)) : lora_folder;
     if (!offload.empty()) options.offload = parse_offload(offload, "offload");
     options.keep_networks = true;
+    options.parts = parts;
     pipeline_ = Interrupt::run([&] { return open_as<ImageGenerator>(spec.string(), options); });
   }
 
@@ -74,6 +75,7 @@ class ImagePipeline {
     return pipeline_->warnings(pipeline_->complete(request), "pipe.known_words");
   }
   ImageRequest complete(const ImageRequest& request) const { return pipeline_->complete(request); }
+  double guidance_offset() const { return pipeline_->guidance_offset(); }
   std::string device() const { return pipeline_->backend().describe(); }
 
  private:
@@ -123,13 +125,11 @@ nb::dict run(ImagePipeline& pipeline, const ImageRequest& asked, const nb::objec
   out["height"] = result.request.height;
   out["steps"] = result.request.steps;
   out["sampler"] = result.request.sampler;
-  out["guidance_scale"] = result.request.cfg_scale;
+  out["guidance_scale"] = result.request.cfg_scale - pipeline.guidance_offset();
   return out;
 }
 
-}  // namespace
-
-void bind_pipeline(nb::module_& m) {
+void bind_request(nb::module_& m) {
   nb::class_<ImageRequest>(m, "ImageRequest")
       .def(nb::init<>())
       .def_rw("prompt", &ImageRequest::prompt)
@@ -137,7 +137,7 @@ void bind_pipeline(nb::module_& m) {
       .def_rw("width", &ImageRequest::width)
       .def_rw("height", &ImageRequest::height)
       .def_rw("steps", &ImageRequest::steps)
-      .def_rw("guidance_scale", &ImageRequest::cfg_scale)
+      .def_rw("cfg_scale", &ImageRequest::cfg_scale)
       .def_rw("cfg_normalization", &ImageRequest::cfg_normalization)
       .def_rw("cfg_truncation", &ImageRequest::cfg_truncation)
       .def_rw("sampler", &ImageRequest::sampler)
@@ -148,7 +148,13 @@ void bind_pipeline(nb::module_& m) {
       .def_rw("decode", &ImageRequest::decode)
       .def_prop_rw(
           "eta", [](const ImageRequest& r) { return r.sampler_options.eta; },
-          [](ImageRequest& r, std::optional<double> eta) { r.sampler_options.eta = eta; })
+          [](ImageRequest& r, std::optional<double> eta) { r.sampler_options.eta = eta; }, nb::arg().none())
+      .def_prop_rw(
+          "karras", [](const ImageRequest& r) { return r.sampler_options.karras; },
+          [](ImageRequest& r, std::optional<bool> karras) { r.sampler_options.karras = karras; }, nb::arg().none())
+      .def_prop_rw(
+          "flow_shift", [](const ImageRequest& r) { return r.sampler_options.flow_shift; },
+          [](ImageRequest& r, std::optional<double> shift) { r.sampler_options.flow_shift = shift; }, nb::arg().none())
       .def("add_lora", [](ImageRequest& r, const std::filesystem::path& file, double weight,
                           bool partial) { r.loras.push_back({.file = file, .weight = weight, .partial = partial}); })
       .def("set_picture",
@@ -161,12 +167,22 @@ void bind_pipeline(nb::module_& m) {
         r.latents.resize(values.size() / sizeof(float));
         std::memcpy(r.latents.data(), values.c_str(), r.latents.size() * sizeof(float));
       });
+}
+
+}  // namespace
+
+void bind_pipeline(nb::module_& m) {
+  bind_request(m);
+  nb::class_<PartPaths>(m, "PartPaths")
+      .def(nb::init<std::string, std::string, std::string>(), nb::arg("diffusion_model"), nb::arg("llm"),
+           nb::arg("vae"))
+      .def_rw("diffusion_model", &PartPaths::diffusion_model);
   nb::class_<ImagePipeline>(m, "ImagePipeline")
       .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, const std::string&,
-                    int64_t, bool, const std::string&, const std::filesystem::path&>(),
+                    int64_t, bool, const std::string&, const std::filesystem::path&, const PartPaths&>(),
            nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
            nb::arg("lora_apply"), nb::arg("lora_rank"), nb::arg("batch_invariant"), nb::arg("offload"),
-           nb::arg("lora_folder"))
+           nb::arg("lora_folder"), nb::arg("parts"))
       .def("run", &run, nb::arg("request"), nb::arg("on_step").none(), nb::arg("with_texts"))
       .def(
           "load_lora",
@@ -179,6 +195,7 @@ void bind_pipeline(nb::module_& m) {
       .def("warnings", &ImagePipeline::warnings, nb::arg("request"))
       .def_prop_ro("known_words", [](const ImagePipeline& p) { return p.model().known_words(); })
       .def_prop_ro("name", [](const ImagePipeline& p) { return p.model().name(); })
+      .def_prop_ro("guidance_offset", &ImagePipeline::guidance_offset)
       .def_prop_ro("device", &ImagePipeline::device);
   m.def("draw_seed", &draw_seed);
   m.def("check_lora_weight", &check_lora_weight, nb::arg("where"), nb::arg("weight"));

@@ -16,13 +16,14 @@ nb::tuple token_of(const TextToken& t) { return nb::make_tuple(t.id, t.log_proba
 class TextPipeline {
  public:
   TextPipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
-               bool fusion, int64_t context, const std::string& cache_limit) {
+               bool fusion, int64_t context, const std::string& cache_limit, const std::filesystem::path& lora) {
     TextOptions options;
     options.device = device;
     options.threads = threads ? threads : chosen_threads();
     if (!dtype.empty()) options.type = NetworkType::parse(dtype);
     options.fusion = fusion;
     options.context = context;
+    options.adapter = lora.string();
     if (!cache_limit.empty()) options.cache_limit = parse_size(cache_limit, "cache_limit");
     generator_ = Interrupt::run([&] { return open_as<TextGenerator>(spec.string(), options); });
   }
@@ -97,9 +98,9 @@ void bind_text(nb::module_& m) {
   bind_requests(m);
   nb::class_<TextPipeline>(m, "TextPipeline")
       .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, int64_t,
-                    const std::string&>(),
+                    const std::string&, const std::filesystem::path&>(),
            nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
-           nb::arg("context"), nb::arg("cache_limit"))
+           nb::arg("context"), nb::arg("cache_limit"), nb::arg("lora"))
       .def("run", &write_text, nb::arg("request"), nb::arg("choice"), nb::arg("on_token").none(),
            nb::arg("check").none())
       .def("encode", &encode, nb::arg("text"), nb::arg("prefix"))

@@ -7,6 +7,7 @@ from typing import Any
 from . import _core
 from ._errors import UsageError
 
+_ORIENTATION = 0x0112
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")
 
 
@@ -55,14 +56,23 @@ def shape_text(array: Any) -> str:
     return f"[{', '.join(str(n) for n in array.shape)}]"
 
 
+def upright(image: Any) -> Any:
+    """A PIL image as RGB, turned as its EXIF says: Pillow leaves that to its callers; the command does it for files."""
+    if hasattr(image, "getexif") and image.getexif().get(_ORIENTATION, 1) != 1:
+        from PIL import ImageOps
+
+        image = ImageOps.exif_transpose(image)
+    return image.convert("RGB")
+
+
 def rgb_bytes(image: Any, name: str) -> tuple[int, int, bytes]:
     """Width, height and 8-bit RGB of one picture in diffusers' forms: a PIL image; a NumPy array [height, width, 3] of
     uint8 or of numbers in 0..1; a PyTorch tensor [3, height, width] of numbers in 0..1. Arrays and tensors may have a
-    leading axis of 1. Transparency is dropped."""
+    leading axis of 1. Transparency is dropped; a PIL image is turned as its EXIF says."""
     np = need_numpy("tenon.Pipeline")
     if is_pil(image):
         check_mode(image, name)
-        array = np.asarray(image.convert("RGB"))
+        array = np.asarray(upright(image))
     elif not is_array(image):
         raise TypeError(f"{name}: expected a PIL image, an array or a tensor, got {type(image).__name__}")
     else:

@@ -10,7 +10,7 @@ from . import _checks, _core, _dtypes
 from ._checks import whole
 from ._errors import ModelError, UsageError
 from ._opened import Opened
-from ._pictures import check_mode, check_sides, is_array, is_pil, need_numpy, shape_text
+from ._pictures import check_mode, check_sides, is_array, is_pil, need_numpy, shape_text, upright
 from .pipeline import Pipeline
 from .text import TextPipeline
 
@@ -72,7 +72,7 @@ def _pixels(image: Any) -> Any:
     """A contiguous NumPy array. Transparency is dropped, as when reading files."""
     np = need_numpy("tenon.load")
     if is_pil(image):
-        image = image.convert("RGB")
+        image = upright(image)
     elif hasattr(image, "detach"):  # a PyTorch tensor on any device
         image = image.detach().cpu().numpy()
     return np.ascontiguousarray(image)

@@ -18,6 +18,7 @@ StepCallback = Callable[["Pipeline", int, float, dict[str, Any]], "dict[str, Any
 
 _OUTPUT_TYPES = ("pil", "np", "pt", "latent")
 _RESIZE_MODES = ("stretch", "crop", "fill")
+_KARRAS = {"default": None, "discrete": False, "karras": True}
 _UNSUPPORTED = ("timesteps", "sigmas", "prompt_embeds", "negative_prompt_embeds", "ip_adapter_image",
                 "ip_adapter_image_embeds", "cross_attention_kwargs", "guidance_rescale")  # fmt: skip
 
@@ -38,12 +39,12 @@ class ImageOutput:
     nsfw_content_detected: None = None  # for compatibility with diffusers; there is no such filter
 
 
-def _latent_bytes(latents: Any) -> bytes:
+def _latent_array(latents: Any) -> Any:
     if hasattr(latents, "detach"):  # a PyTorch tensor of any type and device
         latents = latents.detach().float().cpu().numpy()
     np = _pictures.need_numpy("tenon.Pipeline")
     try:
-        return np.ascontiguousarray(latents, np.float32).tobytes()
+        return np.ascontiguousarray(latents, np.float32)
     except (TypeError, ValueError) as e:
         raise UsageError(f"latents: expected an array of numbers, got {type(latents).__name__}", "latents") from e
 
@@ -55,13 +56,20 @@ def _prompts(prompt: Any, name: str) -> list[str]:
     return [_checks.text(p, name) for p in prompts]
 
 
-def _seed(seed: int | None, generator: Any) -> int:
+def _seed_of(generator: Any) -> int:
+    if not hasattr(generator, "initial_seed"):
+        raise TypeError(f"generator: expected a torch.Generator, got {type(generator).__name__}")
+    return int(generator.initial_seed())
+
+
+def _seed(seed: int | None, generator: Any) -> int | list[int]:
+    """The first image's seed; of a list of generators, every image's."""
     if seed is not None and generator is not None:
         raise UsageError("seed: give a seed or a generator, not both", "seed")
+    if isinstance(generator, (list, tuple)):
+        return [_seed_of(g) for g in generator]
     if generator is not None:
-        if not hasattr(generator, "initial_seed"):
-            raise TypeError(f"generator: expected a torch.Generator, got {type(generator).__name__}")
-        seed = generator.initial_seed()
+        seed = _seed_of(generator)
     if seed is None or seed == -1:
         return int(_core.draw_seed())
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**64:
@@ -75,6 +83,11 @@ def _refuse(**given: Any) -> None:
         empty = value is None or (isinstance(value, (int, float)) and value == 0)
         if not empty:
             raise UsageError(f"{name}: is not supported; leave it out", name)
+
+
+def _only_latents(tensors: Sequence[str]) -> None:
+    if list(tensors) != ["latents"]:
+        raise UsageError('callback_on_step_end_tensor_inputs: only "latents" is available', "callback_on_step_end")
 
 
 def _flag(value: Any, name: str, allowed: tuple[str, ...]) -> str:
@@ -160,8 +173,11 @@ class Pipeline(Opened):
         deterministic: str = "run",
         offload: int | str | None = None,
         lora_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+        diffusion_model: str | os.PathLike[str] | None = None,
+        llm: str | os.PathLike[str] | None = None,
+        vae: str | os.PathLike[str] | None = None,
     ) -> Pipeline:
-        """Opens a model: a diffusers folder, a single .safetensors file, or the package's own.
+        """Opens a model: a diffusers folder, a single .safetensors or .gguf file, or the package's own.
 
         device: "cpu", "cuda", "cuda:1" (one of several), or "auto" for a GPU if one can be used.
         dtype: type of computation: "bf16", "f16" (on a GPU), "f32" or, for Z-Image, "e4m3"; a library's type such as
@@ -176,6 +192,8 @@ class Pipeline(Opened):
             which costs time on a GPU.
         offload: most GPU memory to use, in bytes or as "10GB" or "auto" (what is free): weights that do not fit stay
             in the host's memory and are copied while others are in use.
+        diffusion_model, llm, vae: parts of a Z-Image model, each a file or a component's folder, instead of those of
+            `path`, which may then be left out.
 
         Raises ModelError if it is not such a model, UsageError for a type that the model or the device does not have,
         DeviceError if the device does not exist."""
@@ -183,14 +201,14 @@ class Pipeline(Opened):
         _flag(lora_apply, "lora_apply", ("merge", "side"))
         rank = whole(lora_rank, "lora_rank")
         type_name = _dtypes.network_type(dtype)
-        spec = "" if path is None else os.fspath(path)
+        parts = _core.PartPaths(*("" if part is None else os.fspath(part) for part in (diffusion_model, llm, vae)))
+        spec = parts.diffusion_model if path is None else os.fspath(path)
         count = _checks.threads(threads)
         room = _checks.memory(offload, "offload")
         folder = "" if lora_dir is None else os.fspath(lora_dir)
+        options = (device, type_name, count, fusion, lora_apply, rank, invariant, room, folder, parts)
         with _dtypes.named_dtype():
-            return cls(
-                _core.ImagePipeline(spec, device, type_name, count, fusion, lora_apply, rank, invariant, room, folder)
-            )
+            return cls(_core.ImagePipeline(spec, *options))
 
     @property
     def known_words(self) -> dict[str, list[str]]:
@@ -281,6 +299,8 @@ class Pipeline(Opened):
         resize_mode: str = "stretch",
         seed: int | None = None,
         sampler: str | None = None,
+        scheduler: str | None = None,
+        flow_shift: float | None = None,
         cfg_normalization: float = 0.0,
         cfg_truncation: float = 1.0,
     ) -> Any:
@@ -290,31 +310,27 @@ class Pipeline(Opened):
         image: a picture to start from: a PIL image, a uint8 or 0..1 array [height, width, 3], or a 0..1 tensor
             [3, height, width], fitted to `width` and `height` (default: its own, rounded down to a multiple of 8) by
             `resize_mode`: "stretch", "crop" or "fill". strength: how much of it is redrawn, in (0, 1], default 0.8.
-        seed or generator: image i of a prompt uses the seed plus i; without either one is drawn and reported.
-        latents: initial noise of unit variance [images, channels, height / 8, width / 8].
+        seed or generator (or a list, one for each image): image i uses the seed plus i; without them one is drawn.
+        latents: initial noise of unit variance [images of all prompts, channels, height / 8, width / 8].
         clip_skip: last layers of the text encoder to skip for the prompt. eta: for samplers that have one.
-        cfg_normalization, cfg_truncation: as in diffusers' ZImagePipeline.
+        guidance_scale: off at 1, but at 0 for Z-Image, as in its pipeline, like cfg_normalization, cfg_truncation.
+        sampler: Tenon's, A1111's or diffusers' name. scheduler: "default", "discrete" or "karras" noise levels.
         callback_on_step_end: called as (pipe, step, timestep, {"latents": array}); may return a dict of new latents.
         output_type: "pil", "np", "pt" or "latent" (see ImageOutput). return_dict=False gives (images, None).
-        sampler: Tenon's, A1111's or diffusers' name. In a prompt <lora:FILE:WEIGHT> applies a LoRA (see `lora_dir`).
-        Arguments that only diffusers supports are refused by name. Ctrl-C ends the call within a step."""
-        given = locals()
-        _refuse(**{name: given[name] for name in _UNSUPPORTED})
-        if list(callback_on_step_end_tensor_inputs) != ["latents"]:
-            raise UsageError('callback_on_step_end_tensor_inputs: only "latents" is available', "callback_on_step_end")
-        kind = _flag(output_type or "pil", "output_type", _OUTPUT_TYPES)
-        request = self._request(num_images_per_prompt, height, width, num_inference_steps, eta, latents, clip_skip, sampler)
+        <lora:FILE:WEIGHT> in a prompt applies a LoRA (see `lora_dir`). Ctrl-C ends the call within a step."""
+        _refuse(**{name: value for name, value in locals().items() if name in _UNSUPPORTED})
+        _only_latents(callback_on_step_end_tensor_inputs)
+        request = self._request(num_images_per_prompt, height, width, num_inference_steps, clip_skip)
+        self._set_sampler(request, sampler, scheduler, eta, flow_shift)
         self._set_guidance(request, guidance_scale, cfg_normalization, cfg_truncation)
-        request.decode = kind != "latent"
         self._add_loras(request)
         self._start_from(request, image, strength, resize_mode)
-        output = self._draw_all(request, prompt, negative_prompt, _seed(seed, generator), kind, callback_on_step_end)
+        first = _seed(seed, generator)
+        output = self._draw_all(request, prompt, negative_prompt, first, latents, output_type, callback_on_step_end)
         return output if return_dict else (output.images, None)
 
     @staticmethod
-    def _request(
-        count: Any, height: Any, width: Any, steps: Any, eta: Any, latents: Any, clip_skip: Any, sampler: Any
-    ) -> Any:
+    def _request(count: Any, height: Any, width: Any, steps: Any, clip_skip: Any) -> Any:
         request = _core.ImageRequest()
         request.batch = whole(1 if count is None else count, "num_images_per_prompt")
         if height is not None:
@@ -323,23 +339,25 @@ class Pipeline(Opened):
             request.width = whole(width, "width")
         if steps is not None:
             request.steps = whole(steps, "num_inference_steps")
-        if eta:
-            request.eta = real(eta, "eta")
         if clip_skip is not None:
             request.clip_skip = whole(clip_skip, "clip_skip", 0)
-        if not isinstance(sampler, (str, type(None))):
-            raise TypeError(f"sampler: expected a string, got {type(sampler).__name__}")
-        request.sampler = sampler or ""
-        if latents is not None:
-            request.set_latents(_latent_bytes(latents))
         return request
 
     @staticmethod
-    def _set_guidance(request: Any, scale: Any, normalization: Any, truncation: Any) -> None:
+    def _set_sampler(request: Any, sampler: Any, scheduler: Any, eta: Any, flow_shift: Any) -> None:
+        if not isinstance(sampler, (str, type(None))):
+            raise TypeError(f"sampler: expected a string, got {type(sampler).__name__}")
+        request.sampler = sampler or ""
+        request.karras = _KARRAS[_flag(scheduler or "default", "scheduler", tuple(_KARRAS))]
+        request.eta = None if eta is None else real(eta, "eta")
+        request.flow_shift = None if flow_shift is None else real(flow_shift, "flow_shift")
+
+    def _set_guidance(self, request: Any, scale: Any, normalization: Any, truncation: Any) -> None:
         if scale is not None:
-            request.guidance_scale = real(scale, "guidance_scale")
-            if not request.guidance_scale >= 0:
+            guidance = real(scale, "guidance_scale")
+            if not guidance >= 0:
                 raise UsageError(f"guidance_scale: expected 0 or more, got {scale!r}", "guidance_scale")
+            request.cfg_scale = guidance + self._core.guidance_offset
         request.cfg_normalization = real(normalization, "cfg_normalization")
         request.cfg_truncation = real(truncation, "cfg_truncation")
 
@@ -363,10 +381,19 @@ class Pipeline(Opened):
         request.strength = 0.8 if strength is None else real(strength, "strength")
 
     def _draw_all(
-        self, request: Any, prompt: Any, negative_prompt: Any, seed: int, kind: str, callback: StepCallback | None
+        self,
+        request: Any,
+        prompt: Any,
+        negative_prompt: Any,
+        seed: int | list[int],
+        latents: Any,
+        output_type: str | None,
+        callback: StepCallback | None,
     ) -> ImageOutput:
+        kind = _flag(output_type or "pil", "output_type", _OUTPUT_TYPES)
         if kind == "pt":
             _pictures.need_torch('output_type="pt"')  # before any work
+        request.decode = kind != "latent"
         prompts = _prompts(prompt, "prompt")
         negatives = _prompts(negative_prompt or "", "negative_prompt")
         if len(negatives) not in (1, len(prompts)):
@@ -374,12 +401,22 @@ class Pipeline(Opened):
                 f"negative_prompt: expected one for all prompts or one for each ({len(prompts)}), got {len(negatives)}",
                 "negative_prompt",
             )
+        of_one, count = request.batch, len(prompts) * request.batch
+        noise = None if latents is None else _latent_array(latents)
+        if noise is not None and noise.shape[:1] != (count,):
+            raise UsageError(f"latents: expected those of {count} images, got shape {noise.shape}", "latents")
+        if isinstance(seed, list):
+            if len(seed) != count:
+                raise UsageError(f"generator: expected one for each of {count} images, got {len(seed)}", "generator")
+            request.batch = 1  # a batch has consecutive seeds
         output, drawn = ImageOutput([]), _Drawn()
-        for i, text in enumerate(prompts):
-            request.prompt = text
-            request.negative = negatives[i % len(negatives)]
-            request.seed = (seed + i * request.batch) % 2**64
-            for warning in self._core.warnings(request):
+        for first in range(0, count, request.batch):
+            if noise is not None:
+                request.set_latents(noise[first : first + request.batch].tobytes())
+            request.prompt = prompts[first // of_one]
+            request.negative = negatives[first // of_one % len(negatives)]
+            request.seed = seed[first] if isinstance(seed, list) else (seed + first) % 2**64
+            for warning in self._core.warnings(request) if first % of_one == 0 else ():
                 warnings.warn(warning, stacklevel=4)
             self._draw(request, callback, kind == "pil", output, drawn)
         output.images = drawn.images(kind)
@@ -417,7 +454,7 @@ class Pipeline(Opened):
             if found is None or tuple(found) != tuple(shape):
                 got = type(changed).__name__ if found is None else str(tuple(found))
                 raise UsageError(f"latents: expected an array of shape {shape} back, got {got}", "latents")
-            return _latent_bytes(changed)
+            return _latent_array(changed).tobytes()
 
         return on_step
 

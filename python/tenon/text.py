@@ -203,21 +203,24 @@ class TextPipeline(Opened):
         fusion: bool = True,
         context: int = 0,
         cache_limit: int | str | None = None,
+        lora: str | os.PathLike[str] | None = None,
     ) -> TextPipeline:
         """Opens a model: a folder as transformers writes it, a .gguf file, or the package's own ("sums"). `device`,
         `threads` and `fusion` as in Pipeline.from_pretrained. `dtype`: "bf16" (the default), "f16" (on a GPU), "f32",
         or "int8", which keeps weights of linear layers in i8 and everything else in bf16; a library's type; or a type
         with exceptions as the command's --type takes them, "bf16, e4m3: mlp". `context`: most tokens of prompt and text
         together; 0 for all of the model's positions. `cache_limit`: most memory for keys and values, in bytes or as
-        "2GB"; with it, context 0 means as many tokens as fit. Raises ModelError if it is not a language model,
-        UsageError for a type that it or the device does not have, DeviceError if the device does not exist,
-        OutOfMemoryError for a limit too small for one text."""
+        "2GB"; with it, context 0 means as many tokens as fit. `lora`: folder of a low-rank adapter, as `tenon train grpo
+        --lora` and PEFT write it, added to the weights. Raises ModelError if it is not a language model, or the adapter
+        not one of it, UsageError for a type that it or the device does not have, DeviceError if the device does not
+        exist, OutOfMemoryError for a limit too small for one text."""
         type_name, count = _dtypes.network_type(dtype), _checks.threads(threads)
         spec = "" if path is None else os.fspath(path)
         longest = whole(context, "context", 0, _MOST_TOKENS)
         room = _checks.memory(cache_limit, "cache_limit")
+        adapter = "" if lora is None else os.fspath(lora)
         with _dtypes.named_dtype():
-            return cls(_core.TextPipeline(spec, device, type_name, count, fusion, longest, room))
+            return cls(_core.TextPipeline(spec, device, type_name, count, fusion, longest, room, adapter))
 
     @property
     def dtype(self) -> str:

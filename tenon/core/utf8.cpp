@@ -36,6 +36,11 @@ size_t utf8_length(std::string_view text, size_t i) {
   return length;
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 std::optional<size_t> first_invalid_utf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     uint64_t eight = 0;  // fast path: most text is ASCII

@@ -13,6 +13,9 @@ size_t utf8_length(std::string_view text, size_t i);
 /// Offset of the first byte that is not part of well-formed UTF-8, or nothing if all of `text` is well formed.
 std::optional<size_t> first_invalid_utf8(std::string_view text);
 
+/// Without the byte order mark that some editors put in front of a file's text.
+std::string_view without_byte_order_mark(std::string_view text);
+
 /// The code point at `position`, which advances past it. `text` must be well formed there.
 uint32_t next_code_point(std::string_view text, size_t& position);
 

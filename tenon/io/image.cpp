@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "tenon/core/error.h"
+#include "tenon/io/orientation.h"
 
 namespace tenon {
 namespace {
@@ -93,6 +94,13 @@ bool read_rows(PngDecoder& d, png_bytepp rows) {
   return true;
 }
 
+// Of the chunk eXIf, which may also follow the pixels.
+int orientation_of(const PngDecoder& d) {
+  png_bytep exif = nullptr;
+  png_uint_32 size = 0;
+  return png_get_eXIf_1(d.png, d.info, &size, &exif) ? exif_orientation({exif, size}) : kUpright;
+}
+
 // A libpng writer into memory.
 struct PngEncoder {
   PngFailure failure;
@@ -160,7 +168,7 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
   std::vector<png_bytep> rows;
   for (int64_t y = 0; y < image.height; ++y) rows.push_back(image.pixels.data() + static_cast<size_t>(y) * row_bytes);
   if (!read_rows(d, rows.data())) refuse_png(where, d);
-  return image;
+  return turned(std::move(image), orientation_of(d));
 }
 
 Image read_png(const std::filesystem::path& path) {

@@ -26,7 +26,8 @@ inline constexpr int64_t kMaxImageSide = 32768;
 using ImageText = std::vector<std::pair<std::string, std::string>>;
 
 /// Decodes any PNG (grey, palette, alpha, 16 bit, interlaced) to three channels of 8 bits; drops alpha, scales 16 bits
-/// down. Error(Usage) beginning with `where` if the bytes are not a PNG, are damaged, or exceed kMaxImageSide.
+/// down, and rotates the picture upright as its EXIF orientation says. Error(Usage) beginning with `where` if the bytes
+/// are not a PNG, are damaged, or exceed kMaxImageSide.
 Image decode_png(std::span<const std::byte> bytes, const std::string& where);
 /// Decodes a JPEG (grey, YCbCr, CMYK; baseline or progressive; 8 bits per sample) to three channels of 8 bits, rotated
 /// upright as its EXIF orientation says. CMYK is converted to RGB without a colour profile. Error(Usage) beginning with

@@ -5,11 +5,11 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-#include <algorithm>
 #include <csetjmp>
 
 #include "tenon/core/error.h"
 #include "tenon/io/image.h"
+#include "tenon/io/orientation.h"
 
 namespace tenon {
 namespace {
@@ -99,58 +99,16 @@ std::vector<uint8_t> rgb_of_cmyk(const std::vector<uint8_t>& cmyk, bool inverted
   return out;
 }
 
-// Reads numbers of a TIFF structure in its byte order; 0 outside of it.
-class Tiff {
- public:
-  explicit Tiff(std::span<const uint8_t> bytes) : bytes_(bytes), little_(bytes.size() > 1 && bytes[0] == 'I') {}
-  uint32_t number(size_t at, size_t count) const {
-    uint32_t out = 0;
-    if (at > bytes_.size() || count > bytes_.size() - at) return 0;
-    for (size_t i = 0; i < count; ++i) out = out << 8 | bytes_[at + (little_ ? count - 1 - i : i)];
-    return out;
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-  bool little_;
-};
-
-// Tag 0x0112 of the first directory: 1 (as stored) to 8, or 1 if there is none.
-int exif_orientation(const jpeg_decompress_struct& info) {
+// Of the first EXIF marker that has one.
+int orientation_of(const jpeg_decompress_struct& info) {
   constexpr std::string_view kExif("Exif\0\0", 6);
   for (jpeg_saved_marker_ptr m = info.marker_list; m; m = m->next) {
     const std::string_view data(reinterpret_cast<const char*>(m->data), m->data_length);
     if (m->marker != kExifMarker || !data.starts_with(kExif)) continue;
-    const Tiff tiff({m->data + kExif.size(), m->data_length - kExif.size()});
-    const size_t directory = tiff.number(4, 4), entries = tiff.number(directory, 2);
-    for (size_t i = 0; i < entries; ++i) {
-      const size_t entry = directory + 2 + 12 * i;
-      if (tiff.number(entry, 2) != 0x0112) continue;
-      const uint32_t value = tiff.number(entry + 8, 2);
-      return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
-    }
+    const int found = exif_orientation({m->data + kExif.size(), m->data_length - kExif.size()});
+    if (found != kUpright) return found;
   }
-  return 1;
-}
-
-// Rotates the picture upright. The bits of orientation - 1 mean: mirrored left to right, rotated by 180 degrees, rows
-// and columns exchanged (5 to 8), in the standard's numbering.
-Image turned(Image image, int orientation) {
-  if (orientation == 1) return image;
-  const bool exchanged = orientation >= 5;
-  const bool right_to_left = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const bool bottom_to_top = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  Image out{exchanged ? image.height : image.width, exchanged ? image.width : image.height, 3, {}};
-  out.pixels.resize(image.pixels.size());
-  for (int64_t y = 0; y < out.height; ++y)
-    for (int64_t x = 0; x < out.width; ++x) {
-      int64_t from_x = exchanged ? y : x, from_y = exchanged ? x : y;
-      if (right_to_left) from_x = image.width - 1 - from_x;
-      if (bottom_to_top) from_y = image.height - 1 - from_y;
-      std::copy_n(image.pixels.begin() + (from_y * image.width + from_x) * 3, 3,
-                  out.pixels.begin() + (y * out.width + x) * 3);
-    }
-  return out;
+  return kUpright;
 }
 
 [[noreturn]] void refuse(const std::string& where, const JpegDecoder& d) {
@@ -170,7 +128,7 @@ Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where) {
   TENON_CHECK(Usage, image.width * image.height / kPixelsAByte <= static_cast<int64_t>(bytes.size()), where)
       << "cannot read as JPEG: " << image.width << "x" << image.height << " pixels in " << bytes.size() << " bytes";
   const bool four = d.info.out_color_space == JCS_CMYK;
-  const int orientation = exif_orientation(d.info);  // decoding frees the markers
+  const int orientation = orientation_of(d.info);  // decoding frees the markers
   const size_t row_bytes = static_cast<size_t>(image.width) * (four ? 4 : 3);
   image.pixels.resize(row_bytes * static_cast<size_t>(image.height));
   if (!read_rows(d, image.pixels.data(), row_bytes)) refuse(where, d);

@@ -94,6 +94,7 @@ struct ImageResult {
   ImageRequest request;  ///< with every default filled in, the sampler by its main name
   NetworkType type = DType::F32;
   bool fusion = true;                       ///< PipelineOptions'
+  bool batch_invariant = false;             ///< PipelineOptions'
   LoraApply lora_apply = LoraApply::Merge;  ///< PipelineOptions'
   std::vector<double> timesteps;            ///< of every model call
   std::vector<double> sigmas;  ///< noise over signal at every model call; infinite where there is no signal

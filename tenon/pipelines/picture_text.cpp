@@ -141,6 +141,11 @@ ordered_json picture_json(const ImageResult& result, size_t i) {
   }
   if (!r.loras.empty() && result.lora_apply == LoraApply::Side) out["lora_apply"] = "side";
   if (!result.fusion) out["fusion"] = false;
+  if (result.batch_invariant) out["deterministic"] = "batch";
+  if (!r.latents.empty()) {  // the seed alone does not give this picture again
+    const size_t each = r.latents.size() / static_cast<size_t>(r.batch);
+    out["latents_sha256"] = sha256_hex(std::as_bytes(std::span(r.latents).subspan(i * each, each)));
+  }
   out.update({{"timesteps", result.timesteps}, {"sigmas", result.sigmas}, {"type", result.type.text()}});
   if (r.init) out.update({{"strength", r.strength}, {"init_sha256", r.init->sha256}});
   if (r.init && r.init->scaled_from)

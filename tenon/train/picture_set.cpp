@@ -20,28 +20,42 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMaxCaption = 1 << 16;
-constexpr std::string_view kByteOrder = "\xef\xbb\xbf", kBlanks = " \t\r\n";
-constexpr const char* kTensor = "values";
+constexpr std::string_view kBlanks = " \t\r\n";
+constexpr const char *kTensor = "values", *kCaption = ".txt";
 
-bool is_picture(const fs::path& path) {
+// In any case.
+bool ends_with_one_of(const fs::path& path, std::initializer_list<std::string_view> endings) {
   std::string end = path.extension().string();
   std::ranges::transform(end, end.begin(), [](unsigned char c) { return std::tolower(c); });
-  return end == ".png" || end == ".jpg" || end == ".jpeg";
+  return std::ranges::find(endings, end) != endings.end();
+}
+
+bool is_picture(const fs::path& path) { return ends_with_one_of(path, {".png", ".jpg", ".jpeg", ".jfif"}); }
+
+// A folder may hold other files too, but a picture or caption that is left out without a word changes what is learnt.
+void check_unread(const fs::path& path) {
+  TENON_CHECK(Usage,
+              !ends_with_one_of(path, {".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl"}),
+              path.string())
+      << "is a picture that cannot be read: convert it to PNG or JPEG, or remove it";
+  TENON_CHECK(Usage, path.extension() == kCaption || !ends_with_one_of(path, {kCaption}), path.string())
+      << "is a caption that would not be read: rename it to end in " << kCaption;
 }
 
 std::string caption_of(const fs::path& picture, const std::optional<std::string>& fallback) {
-  const fs::path file = fs::path(picture).replace_extension(".txt");
+  const fs::path file = fs::path(picture).replace_extension(kCaption);
   if (!file_exists(file)) {
     TENON_CHECK(Usage, fallback, picture.string())
         << "has no caption: expected " << file.filename().string() << " beside it, or --caption TEXT for all";
     return *fallback;
   }
-  std::string text = read_argument_file(file, kMaxCaption);
-  TENON_CHECK(Usage, !first_invalid_utf8(text), file.string()) << "is not UTF-8 text";
-  if (text.starts_with(kByteOrder)) text.erase(0, kByteOrder.size());
+  const std::string read = read_argument_file(file, kMaxCaption);
+  const std::string_view text = without_byte_order_mark(read);
+  // UTF-16 without a mark is valid UTF-8 if its letters are ASCII: every other byte is zero.
+  TENON_CHECK(Usage, !first_invalid_utf8(text) && text.find('\0') == text.npos, file.string()) << "is not UTF-8 text";
   const size_t first = text.find_first_not_of(kBlanks);
   if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+  return std::string(text.substr(first, text.find_last_not_of(kBlanks) + 1 - first));
 }
 
 Image mirrored(const Image& image) {
@@ -117,6 +131,7 @@ std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::o
   std::map<fs::path, fs::path> stems;
   const std::vector<fs::path> files = list_folder(folder);
   for (const fs::path& file : files) {
+    check_unread(file);
     if (!is_picture(file)) continue;
     check_stop("pictures");
     const auto [other, alone] = stems.emplace(fs::path(file).replace_extension(), file);
@@ -125,7 +140,8 @@ std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::o
     out.push_back({file.string(), read_image(file), sha256_file(file), caption_of(file, caption)});
   }
   for (const fs::path& file : files)
-    TENON_CHECK(Usage, out.empty() || file.extension() != ".txt" || stems.contains(fs::path(file).replace_extension()),
+    TENON_CHECK(Usage,
+                out.empty() || file.extension() != kCaption || stems.contains(fs::path(file).replace_extension()),
                 file.string())
         << "is a caption without a picture: expected a picture of the same name beside it";
   TENON_CHECK(Usage, !out.empty(), folder.string()) << "holds no pictures: expected .png, .jpg or .jpeg files";

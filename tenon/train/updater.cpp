@@ -92,7 +92,7 @@ std::string Updater::first_not_finite() const {
 
 void Updater::average() {
   const auto n = static_cast<double>(steps_);
-  const double decay = std::min(decay_, (1 + n) / (10 + n));
+  const double decay = steps_ == 1 ? 0 : std::min(decay_, n / (9 + n));  // where training began does not count
   const std::vector<Parameter>& all = parameters_.all();
   average_.run(
       *parameters_.stream(), all.size(), [&](size_t i) { return all[i].count(); },

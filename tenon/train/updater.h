@@ -18,7 +18,7 @@ class Updater {
  public:
   /// `clip`: limit of the gradients' global norm, as in torch.nn.utils.clip_grad_norm_; 0: none. `decay`, used if
   /// parameters are averaged: after step n an average is d average + (1 - d) master, where d is the smaller of `decay`
-  /// and (1 + n) / (10 + n), so that early in a run it forgets its beginning (as diffusers' EMAModel).
+  /// and n / (9 + n), 0 after the first one, so that early in a run it forgets its beginning (as diffusers' EMAModel).
   Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, double clip, double decay = 0);
 
   struct Report {

@@ -86,7 +86,8 @@ TEST_F(CliText, SeveralTextsSideBySide) {
     for (std::string line; std::getline(in, line);) out.push_back(json::parse(line));
     return out;
   };
-  std::ofstream(folder() / "prompt") << "four";
+  std::ofstream(folder() / "prompt") << "\xef\xbb\xbf"
+                                        "four";
   const std::string file = (folder() / "prompt").string();
   const std::vector<json> together =
       lines({"-p", "one two", "-p", "three", "--prompt-file", file, "-s", "5", "--batch-size", "2"});

@@ -328,8 +328,8 @@ TEST_F(CliErrors, GuidanceScales) {
 TEST_F(CliErrors, BadEnvironment) {
   EXPECT_EQ(tenon({"env"}, {"TENON_LOG_LEVEL=loud"}).code, 2);
   EXPECT_EQ(tenon({"env"}, {"TENON_THREADS=none"}).code, 2);
-  for (const std::string variable :
-       {"TENON_CUDA_CORE", "TENON_CUDA_TUNE", "TENON_CPU_ISA", "TENON_NO_FUSION", "TENON_NO_FOLD"}) {
+  for (const std::string variable : {"TENON_CUDA_CORE", "TENON_CUDA_TUNE", "TENON_CPU_ISA", "TENON_NO_FUSION",
+                                     "TENON_NO_FOLD", "TENON_DETERMINISTIC"}) {
     const Finished run = tenon({"env"}, {variable + "=none"});
     EXPECT_EQ(run.code, 2);
     EXPECT_NE(run.err.find("[" + variable + "] expected"), std::string::npos) << run.err;
@@ -338,6 +338,9 @@ TEST_F(CliErrors, BadEnvironment) {
     EXPECT_EQ(tenon({"explain", "-m", "random:tiny"}, {std::string("TENON_NO_FUSION=") + bad}).code, 2) << bad;
   for (const char* good : {"", "0", "1"})
     EXPECT_EQ(tenon({"env"}, {std::string("TENON_NO_FUSION=") + good}).code, 0) << good;
+  const Finished nine = tenon({"generate", "a star", "--batch-size", "9"}, {"TENON_DETERMINISTIC=batch"});
+  EXPECT_EQ(nine.code, 2);
+  EXPECT_NE(nine.err.find("at most 8"), std::string::npos) << nine.err;
 }
 
 TEST_F(CliErrors, ADeviceThatDoesNotExist) {

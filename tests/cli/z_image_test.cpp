@@ -126,6 +126,12 @@ TEST_F(CliZImage, Inspect) {
   const Finished f = tenon({"inspect", "tiny", "--json"});
   ASSERT_EQ(f.code, 0) << f.err;
   EXPECT_NE(f.out.find("Z-Image"), std::string::npos) << f.out;
+  // As published: with the encoder's last layer, which no prompt is read from.
+  const Finished whole = tenon({"inspect", "z-image-shapes", "--json"});
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const auto encoder = nlohmann::json::parse(whole.out).at("components").at("text_encoder");
+  EXPECT_TRUE(encoder.at("unexpected").empty()) << encoder.at("unexpected");
+  EXPECT_EQ(encoder.at("ignored").size(), 12U);
 }
 
 TEST_F(CliZImage, VerifiesEveryLaunch) {

@@ -98,6 +98,29 @@ TEST(Png, PaletteSixteenBitOneBitAndInterlaced) {
             (std::vector<uint8_t>{1, 2, 3, 4, 5, 6}));
 }
 
+// What ImageMagick and phones write: the camera's orientation in a chunk of its own, before or after the pixels.
+TEST(Png, IsTurnedAsItsExifSays) {
+  // Rows of a picture of 3 x 2 grey pixels, upright, for each orientation.
+  const std::vector<std::vector<std::vector<uint8_t>>> upright = {
+      {{0, 1, 2}, {3, 4, 5}},   {{2, 1, 0}, {5, 4, 3}},   {{5, 4, 3}, {2, 1, 0}},   {{3, 4, 5}, {0, 1, 2}},
+      {{0, 3}, {1, 4}, {2, 5}}, {{3, 0}, {4, 1}, {5, 2}}, {{5, 2}, {4, 1}, {3, 0}}, {{2, 5}, {1, 4}, {0, 3}}};
+  for (uint8_t o = 1; o <= 8; ++o) {
+    Image expected{std::ssize(upright[o - 1][0]), std::ssize(upright[o - 1]), 3, {}};
+    for (const auto& row : upright[o - 1])
+      for (uint8_t v : row) expected.pixels.insert(expected.pixels.end(), 3, v);
+    const std::vector<uint8_t> big = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x12, 0,
+                                      3,   0,   0, 0,  1, 0, o, 0, 0, 0, 0, 0,    0};
+    const std::vector<uint8_t> small = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3,
+                                        0,   1,   0,  0, 0, o, 0, 0, 0, 0, 0,    0, 0};
+    for (const auto& exif : {big, small}) {
+      const std::vector<uint8_t> rows = {0, 0, 1, 2, 0, 3, 4, 5};
+      EXPECT_EQ(decode_png(HandMade(3, 2, 8, kGrey, 0).chunk("eXIf", exif).finish(rows), "memory"), expected) << int{o};
+    }
+  }
+  const std::vector<uint8_t> broken = {'M', 'M', 0, 42, 0xff, 0xff, 0xff, 0xff};
+  EXPECT_EQ(decode_png(HandMade(1, 1, 8, kGrey, 0).chunk("eXIf", broken).finish({0, 9}), "memory").width, 1);
+}
+
 TEST(Png, DamagedFilesAreRefused) {
   expect_error(ErrorKind::Usage, "[memory] is not a PNG file", [] { decode_png({}, "memory"); });
   const std::string text = "GIF89a, or anything else";

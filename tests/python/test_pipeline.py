@@ -35,6 +35,7 @@ def test_a_picture_is_its_own_in_a_batch():
     two = pipe("a star", seed=4, num_images_per_prompt=2, num_inference_steps=1).images
     alone = pipe("a star", seed=5, num_inference_steps=1).images
     assert two[1].tobytes() == alone[0].tobytes()
+    assert json.loads(alone[0].info["tenon"])["deterministic"] == "batch"
     with pytest.raises(tenon.UsageError, match="at most 8"):
         pipe("a star", num_images_per_prompt=9, num_inference_steps=1)
 

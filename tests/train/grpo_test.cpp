@@ -242,7 +242,7 @@ TEST(Updater, Averages) {
     const std::vector<float> grad{1, 0.5F, -static_cast<float>(step)};
     parameters.set(w.grad, grad);
     updater.step(0.1);
-    const double d = std::min(0.35, (1.0 + step) / (10 + step));
+    const double d = step == 1 ? 0 : std::min(0.35, step / (9.0 + step));  // diffusers' EMAModel
     for (size_t i = 0; i < 3; ++i) {
       master[i] -= 0.1 * static_cast<double>(grad[i]);
       average[i] = d * average[i] + (1 - d) * master[i];

@@ -386,10 +386,17 @@ TEST_F(PictureFolder, PicturesAndCaptions) {
   fs::remove(folder() / "c.txt");
   write("b.txt", "\xff\xfe");
   refused("not UTF-8");
+  write("b.txt", std::string("b\0l\0u\0e\0", 8));  // UTF-16 without a mark
+  refused("not UTF-8");
   write("b.txt", "good");
   write("d.jpg", "no picture at all");
   refused("d.jpg");
   fs::remove(folder() / "d.jpg");
+  for (const char* unread : {"e.webp", "e.BMP", "b.TXT"}) {
+    write(unread, "not looked at");
+    refused(unread);
+    fs::remove(folder() / unread);
+  }
   picture("b.png", 4, 4);
   refused("share one caption");
   expect_refused_lora(ErrorKind::Usage, "nowhere", [&] { read_pictures(folder() / "nowhere", {}); });

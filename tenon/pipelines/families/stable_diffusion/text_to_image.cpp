@@ -247,6 +247,7 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   kept_.reread(loras_.apply(filled.loras));
   auto [sampler, noise, result] =
       begin_drawing(std::move(filled), model_->scheduler_config(), networks_, loras_.apply_as());
+  result.batch_invariant = options_.batch_invariant;
   const ImageRequest& r = result.request;
   int64_t tokens = 0;
   const std::vector<float> context = encode_prompts(r, tokens, result.timings);

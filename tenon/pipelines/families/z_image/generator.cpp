@@ -226,6 +226,7 @@ ImageResult ZImageGenerator::generate(const ImageRequest& request, const OnStep&
   kept_.reread(loras_.apply(filled.loras));
   auto [sampler, noise, result] =
       begin_drawing(std::move(filled), model_->scheduler_config(), networks_, loras_.apply_as());
+  result.batch_invariant = batch_invariant_;
   const ImageRequest& r = result.request;
   Texts texts = texts_of(r);
   encode(texts, result.timings);
