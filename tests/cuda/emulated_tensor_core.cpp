@@ -48,8 +48,8 @@ void widen(Element type, const void* from, int n, float* to) {
   }
 }
 
-// Also compiled for the wider vectors that processors may have. The bits are the same: products are exact, so it does not
-// matter whether they are added in the same instruction.
+// Also compiled for the wider vectors that processors may have. The bits are the same: products are exact, so it does
+// not matter whether they are added in the same instruction.
 #if defined(__x86_64__) && !defined(__clang__)
 #define FOR_ALL_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
