@@ -40,10 +40,14 @@ stage_asan() {
 stage_tsan() { build tsan test_threads && tests tsan -L threads; }
 stage_install() { tools/check_install.sh build/release "$jobs"; }
 # Compiles every GPU kernel of the full-size models, of the optimizer and of e4m3 layers for both architectures and
-# checks its machine code; and, if there is a cuDNN, its plans for every convolution and attention of theirs.
+# checks its machine code; and, if there is a cuDNN, its plans for every convolution and attention of theirs. What was
+# compiled from the same text before, by whatever checkout, is only checked (so do tests of machine code).
 stage_kernels() {
   local model plans=()
-  local -x TENON_CACHE_DIR="$PWD/build/cache" TENON_CUDA_PATH="$PWD/build/cuda-env"
+  tests release -R '^(ListCodeTest|E4m3Code)' || return 1
+  local -x TENON_CACHE_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/tenon/tests" TENON_CUDA_PATH="$PWD/build/cuda-env"
+  mkdir -p "$TENON_CACHE_DIR"
+  find "$TENON_CACHE_DIR" -name '*.kernel' -mtime +60 -delete
   if build/release/bin/tenon env 2>/dev/null | grep -E 'cudnn +[0-9]' >/dev/null; then plans=(--cudnn)
   else echo "kernels: no cuDNN here, its plans are not checked (tenon env says what installs it)" >&2; fi
   for model in sd15 vit-g14; do
@@ -57,7 +61,6 @@ stage_kernels() {
   for rows in 1 16; do  # of a token drawn for training, whose plans fold no scales
     build/release/bin/tenon compile -m random:qwen2.5-0.5b --part rollout --batch-size $rows --type bf16 --arch sm_89,sm_90a || return 1
   done
-  tests release -R '^(ListCodeTest|E4m3Code)'
 }
 stage_python() {
   local log

@@ -56,6 +56,16 @@ Expr memory_leaf(Graph& g, const NodeType& type, std::string name, DType dtype, 
   return g.make(type, {}, a);
 }
 
+void rebuild_all(Graph& g, std::span<const Expr> roots, const Replace& replace, Memo& memo) {
+  for (const Expr& e : topological(roots)) {
+    if (memo.contains(e.get())) continue;
+    std::vector<Expr> in;
+    for (const Expr& operand : e->in) in.push_back(memo.at(operand.get()));
+    const Expr made = replace ? replace(e, in) : Expr();
+    memo.emplace(e.get(), made ? made : g.make(*e->type, in, e->attrs));
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(Rate r) {
@@ -158,15 +168,13 @@ std::vector<Expr> topological(std::span<const Expr> roots) {
     graph = root->graph;
     most = std::max(most, root->id);
   }
-  std::vector<bool> done(most + 1);  // operands have smaller ids than their users
+  std::vector<char> done(most + 1);  // operands have smaller ids than their users
   std::vector<std::pair<Expr, size_t>> stack;
   const auto visit = [&](const Expr& e) {
-    if (!done[e->id]) stack.emplace_back(e, 0);
+    if (e && !done[e->id]) stack.emplace_back(e, 0);
   };
-  for (const Expr& root : roots) {
-    if (!root) continue;
-    visit(root);
-    while (!stack.empty()) {
+  for (const Expr& root : roots)
+    for (visit(root); !stack.empty();) {
       auto& [e, next] = stack.back();
       if (done[e->id]) {
         stack.pop_back();
@@ -178,26 +186,18 @@ std::vector<Expr> topological(std::span<const Expr> roots) {
         stack.pop_back();
       }
     }
-  }
   return order;
 }
 
 Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo) {
-  for (const Expr& e : topological(std::array{root})) {
-    if (memo.contains(e.get())) continue;
-    std::vector<Expr> in;
-    for (const Expr& operand : e->in) in.push_back(memo.at(operand.get()));
-    Expr made = replace ? replace(e, in) : Expr();
-    if (!made) made = g.make(*e->type, in, e->attrs);
-    memo.emplace(e.get(), made);
-  }
+  rebuild_all(g, std::array{root}, replace, memo);
   return memo.at(root.get());
 }
-
 std::vector<Expr> rebuild(Graph& g, std::span<const Expr> roots, const Replace& replace) {
   std::vector<Expr> out;
   Memo memo;
-  for (const Expr& r : roots) out.push_back(rebuild(g, r, replace, memo));
+  rebuild_all(g, roots, replace, memo);
+  for (const Expr& r : roots) out.push_back(memo.at(r.get()));
   return out;
 }
 Expr rebuild(Graph& g, const Expr& root, Memo& memo) { return rebuild(g, root, Replace(), memo); }

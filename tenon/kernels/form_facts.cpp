@@ -34,8 +34,7 @@ bool is_row_reduction(const Expr& e) {
 }
 
 bool reduces_rows(const Expr& value) {
-  const std::vector<Expr> all = topological(std::array{value});
-  return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e->family() == Family::Reduce; });
+  return std::ranges::any_of(topological(std::array{value}), [](Expr e) { return e->family() == Family::Reduce; });
 }
 
 Shape domain_of(const Expr& value) {
@@ -45,8 +44,9 @@ Shape domain_of(const Expr& value) {
 }
 
 bool of_weights_only(const Expr& hole) {
-  const std::vector<Expr> all = topological(std::array{hole});
-  return std::all_of(all.begin(), all.end(), [](const Expr& e) { return !is_memory_leaf(e) || e.is<nodes::Param>(); });
+  return hole->rate == Rate::Constant && std::ranges::all_of(topological(std::array{hole}), [](const Expr& e) {
+           return !is_memory_leaf(e) || e.is<nodes::Param>();
+         });
 }
 
 const Node* literal_of(const Expr& e) {

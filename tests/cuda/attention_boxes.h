@@ -93,7 +93,7 @@ inline void expect_machine_code(const BoxKernel& kernel, double wide_stores = 1)
   const std::string text = kernel.text(DType::F16, 8);
   static std::set<std::string> checked;  // many shapes choose one kernel
   if (!checked.insert(text).second) return;
-  const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text}, "sm_90a");
+  const KernelBinary code = machine_code({"attention", text}, "sm_90a");
   EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
                            {.threads = kernel.threads,
                             .blocks = kernel.blocks,

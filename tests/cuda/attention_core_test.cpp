@@ -161,7 +161,7 @@ TEST(AttentionCore, MachineCode) {
   for (const auto& [arch, shared] : {std::pair{"sm_89", kAdaShared}, {"sm_90a", kHopperShared}})
     for (int depth : {80, 160}) {
       const AttentionTileShape tile = pick_attention_tile(depth, shared);
-      const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of({tile})}, arch);
+      const KernelBinary code = machine_code({"attention", text_of({tile})}, arch);
       const CubinKernel kernel = read_cubin_kernel(code.cubin, kKernelName);
       EXPECT_THAT(check_kernel(kernel, code.log,
                                {.threads = tile.threads(),

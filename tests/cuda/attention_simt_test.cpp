@@ -285,7 +285,7 @@ TEST(AttentionSimt, MachineCode) {
     for (const int depth : {64, 160, 512})
       for (const AttentionSimtShape& tile : attention_simt_tiles(depth, limit)) {
         const SimtVariant variant{tile, depth == 160};
-        const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", simt_text(variant)}, arch);
+        const KernelBinary code = machine_code({"attention", simt_text(variant)}, arch);
         const CubinKernel kernel = read_cubin_kernel(code.cubin, kKernelName);
         std::vector<Opcode> copies;
         if (!variant.computed) copies.push_back(Opcode::CopyAsync);

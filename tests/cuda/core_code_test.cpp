@@ -70,7 +70,7 @@ std::string wgmma_source(bool conv, const std::string& type, const WgmmaTileShap
 
 // One narrow store is expected: the counter where splits are combined.
 void check(const std::string& text, const std::string& arch, const KernelExpectations& expected) {
-  const KernelBinary compiled = find_nvrtc().nvrtc->compile({"core", text}, arch);
+  const KernelBinary compiled = machine_code({"core", text}, arch);
   const CubinKernel kernel = read_cubin_kernel(compiled.cubin, kKernelName);
   for (const std::string& wrong : check_kernel(kernel, compiled.log, expected)) ADD_FAILURE() << arch << ": " << wrong;
   constexpr int kFewBytes = 8;  // when the stack may be used

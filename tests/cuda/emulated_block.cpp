@@ -163,7 +163,7 @@ void Block::together(int warps, const char* name, device::host::Together act, vo
   Meeting& m = meeting(warps);
   const int first = thread / (32 * warps) * (32 * warps), lanes = std::min(32 * warps, threads - first);
   if (m.came == 0) m.name = name, m.act = act;
-  if (m.act != act || std::strcmp(m.name, name) != 0)
+  if (m.act != act || (m.name != name && std::strcmp(m.name, name) != 0))
     fail(std::string("lanes of one warp at different instructions: ") + m.name + " and " + name);
   m.arguments[thread - first] = arguments;
   if (++m.came < lanes) return suspend(name);

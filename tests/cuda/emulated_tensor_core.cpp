@@ -48,17 +48,28 @@ void widen(Element type, const void* from, int n, float* to) {
   }
 }
 
-void add_products(Element type, const float* a, const float* b, int depth, int n, float* sums) {
-  constexpr int kMost = 256;
-  if (type != Element::E4M3) {
-    // A tensor core adds all 16 products to the sum at once: their order does not matter.
-    double all[kMost];
-    std::copy_n(sums, n, all);
+// Also compiled for the wider vectors that processors may have. The bits are the same: products are exact, so it does
+// not matter whether they are added in the same instruction.
+#if defined(__x86_64__) && !defined(__clang__)
+#define FOR_ALL_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FOR_ALL_VECTORS
+#endif
+
+// A tensor core adds all 16 products to the sum at once: their order does not matter.
+FOR_ALL_VECTORS void add_halves(const float* a, const float* b, int depth, int n, float* sums) {
+  constexpr int kTogether = 8;  // every n is a multiple
+  for (int first = 0; first < n; first += kTogether) {
+    double all[kTogether];
+    for (int i = 0; i < kTogether; ++i) all[i] = double{sums[first + i]};
     for (int k = 0; k < depth; ++k)
-      for (int col = 0; col < n; ++col) all[col] += double{a[k]} * double{b[k * n + col]};
-    for (int col = 0; col < n; ++col) sums[col] = static_cast<float>(all[col]);
-    return;
+      for (int i = 0; i < kTogether; ++i) all[i] += double{a[k]} * double{b[k * n + first + i]};
+    for (int i = 0; i < kTogether; ++i) sums[first + i] = static_cast<float>(all[i]);
   }
+}
+
+FOR_ALL_VECTORS void add_e4m3(const float* a, const float* b, int depth, int n, float* sums) {
+  constexpr int kMost = 256;
   float largest[kMost], steps[kMost], total[kMost];
   for (int col = 0; col < n; ++col) largest[col] = std::max(std::abs(sums[col]), 0x1p-60f);
   for (int k = 0; k < depth; ++k)
@@ -70,6 +81,10 @@ void add_products(Element type, const float* a, const float* b, int depth, int n
   for (int k = 0; k < depth; ++k)
     for (int col = 0; col < n; ++col) total[col] += std::trunc(a[k] * b[k * n + col] / steps[col]);
   for (int col = 0; col < n; ++col) sums[col] = total[col] * steps[col];
+}
+
+void add_products(Element type, const float* a, const float* b, int depth, int n, float* sums) {
+  (type == Element::E4M3 ? add_e4m3 : add_halves)(a, b, depth, n, sums);
 }
 
 void ldmatrix_together(void** arguments, int lanes) {

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <utility>
 
+#include "tenon/backend/cuda/driver/included_headers.h"
 #include "tenon/core/error.h"
 #include "tests/cuda/emulated_block.h"
 
@@ -42,17 +43,29 @@ std::string hash_of(const std::string& text) {
   return out.str();
 }
 
-// A hash of every header that a kernel could include: the same for every build folder of a tree, whatever it contains.
-std::string hash_headers(const std::vector<std::string>& roots) {
+struct Header {
+  std::string hash;
+  std::vector<std::string> includes;
+};
+
+// A hash of the headers below `roots` that a kernel's text includes, by their contents: the same for every tree.
+std::string hash_headers(const std::string& text, const std::vector<std::string>& roots) {
+  static std::map<std::string, Header> read;  // by path
+  const auto find = [&](const std::string& name) -> Header* {
+    const auto root = std::find_if(roots.begin(), roots.end(),
+                                   [&](const std::string& folder) { return fs::exists(fs::path(folder) / name); });
+    if (root == roots.end()) return nullptr;
+    const std::string path = fs::path(*root) / name;
+    if (const auto it = read.find(path); it != read.end()) return &it->second;
+    const std::string contents = read_text(path);
+    return &(read[path] = {hash_of(contents), included_names(contents)});
+  };
+  const auto known = [&](const std::string& name) {
+    const Header* header = find(name);
+    return header ? &header->includes : nullptr;
+  };
   std::string all;
-  for (const std::string& root : roots) {
-    std::vector<fs::path> headers;
-    for (const auto& entry :
-         fs::recursive_directory_iterator(fs::path(root) / "tenon", fs::directory_options::follow_directory_symlink))
-      if (entry.is_regular_file() && entry.path().extension() == ".h") headers.push_back(entry.path());
-    std::sort(headers.begin(), headers.end());
-    for (const fs::path& header : headers) all += header.lexically_relative(root).string() + '\n' + read_text(header);
-  }
+  for (const std::string& name : all_included(text, known)) all += name + ' ' + find(name)->hash + '\n';
   return hash_of(all);
 }
 
@@ -80,8 +93,12 @@ void compile(const std::string& command, const std::string& name, const std::str
 
 // Precompiles what every kernel includes: half of a kernel's compile time, most of it for standard headers that nodes
 // include. Named by path and date as well, because compilers refuse such a file once its headers were moved or touched.
-fs::path prelude(const std::string& command, const std::string& headers_hash, const std::vector<std::string>& roots) {
-  std::string facts = command + headers_hash;
+fs::path prelude(const std::string& command, const std::vector<std::string>& roots) {
+  constexpr const char* kText =
+      "#define TENON_DEVICE\n#include \"tenon/backend/cuda/device/elements.h\"\n"
+      "#include \"tenon/backend/cuda/device/lets.h\"\n"
+      "#include \"tenon/expr/nodes/arithmetic.h\"\n";
+  std::string facts = command + hash_headers(kText, roots);
   for (const std::string& root : roots)
     for (const char* folder : {"/tenon/backend/cuda/device", "/tenon/expr", "/tenon/expr/nodes", "/tenon/core"})
       if (fs::exists(root + folder))
@@ -91,9 +108,7 @@ fs::path prelude(const std::string& command, const std::string& headers_hash, co
   const fs::path compiled = header.string() + ".gch";
   if (fs::exists(compiled)) return header;
   const std::string written = own_name(header, ".txt");
-  std::ofstream(written) << "#define TENON_DEVICE\n#include \"tenon/backend/cuda/device/elements.h\"\n"
-                            "#include \"tenon/backend/cuda/device/lets.h\"\n"
-                            "#include \"tenon/expr/nodes/arithmetic.h\"\n";
+  std::ofstream(written) << kText;
   std::error_code another_was_first;
   fs::create_hard_link(written, header, another_was_first);
   fs::remove(written);
@@ -102,14 +117,15 @@ fs::path prelude(const std::string& command, const std::string& headers_hash, co
 }
 
 // The shared object of a source, compiled if absent.
-fs::path compile(const KernelSource& source, const EmulatorOptions& options, const std::string& headers_hash) {
+fs::path compile(const KernelSource& source, const EmulatorOptions& options) {
   std::string command = std::string(TENON_HOST_COMPILER) +
                         " -std=c++20 -O1 -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math"
                         " -DTENON_DEVICE_ON_HOST";
-  fs::path object = cache_folder() / (hash_of(command + '\n' + headers_hash + '\n' + source.text) + ".so");
+  const std::string headers = hash_headers(source.text, options.includes);
+  fs::path object = cache_folder() / (hash_of(command + '\n' + headers + '\n' + source.text) + ".so");
   if (fs::exists(object)) return object;
   for (const std::string& root : options.includes) command += " -I'" + root + "'";
-  const fs::path header = prelude(command, headers_hash, options.includes);
+  const fs::path header = prelude(command, options.includes);
   const std::string text = own_name(object, ".cu");
   std::ofstream(text) << source.text;
   // Libraries need not be searched: this program has loaded those that a kernel calls.
@@ -319,8 +335,7 @@ class Emulator::Kernel : public Function {
   const int* facts_ = nullptr;
 };
 
-Emulator::Emulator(EmulatorOptions options)
-    : options_(std::move(options)), headers_hash_(hash_headers(options_.includes)) {
+Emulator::Emulator(EmulatorOptions options) : options_(std::move(options)) {
   const bool hopper = options_.arch != "sm_89";
   facts_ = {"this machine's processor", options_.arch,    options_.multiprocessors,
             hopper ? 232448 : 101376,   int64_t{4} << 30, options_.argument_bytes};
@@ -335,7 +350,7 @@ void Emulator::run_late() {
 
 std::shared_ptr<Function> Emulator::load(const KernelSource& source) {
   std::shared_ptr<Kernel>& kernel = kernels_[source.text];
-  if (!kernel) kernel = std::make_shared<Kernel>(source, compile(source, options_, headers_hash_), *this);
+  if (!kernel) kernel = std::make_shared<Kernel>(source, compile(source, options_), *this);
   return kernel;
 }
 

@@ -43,7 +43,8 @@ class Emulator : public Device {
   ~Emulator() override;
   const DeviceFacts& facts() const override { return facts_; }
   int64_t memory_available() const override { return facts_.memory_bytes; }
-  /// Compiles immediately. Shared objects are cached in the system's temporary folder, by a hash of source and headers.
+  /// Compiles immediately. Shared objects are cached in the system's temporary folder, by a hash of source and included
+  /// headers.
   std::shared_ptr<Function> load(const KernelSource& source) override;
   std::shared_ptr<void> allocate(int64_t bytes) override;
   std::shared_ptr<void> allocate_pinned(int64_t bytes) override;
@@ -75,7 +76,6 @@ class Emulator : public Device {
   bool next_starts_ = false;    ///< LaunchShape::starts_next of the last launch
   std::shared_ptr<std::set<const void*>> host_memory_ = std::make_shared<std::set<const void*>>();
   std::map<std::string, std::shared_ptr<Kernel>> kernels_;
-  std::string headers_hash_;
 };
 
 }  // namespace tenon::cuda::test

@@ -9,9 +9,12 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <thread>
+
+#include "tenon/backend/cuda/driver/included_headers.h"
 
 namespace tenon::cuda {
 namespace {
@@ -148,6 +151,22 @@ TEST(KernelKey, DependsOnAllThatGoesIn) {
   EXPECT_NE(key, kernel_key({"a", "text "}, "sm_89", {13, 0}));
   EXPECT_NE(key, kernel_key(source, "sm_90a", {13, 0}));
   EXPECT_NE(key, kernel_key(source, "sm_89", {13, 1}));
+}
+
+// All that is reached, in whatever form; not the compiler's own headers, nor ours that nothing reaches.
+TEST(KernelKey, HeadersAreFoundThroughOthers) {
+  const std::map<std::string, std::string> headers = {{"a.h", "#include \"b.h\"\n#include <cmath>\n"},
+                                                      {"b.h", "#ifdef X\n#include \"c.h\"\n#endif\n#include \"a.h\""},
+                                                      {"c.h", ""},
+                                                      {"d.h", "#include \"a.h\"\n"}};
+  std::map<std::string, std::vector<std::string>> read;
+  for (const auto& [name, text] : headers) read[name] = included_names(text);
+  EXPECT_EQ(read["a.h"], std::vector<std::string>{"b.h"});
+  const auto known = [&](const std::string& name) { return read.contains(name) ? &read[name] : nullptr; };
+  EXPECT_EQ(all_included("x\n#include \"a.h\"\n#include \"none.h\"\n", known),
+            (std::set<std::string>{"a.h", "b.h", "c.h"}));
+  EXPECT_EQ(all_included("#include \"c.h\"", known), std::set<std::string>{"c.h"});
+  EXPECT_EQ(all_included("int a;", known), std::set<std::string>{});
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // Launches whose kernels are compiled for an architecture and examined as machine code.
 #pragma once
 #include <gmock/gmock.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 #include "tenon/backend/cuda/driver/compile_device.h"
 #include "tests/cuda/emulated_runner.h"
@@ -16,10 +13,9 @@ class LaunchCodeTest : public LaunchTest {
  protected:
   void SetUp() override {
     options_.search = cuda::test::nvrtc_settings();
-    options_.kernel_folder = std::filesystem::temp_directory_path() / ("tenon_launch_code_" + std::to_string(getpid()));
+    options_.kernel_folder = cuda::test::kept_kernels();
     options_.threads = 2;
   }
-  void TearDown() override { std::filesystem::remove_all(options_.kernel_folder); }
 
   /// A tensor whose values are never read.
   Expr leaf(const std::string& name, DType t, const Shape& shape, bool constant = false) {

@@ -2,9 +2,6 @@
 // multiprocessor. And how they are launched: on the caller's stream, with the whole list in the argument.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/backend/cuda/driver/compile_device.h"
@@ -13,17 +10,15 @@
 
 namespace tenon::cuda {
 namespace {
-namespace fs = std::filesystem;
 using testing::IsEmpty;
 
 class ListCodeTest : public testing::Test {
  protected:
   void SetUp() override {
     options_.search = test::nvrtc_settings();
-    options_.kernel_folder = fs::temp_directory_path() / ("tenon_list_code_" + std::to_string(getpid()));
+    options_.kernel_folder = test::kept_kernels();
     options_.threads = 2;
   }
-  void TearDown() override { fs::remove_all(options_.kernel_folder); }
 
   // The kernels of a step over a short list and over a long one.
   std::vector<KernelReport> step(const std::string& arch, const LionTypes& types, NonFinite non_finite) {

@@ -1,6 +1,11 @@
 #include "tests/cuda/nvrtc_environment.h"
 
+#include <optional>
+#include <utility>
+
+#include "tenon/backend/cuda/driver/kernel_cache.h"
 #include "tenon/core/error.h"
+#include "tenon/core/options.h"
 
 namespace tenon::cuda::test {
 
@@ -19,6 +24,18 @@ const FoundNvrtc& find_nvrtc() {
     }
   }();
   return found;
+}
+
+std::filesystem::path kept_kernels() { return cached("tests/kernels"); }
+
+KernelBinary machine_code(const KernelSource& source, const std::string& arch) {
+  const KernelCache cache(kept_kernels());
+  const Nvrtc& nvrtc = *find_nvrtc().nvrtc;
+  const std::string key = kernel_key(source, arch, nvrtc.version());
+  if (std::optional<KernelBinary> kept = cache.find(key)) return *std::move(kept);
+  KernelBinary made = nvrtc.compile(source, arch);
+  cache.store(key, made);
+  return made;
 }
 
 KernelSource plain_kernel(const std::string& name, const std::string& parameters, const std::string& body,

@@ -3,6 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,12 @@ struct FoundNvrtc {
   std::string problem;
 };
 const FoundNvrtc& find_nvrtc();
+
+/// Where compiled kernels are kept from one run of the tests to the next: the compiler takes most of the time of those
+/// that look at machine code.
+std::filesystem::path kept_kernels();
+/// A kernel's machine code, from there or the compiler.
+KernelBinary machine_code(const KernelSource& source, const std::string& arch);
 
 /// A kernel in plain device text: KERNEL's entry point with `parameters` and `body`.
 KernelSource plain_kernel(const std::string& name, const std::string& parameters, const std::string& body,

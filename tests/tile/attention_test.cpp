@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "tests/support/sanitized.h"
 #include "tests/tile/support.h"
 
 namespace tenon::cpu::test {
@@ -143,6 +144,7 @@ TEST(Attention, WideHeads) {
 // whatever other rows share its keys and values and however many threads share the work.
 TEST(Attention, RowsOfACacheAreThoseOfATextBitForBit) {
   for (const int64_t kv_heads : {4, 2, 1}) {
+    if (sanitized() && kv_heads == 4) continue;  // heads that share no keys: as in other tests
     AttentionShape s = shape(1, 4, 600, 600, 40);
     s.kv_heads = kv_heads;
     s.causal = true;

@@ -8,12 +8,15 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <span>
 #include <system_error>
+#include <vector>
 
 #include "tenon/backend/cuda/driver/embedded_texts.h"
 #include "tenon/backend/cuda/driver/file_descriptor.h"
+#include "tenon/backend/cuda/driver/included_headers.h"
 #include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -62,14 +65,20 @@ std::string hex(const Digest& digest) {
   return out;
 }
 
-// Digest of all embedded headers, computed once.
-const std::string& headers_digest() {
-  static const std::string digest = [] {
-    Sha256 hash;
-    for (const EmbeddedText& header : embedded_headers()) hash.text(header.name).text(header.text);
-    return hex(hash.digest());
+struct Header {
+  Digest digest;
+  std::vector<std::string> includes;
+};
+
+// The embedded headers, read once.
+const std::map<std::string, Header>& headers() {
+  static const std::map<std::string, Header> all = [] {
+    std::map<std::string, Header> made;
+    for (const EmbeddedText& header : embedded_headers())
+      made[header.name] = {Sha256().text(header.text).digest(), included_names(header.text)};
+    return made;
   }();
-  return digest;
+  return all;
 }
 
 // The contents of a regular file, or empty if it cannot be read or is too large to be one of ours.
@@ -100,7 +109,15 @@ std::string kernel_key(const KernelSource& source, const std::string& arch, std:
   hash.text("tenon kernel").text(std::to_string(kKernelAbi)).text(arch);
   hash.text(std::to_string(compiler_version.first) + "." + std::to_string(compiler_version.second));
   for (const std::string& option : compile_options(source, arch)) hash.text(option);
-  return hex(hash.text(headers_digest()).text(source.text).digest());
+  const auto known = [](const std::string& name) {
+    const auto header = headers().find(name);
+    return header == headers().end() ? nullptr : &header->second.includes;
+  };
+  for (const std::string& name : all_included(source.text, known)) {
+    const Digest& digest = headers().at(name).digest;
+    hash.text(name).bytes(digest.data(), digest.size());
+  }
+  return hex(hash.text(source.text).digest());
 }
 
 std::string encode_entry(const std::string& key, const KernelBinary& kernel) {

@@ -19,7 +19,7 @@ namespace tenon::cuda {
 inline constexpr int kKernelAbi = 1;
 
 /// SHA-256, in hex, of architecture, compiler version, options, ABI number and the complete source: the kernel's text
-/// and every embedded header. The kernel's display name is not included.
+/// and every embedded header that it includes. The kernel's display name is left out.
 std::string kernel_key(const KernelSource& source, const std::string& arch, std::pair<int, int> compiler_version);
 
 /// A kernel as the bytes of a file.
