@@ -78,7 +78,9 @@ void declare_recipe(CLI::App& app, TrainFlags& f) {
   declare_count(app, "--max-tokens", o.max_tokens, "maximum number of tokens per completion", 1);
   declare_warm_up(app, o.schedule.warm_up);
   declare_count(app, "--eval-every", o.evaluate_every, "steps between evaluations; 0: never evaluate", 0);
-  declare_count(app, "--eval-count", o.evaluate_count, "problems per evaluation", 1);
+  declare_count(app, "--eval-count", o.evaluate_count,
+                "problems per evaluation (default: all of --eval-data, 64 of a generator)", 1);
+  app.get_option("--eval-count")->default_str("");
   declare_count(app, "--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: only at the end", 0);
   declare_count(app, "--keep", o.keep, "newest checkpoints to keep, besides the best; 0: all", 0);
   declare_seed(app, o.seed, "random seed for completions and the order of problems");
@@ -193,7 +195,7 @@ train::GrpoData data_of(const TrainFlags& f, const LanguageModel& model, train::
     std::vector<Problem> held = problems_of(f.evaluation, model, o);
     check_answers(f.evaluation, held, false);
     about_held["data"] = sha256_file(f.evaluation);
-    o.evaluate_count = std::min(o.evaluate_count, std::ssize(held));
+    if (f.app->count("--eval-count") == 0 || o.evaluate_count > std::ssize(held)) o.evaluate_count = std::ssize(held);
     evaluation = [held = std::move(held)](int64_t k) { return held[static_cast<size_t>(k) % held.size()]; };
   }
   return {train::shuffled(std::move(rows), o.seed), evaluation, about, about_held};

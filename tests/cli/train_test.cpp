@@ -90,6 +90,24 @@ TEST_F(CliTrain, TheEmbeddedModelLearns) {
   EXPECT_GT(after, before + 0.1);
 }
 
+TEST_F(CliTrain, AllOfAnEvaluationFileCountsUnlessFewerAreAskedFor) {
+  std::ofstream file(folder() / "held.jsonl");
+  for (int i = 0; i < 70; ++i) file << R"({"prompt": "1 + )" << i << R"(", "answer": ")" << 1 + i << "\"}\n";
+  file.close();
+  const auto evaluated = [&](const std::string& output, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"train",      "grpo",         "--data", "held.jsonl", "--eval-data",
+                                   "held.jsonl", "--steps",      "1",      "-q",         "-o",
+                                   output,       "--max-tokens", "1",      "--prompts",  "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished f = tenon(words);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return metrics(folder() / output).front().at("count").get<int>();
+  };
+  EXPECT_EQ(evaluated("all", {}), 70);
+  EXPECT_EQ(evaluated("few", {"--eval-count", "5"}), 5);
+  EXPECT_EQ(evaluated("more", {"--eval-count", "500"}), 70);
+}
+
 // Values that do not fit are recomputed, bit for bit: a run may continue in less memory.
 TEST_F(CliTrain, LessMemoryIsTheSameRun) {
   const auto run = [&](const char* output, const char* steps, const char* memory) {
