@@ -154,7 +154,7 @@ void write_batch(const GenerateFlags& f, const Common& common, const ImageResult
   for (size_t i = 0; i < result.images.size(); ++i) {
     check_stop();
     const ImageText text = f.no_metadata ? ImageText{} : picture_text(result, i, model, {version(), commit()});
-    write_png(names[first + i], result.images[i], text, f.overwrite ? Overwrite::Yes : Overwrite::No);
+    write_image(names[first + i], result.images[i], text, f.overwrite ? Overwrite::Yes : Overwrite::No);
     std::cout << (common.json ? result_line(names[first + i], result, i) : escaped(names[first + i].native()))
               << std::endl;
   }
@@ -287,7 +287,8 @@ Action declare_generate(CLI::App& app, const Common& common) {
   declare_deterministic(app, f->deterministic);
   declare_offload(app, f->offload);
   f->lora.declare(app);
-  app.add_option("-o,--output", f->output, "output file, pattern such as a_%03d.png, or folder (default: output.png)");
+  app.add_option("-o,--output", f->output,
+                 "output file (PNG or JPEG), pattern such as a_%03d.png, or folder (default: output.png)");
   app.add_option("--output-begin-idx", f->first_number,
                  "number of the first output file, if their names are numbered (default: 0)")
       ->transform(whole_number())

@@ -5,6 +5,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
+#include "tenon/io/image.h"
 
 namespace tenon::cli {
 namespace fs = std::filesystem;
@@ -50,7 +51,8 @@ std::vector<fs::path> output_names(const std::string& flag, const std::string& s
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char c) { return std::tolower(c); });
-  TENON_CHECK(Usage, extension == ".png", flag) << "'" << shown(spec) << "': expected a name that ends in .png";
+  TENON_CHECK(Usage, extension == ".png" || has_jpeg_name(path), flag)
+      << "'" << shown(spec) << "': expected a name that ends in .png, .jpg or .jpeg";
   if (const auto pattern = find_pattern(flag, path.string()))
     add([&](int n) { return pattern->before + padded(n, pattern->width) + pattern->after; });
   else if (count == 1)

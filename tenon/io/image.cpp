@@ -3,6 +3,7 @@
 #include <png.h>
 
 #include <algorithm>
+#include <cctype>
 #include <csetjmp>
 #include <cstring>
 
@@ -197,18 +198,22 @@ std::map<std::string, std::string> read_png_text(const std::filesystem::path& pa
   return out;
 }
 
-std::vector<std::byte> encode_png(const Image& image, const ImageText& text) {
-  const std::string where = "png";
-  TENON_CHECK(Usage, image.channels == 1 || image.channels == 3 || image.channels == 4, where)
-      << "expected 1, 3 or 4 channels, got " << image.channels;
+void check_writable(const Image& image, const std::string& where) {
   TENON_CHECK(Usage,
               image.width > 0 && image.height > 0 && image.width <= kMaxImageSide && image.height <= kMaxImageSide,
               where)
       << "cannot write an image of " << image.width << "x" << image.height << " pixels";
+  const auto bytes = static_cast<size_t>(image.width * image.height * image.channels);
+  TENON_CHECK(Usage, image.pixels.size() == bytes, where)
+      << "expected " << bytes << " bytes of pixels, got " << image.pixels.size();
+}
+
+std::vector<std::byte> encode_png(const Image& image, const ImageText& text) {
+  const std::string where = "png";
+  TENON_CHECK(Usage, image.channels == 1 || image.channels == 3 || image.channels == 4, where)
+      << "expected 1, 3 or 4 channels, got " << image.channels;
+  check_writable(image, where);
   const auto row_bytes = static_cast<size_t>(image.width * image.channels);
-  TENON_CHECK(Usage, image.pixels.size() == row_bytes * static_cast<size_t>(image.height), where)
-      << "expected " << row_bytes * static_cast<size_t>(image.height) << " bytes of pixels, got "
-      << image.pixels.size();
   std::vector<png_text> chunks;
   for (const auto& [key, value] : text) {
     TENON_CHECK(Usage, !key.empty() && key.size() <= 79 && is_ascii(key), where) << "bad text key '" << key << "'";
@@ -234,6 +239,16 @@ std::vector<std::byte> encode_png(const Image& image, const ImageText& text) {
 
 void write_png(const std::filesystem::path& path, const Image& image, const ImageText& text, Overwrite overwrite) {
   write_file(path, encode_png(image, text), overwrite);
+}
+
+bool has_jpeg_name(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  return extension == ".jpg" || extension == ".jpeg";
+}
+
+void write_image(const std::filesystem::path& path, const Image& image, const ImageText& text, Overwrite overwrite) {
+  write_file(path, has_jpeg_name(path) ? encode_jpeg(image, text) : encode_png(image, text), overwrite);
 }
 
 }  // namespace tenon

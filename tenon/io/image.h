@@ -1,4 +1,4 @@
-// Pictures: 8-bit images in memory; reads and writes PNG with text chunks, reads JPEG.
+// Pictures: 8-bit images in memory; reads and writes PNG and JPEG, and text in them.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -22,7 +22,7 @@ struct Image {
 /// Largest width and height that can be read or written.
 inline constexpr int64_t kMaxImageSide = 32768;
 
-/// Key and value of a PNG text chunk; values are UTF-8.
+/// Key and value of a text in a picture file; values are UTF-8.
 using ImageText = std::vector<std::pair<std::string, std::string>>;
 
 /// Decodes any PNG (grey, palette, alpha, 16 bit, interlaced) to three channels of 8 bits; drops alpha, scales 16 bits
@@ -45,14 +45,28 @@ std::map<std::string, std::string> read_png_text(const std::filesystem::path& pa
 /// Encodes an image of 1, 3 or 4 channels. ASCII text goes into tEXt chunks, other text into iTXt chunks; keys are 1 to
 /// 79 ASCII characters. Error(Usage) for other channel counts, a wrong number of pixels or a bad key.
 std::vector<std::byte> encode_png(const Image& image, const ImageText& text = {});
+/// Error(Usage) beginning with `where` unless the image has pixels of its size and sides that can be written.
+void check_writable(const Image& image, const std::string& where);
 /// encode_png into a file, through write_file: all or nothing, and with Overwrite::No never over an existing file.
 void write_png(const std::filesystem::path& path, const Image& image, const ImageText& text = {},
                Overwrite overwrite = Overwrite::No);
 
+/// The key under which AUTOMATIC1111's web UI and related tools look for a picture's settings.
+inline constexpr const char* kParameters = "parameters";
+/// Encodes an image of 1 or 3 channels as a baseline JPEG of quality 95, colours at full resolution. Text under the key
+/// kParameters goes into EXIF's user comment, where those tools look for it; if longer than that may be (32,000 UTF-16
+/// units), and any other text, into comments "key: value", as many as it fills. Error(Usage) as encode_png.
+std::vector<std::byte> encode_jpeg(const Image& image, const ImageText& text = {});
+/// Whether the name ends like a JPEG file's.
+bool has_jpeg_name(const std::filesystem::path& path);
+/// write_png, or for such names the same as a JPEG.
+void write_image(const std::filesystem::path& path, const Image& image, const ImageText& text = {},
+                 Overwrite overwrite = Overwrite::No);
+
 /// A picture's settings, in the order in which they are shown.
 using PictureSettings = std::vector<std::pair<std::string, std::string>>;
 
-/// The text that AUTOMATIC1111's web UI and related tools store under the key "parameters": the prompt, "Negative
+/// The text that AUTOMATIC1111's web UI and related tools store under the key kParameters: the prompt, "Negative
 /// prompt: ..." if there is one, and one line "Steps: 20, Sampler: Euler, ...". Values with a comma, a colon or a line
 /// break are quoted as JSON strings.
 std::string a1111_parameters(const std::string& prompt, const std::string& negative, const PictureSettings& settings);

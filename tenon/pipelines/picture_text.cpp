@@ -161,7 +161,7 @@ ImageText picture_text(const ImageResult& result, size_t i, const ModelText& mod
   about.update({{"model", model.name}, {"model_sha256", model.sha256}});
   about.update(picture_json(result, i));
   const ImageRequest& r = result.request;
-  return {{"parameters", a1111_parameters(prompt_with_loras(r, i), r.negative, a1111_settings(result, i, model, by))},
+  return {{kParameters, a1111_parameters(prompt_with_loras(r, i), r.negative, a1111_settings(result, i, model, by))},
           {"tenon", about.dump()}};
 }
 

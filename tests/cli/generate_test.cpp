@@ -49,6 +49,21 @@ TEST_F(CliGenerate, WritesOnePictureAndSaysWhere) {
   EXPECT_EQ(tenon(quick({"-q", "-o", "b.png"})).err, "");
 }
 
+TEST_F(CliGenerate, WritesAJpegIfTheNameSaysSo) {
+  for (const auto& [name, more] : {std::pair{"a.JPG", ""}, {"b.jpeg", "--no-metadata"}}) {
+    std::vector<std::string> flags{"-o", name};
+    if (*more) flags.emplace_back(more);
+    EXPECT_EQ(tenon(quick(flags)).out, std::string(name) + "\n");
+    std::ifstream in(folder() / name, std::ios::binary);
+    const std::string file(std::istreambuf_iterator<char>(in), {});
+    const std::span<const std::byte> read(reinterpret_cast<const std::byte*>(file.data()), file.size());
+    EXPECT_EQ(tenon::decode_jpeg(read, name).width, 64);
+    EXPECT_EQ(file.find("UNICODE") != std::string::npos, !*more);
+    EXPECT_EQ(file.find("tenon: {") != std::string::npos, !*more);
+  }
+  expect_error(2, quick({"-o", "c.webp"}), {"c.webp", ".png, .jpg or .jpeg"});
+}
+
 TEST_F(CliGenerate, NeverReplacesUnasked) {
   ASSERT_EQ(tenon(quick()).code, 0);
   const Finished again = tenon(quick());

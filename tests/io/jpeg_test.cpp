@@ -1,4 +1,6 @@
 // JPEG against Pillow's decoding (tools/fixtures/io_jpeg.py), EXIF orientation, damaged files.
+#include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tenon/io/image.h"
@@ -49,6 +51,45 @@ TEST(Jpeg, IsKnownByItsContent) {
   expect_error(ErrorKind::Usage, "neither a PNG nor a JPEG", [&] { read_image(folder / "neither.jpg"); });
   write_png(folder / "a.jpg", {1, 1, 3, {1, 2, 3}});
   EXPECT_EQ(read_image(folder / "a.jpg").pixels, (std::vector<uint8_t>{1, 2, 3}));
+}
+
+// A picture of slow changes comes back nearly as it was, in grey and in colour.
+TEST(Jpeg, IsWrittenAsItIsRead) {
+  for (const int64_t channels : {1, 3}) {
+    Image image{37, 21, channels, {}};
+    for (int64_t i = 0; i < image.width * image.height * channels; ++i)
+      image.pixels.push_back(static_cast<uint8_t>(i / channels % 37 * 3 + i % channels * 20 + i / channels / 37 * 2));
+    const Image read = decode_jpeg(encode_jpeg(image), "memory");
+    ASSERT_EQ(read.pixels.size(), static_cast<size_t>(37 * 21 * 3));
+    int most = 0;
+    for (size_t i = 0; i < read.pixels.size(); ++i)
+      most = std::max(most, std::abs(read.pixels[i] - image.pixels[channels == 1 ? i / 3 : i]));
+    EXPECT_LE(most, 6) << channels;
+  }
+  expect_error(ErrorKind::Usage, "1 or 3 channels", [] { encode_jpeg({1, 1, 4, {1, 2, 3, 4}}); });
+  expect_error(ErrorKind::Usage, "bytes of pixels", [] { encode_jpeg({2, 2, 3, {1, 2, 3}}); });
+}
+
+TEST(Jpeg, SettingsAreWhereOtherToolsLook) {
+  const auto text_of = [](const ImageText& text) {
+    const std::vector<std::byte> bytes = encode_jpeg({1, 1, 3, {1, 2, 3}}, text);
+    EXPECT_EQ(decode_jpeg(bytes, "memory").width, 1);
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  const std::string file = text_of({{"parameters", "a\xc3\xa9\xf0\x9f\x98\x80"}, {"tenon", "{}"}});
+  // EXIF, big-endian: a directory that names one with the user comment, in UTF-16.
+  const std::string exif(
+      "Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x87\x69\0\x04\0\0\0\x01\0\0\0\x1a\0\0\0\0"
+      "\0\x01\x92\x86\0\x07\0\0\0\x10\0\0\0\x2c\0\0\0\0UNICODE\0\0a\0\xe9\xd8\x3d\xde\x00",
+      66);
+  EXPECT_NE(file.find(exif), std::string::npos);
+  EXPECT_NE(file.find("tenon: {}"), std::string::npos);
+  const std::string longest(32000, 'x'), longer(140000, 'x');
+  EXPECT_NE(text_of({{"parameters", longest}}).find("UNICODE"), std::string::npos);
+  const std::string comments = text_of({{"parameters", longer}});
+  EXPECT_EQ(comments.find("UNICODE"), std::string::npos);
+  EXPECT_GT(comments.size(), longer.size());
+  EXPECT_NE(comments.find("parameters: xxx"), std::string::npos);
 }
 
 TEST(Jpeg, FilesThatAreCutShortAreRefused) {
