@@ -206,7 +206,8 @@ std::vector<Marker> markers_of(const ImageText& text) {
       out.insert(out.begin(), {kExifMarker, exif_with_comment(units)});
       continue;
     }
-    const std::string comment = key + ": " + value;
+    std::string comment = key;
+    comment.append(": ").append(value);
     for (size_t at = 0; at < comment.size(); at += kMaxMarkerBytes)
       out.emplace_back(JPEG_COM, comment.substr(at, kMaxMarkerBytes));
   }
