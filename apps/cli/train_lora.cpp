@@ -18,6 +18,7 @@
 #include "tenon/train/lora.h"
 #include "tenon/train/metrics.h"
 #include "tenon/train/ovals.h"
+#include "tenon/train/rematerialise.h"
 
 namespace tenon::cli {
 namespace {
@@ -34,7 +35,7 @@ struct LoraTrainFlags {
                                                        decay = "constant", format = "diffusers";
   int64_t resolution = 0, memory = 0, sample_steps = 0;
   double shift = 0;
-  bool no_cache = false;
+  bool no_cache = false, least_memory = false;
   const CLI::App* app = nullptr;
 
   bool given(const std::string& flag) const { return app->count(flag) > 0; }
@@ -114,10 +115,14 @@ void declare_lora_recipe(CLI::App& app, LoraTrainFlags& f) {
                  "decay per update of a moving average of A and B; the average is written; 0: no average")
       ->capture_default_str();
   declare_seed(app, o.seed, "random seed for noise, noise levels, the order of pictures and the initial A");
-  app.add_option("--max-memory", f.memory,
-                 "memory limit for a step's values in MiB; values that do not fit are recomputed; 0: no limit")
-      ->transform(whole_number())
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  CLI::Option* limit =
+      app.add_option("--max-memory", f.memory,
+                     "memory limit for a step's values in MiB; values that do not fit are recomputed; 0: no limit")
+          ->transform(whole_number())
+          ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  app.add_flag(both_spellings("gradient_checkpointing"), f.least_memory,
+               "as little memory as recomputing values allows, instead of a limit")
+      ->excludes(limit);
 }
 
 void declare_lora_noise(CLI::App& app, LoraTrainFlags& f) {
@@ -190,7 +195,7 @@ train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, c
   o.timesteps.density = train::density_of(f.density);
   if (f.given("--flow-shift")) o.shift = f.shift;
   o.schedule.decay = train::decay_of(f.decay);
-  o.arena_bytes = f.memory << 20;
+  o.arena_bytes = f.least_memory ? kSmallestArena : f.memory << 20;
   o.format = train::lora_format_of(f.format);
   o.samples.seed = o.seed;
   o.samples.steps = static_cast<int>(f.sample_steps);

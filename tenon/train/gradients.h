@@ -35,7 +35,8 @@ struct GradientOptions {
   /// changed ones, such as those beside an adapter's A.
   bool merge_siblings = true;
   std::shared_ptr<Arena> arena = {};  ///< as Executable's; gradients are in it too
-  int64_t arena_bytes = 0;            ///< most bytes of the plan's arena, reached by recomputing values; 0: no limit
+  /// Most bytes of the plan's arena, reached by recomputing values; 0: no limit; kSmallestArena: as few as possible.
+  int64_t arena_bytes = 0;
 };
 
 /// The plan that Gradients run on a target. Error(Memory) if arena_bytes is too small, naming the size needed.

@@ -281,7 +281,7 @@ class Rematerialiser {
 
 std::vector<Result> rematerialise(std::span<const Result> results, std::span<const Expr> forward, int64_t bytes,
                                   const PlanOptions& options) {
-  std::vector<Result> out(results.begin(), results.end());
+  std::vector<Result> out(results.begin(), results.end()), smallest = out;
   int64_t least = make_plan(out, options).arena_bytes;
   if (least <= bytes) return out;
   Graph trials;
@@ -301,10 +301,11 @@ std::vector<Result> rematerialise(std::span<const Result> results, std::span<con
     for (size_t k = 0; k < out.size(); ++k) out[k].value = values[k];
     const int64_t arena = make_plan(out, options).arena_bytes;
     if (arena <= bytes) return out;
-    least = std::min(least, arena);
+    if (arena < least) least = arena, smallest = out;
     given_up = std::max(program.enough(static_cast<int64_t>(aim)), given_up + program.part());
     aim *= 0.9 * static_cast<double>(bytes) / static_cast<double>(arena);
   }
+  if (bytes == kSmallestArena) return smallest;
   throw Error(ErrorKind::Memory, options.name,
               "needs an arena of " + std::to_string(least) + " bytes even with recomputation, more than " +
                   std::to_string(bytes),

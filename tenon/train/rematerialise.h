@@ -5,6 +5,9 @@
 
 namespace tenon {
 
+/// Asks for the smallest arena that rematerialise() finds, instead of a number of bytes.
+inline constexpr int64_t kSmallestArena = 1;
+
 /// The same results, planned into an arena of at most `bytes` (Plan::arena_bytes with these options). `forward` marks
 /// the end of the forward pass, such as the hidden states that gradients were taken of: values below it may be
 /// recomputed from values that are kept. Readers that are not below it (the gradients) then read the second copy,

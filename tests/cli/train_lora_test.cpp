@@ -132,12 +132,16 @@ TEST_F(CliTrainLora, KilledAnywhereGoesOnToTheBit) {
 // Too little memory is reported before a picture is drawn or encoded; a sufficient amount gives the same bits, also in
 // a resumed run.
 TEST_F(CliTrainLora, LessMemoryIsTheSameRun) {
-  const auto with = [&](const char* output, const char* steps, const char* memory) {
-    return arguments(output, {"-m", "z-image-shapes", "--steps", steps, "--max-memory", memory, "--class-prompt",
-                              "a red circle", "-q"});
+  const auto with = [&](const char* output, const char* steps, const std::string& memory) {
+    std::vector<std::string> all = words("-m z-image-shapes -q --steps " + std::string(steps) + " " + memory);
+    all.insert(all.end(), {"--class-prompt", "a red circle"});
+    return arguments(output, all);
   };
-  expect_error(4, with("run", "1", "1"), {"training step", "raise --max-memory to ", "MiB or more"});
-  for (const auto& [output, steps, memory] : {std::array{"alone", "2", "0"}, {"run", "1", "0"}, {"run", "2", "2"}}) {
+  expect_error(4, with("run", "1", "--max-memory 1"), {"training step", "raise --max-memory to ", "MiB or more"});
+  expect_error(2, with("run", "1", "--max-memory 1 --gradient_checkpointing"), {"gradient", "max-memory"});
+  for (const auto& [output, steps, memory] : {std::tuple{"alone", "2", "--max-memory 0"},
+                                              {"run", "1", "--gradient_checkpointing"},
+                                              {"run", "2", "--max-memory 2"}}) {
     const Finished f = tenon(with(output, steps, memory));
     ASSERT_EQ(f.code, 0) << f.err;
   }

@@ -53,6 +53,19 @@ TEST(Rematerialise, KeepsToTheBudget) {
   }
 }
 
+TEST(Rematerialise, FindsTheSmallestArenaThatErrorsName) {
+  Chain chain(16);
+  const auto smallest = rematerialise(chain.results, std::array{chain.forward}, kSmallestArena);
+  const int64_t bytes = make_plan(smallest).arena_bytes;
+  EXPECT_LT(bytes, make_plan(chain.results).arena_bytes * 3 / 4);
+  try {
+    rematerialise(chain.results, std::array{chain.forward}, 2);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("needs an arena of " + std::to_string(bytes) + " bytes"));
+  }
+}
+
 TEST(Rematerialise, MeansTheSame) {
   Chain chain(8);
   const auto less =
