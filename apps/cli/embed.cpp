@@ -103,7 +103,8 @@ void write_outputs(const EmbedFlags& f, const ImageEmbedder& embed, const std::v
               concatenated(all, &Embedding::patches));
   if (!pictures.empty()) {
     const std::vector<Image> drawn = principal_components(all, embed.patch_side());
-    for (size_t i = 0; i < drawn.size(); ++i) files.emplace_back(pictures[i], overwrite(f)).write(encode_png(drawn[i]));
+    for (size_t i = 0; i < drawn.size(); ++i)
+      files.emplace_back(pictures[i], overwrite(f)).write(encode_image(pictures[i], drawn[i]));
   }
   for (AtomicFile& file : files) file.sync();
   for (AtomicFile& file : files) file.commit();
@@ -166,7 +167,7 @@ Action declare_embed(CLI::App& app, const Common& common) {
   app.add_option("--patches", f->patches,
                  "also write the features of the patches, [pictures, rows, columns, width], to this .npy file");
   app.add_option("--pca", f->pca,
-                 "also write the first three principal components of the patches as colours: one PNG per picture, "
+                 "also write the first three principal components of the patches as colours: one picture each, "
                  "named as by generate -o");
   offer(app.add_option("--preprocessing", f->options.preprocessing,
                        "preprocessing, timm or hf (default: that of the program that wrote the checkpoint)"),

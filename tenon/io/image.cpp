@@ -247,8 +247,12 @@ bool has_jpeg_name(const std::filesystem::path& path) {
   return extension == ".jpg" || extension == ".jpeg";
 }
 
+std::vector<std::byte> encode_image(const std::filesystem::path& path, const Image& image, const ImageText& text) {
+  return has_jpeg_name(path) ? encode_jpeg(image, text) : encode_png(image, text);
+}
+
 void write_image(const std::filesystem::path& path, const Image& image, const ImageText& text, Overwrite overwrite) {
-  write_file(path, has_jpeg_name(path) ? encode_jpeg(image, text) : encode_png(image, text), overwrite);
+  write_file(path, encode_image(path, image, text), overwrite);
 }
 
 }  // namespace tenon

@@ -59,7 +59,9 @@ inline constexpr const char* kParameters = "parameters";
 std::vector<std::byte> encode_jpeg(const Image& image, const ImageText& text = {});
 /// Whether the name ends like a JPEG file's.
 bool has_jpeg_name(const std::filesystem::path& path);
-/// write_png, or for such names the same as a JPEG.
+/// encode_jpeg for a file of such a name, else encode_png.
+std::vector<std::byte> encode_image(const std::filesystem::path& path, const Image& image, const ImageText& text = {});
+/// encode_image into a file, as write_png.
 void write_image(const std::filesystem::path& path, const Image& image, const ImageText& text = {},
                  Overwrite overwrite = Overwrite::No);
 

@@ -40,7 +40,8 @@ TEST_F(CliEmbed, WritesFeaturesPatchesAndComponents) {
   EXPECT_NE(bytes("p.npy").find("(2, 3, 3, 384)"), std::string::npos);
   EXPECT_EQ(tenon::read_png(folder() / "c_1.png").width, 42);
   // One picture alone equals its row, bit for bit.
-  ASSERT_EQ(tenon(small({"embed", "b.png", "-o", "one.npy"})).code, 0);
+  ASSERT_EQ(tenon(small({"embed", "b.png", "-o", "one.npy", "--pca", "d.jpg"})).code, 0);
+  EXPECT_TRUE(bytes("d.jpg").starts_with("\xff\xd8"));
   const std::string all = bytes("features.npy"), one = bytes("one.npy");
   EXPECT_EQ(all.substr(all.size() - 4 * 384), one.substr(one.size() - 4 * 384));
 }
@@ -67,7 +68,7 @@ TEST_F(CliEmbed, Errors) {
   expect_error(2, {"embed", "a.png", "-m", ""}, {"--model: is empty"});
   expect_error(2, small({"embed", "a.png", "--pca", "a.png"}), {"a.png", "exists"});
   expect_error(2, {"embed", "a.png", "-m", "random:vit-s14", "--size", "43"}, {"[size] 43", "nearest is 42"});
-  expect_error(2, small({"embed", "a.png", "--pca", "a.jpg"}), {"--pca", "a.jpg"});
+  expect_error(2, small({"embed", "a.png", "--pca", "a.gif"}), {"--pca", "a.gif"});
   expect_error(2, small({"embed", "a.png", "--pca", "a%s.png"}), {"--pca", "%d"});
   expect_error(3, {"embed", "a.png", "-m", "random:sd15"}, {"sd15", "vit-g14"});
   expect_error(3, {"embed", "a.png", "-m", "nowhere"}, {"nowhere"});
