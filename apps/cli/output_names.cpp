@@ -1,10 +1,10 @@
 #include "apps/cli/output_names.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
+#include "tenon/io/files.h"
 #include "tenon/io/image.h"
 
 namespace tenon::cli {
@@ -48,10 +48,7 @@ std::vector<fs::path> output_names(const std::string& flag, const std::string& s
     return names;
   }
   const fs::path path = spec.empty() ? "output.png" : spec;
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  TENON_CHECK(Usage, extension == ".png" || has_jpeg_name(path), flag)
+  TENON_CHECK(Usage, has_ending(path, {".png"}) || has_jpeg_name(path), flag)
       << "'" << shown(spec) << "': expected a name that ends in .png, .jpg or .jpeg";
   if (const auto pattern = find_pattern(flag, path.string()))
     add([&](int n) { return pattern->before + padded(n, pattern->width) + pattern->after; });

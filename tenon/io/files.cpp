@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <memory>
 
@@ -114,6 +115,12 @@ bool file_exists(const fs::path& path) {
 bool folder_exists(const fs::path& path) {
   std::error_code failed;
   return file_exists(path) && fs::is_directory(path, failed);
+}
+
+bool has_ending(const std::filesystem::path& path, std::initializer_list<std::string_view> extensions) {
+  std::string end = path.extension().string();
+  std::ranges::transform(end, end.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::find(extensions, end) != extensions.end();
 }
 
 std::vector<fs::path> list_folder(const fs::path& folder) {

@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tenon/core/atomic_file.h"
@@ -26,6 +28,8 @@ std::string read_argument_file(const std::filesystem::path& path, size_t most = 
 bool file_exists(const std::filesystem::path& path);
 /// Whether it exists and is a folder.
 bool folder_exists(const std::filesystem::path& path);
+/// Whether the name ends in one of the extensions, which are in small letters (".png"); the name's may be in any case.
+bool has_ending(const std::filesystem::path& path, std::initializer_list<std::string_view> extensions);
 /// The entries of a folder, sorted; Error(Model) if it cannot be read.
 std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);
 

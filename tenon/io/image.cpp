@@ -3,7 +3,6 @@
 #include <png.h>
 
 #include <algorithm>
-#include <cctype>
 #include <csetjmp>
 #include <cstring>
 
@@ -241,11 +240,7 @@ void write_png(const std::filesystem::path& path, const Image& image, const Imag
   write_file(path, encode_png(image, text), overwrite);
 }
 
-bool has_jpeg_name(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
-  return extension == ".jpg" || extension == ".jpeg";
-}
+bool has_jpeg_name(const std::filesystem::path& path) { return has_ending(path, {".jpg", ".jpeg"}); }
 
 std::vector<std::byte> encode_image(const std::filesystem::path& path, const Image& image, const ImageText& text) {
   return has_jpeg_name(path) ? encode_jpeg(image, text) : encode_png(image, text);

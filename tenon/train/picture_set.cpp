@@ -1,7 +1,6 @@
 #include "tenon/train/picture_set.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <map>
 
@@ -10,6 +9,7 @@
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/files.h"
 #include "tenon/io/image_resize.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/pipelines/picture_text.h"
@@ -23,22 +23,14 @@ constexpr size_t kMaxCaption = 1 << 16;
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr const char *kTensor = "values", *kCaption = ".txt";
 
-// In any case.
-bool ends_with_one_of(const fs::path& path, std::initializer_list<std::string_view> endings) {
-  std::string end = path.extension().string();
-  std::ranges::transform(end, end.begin(), [](unsigned char c) { return std::tolower(c); });
-  return std::ranges::find(endings, end) != endings.end();
-}
-
-bool is_picture(const fs::path& path) { return ends_with_one_of(path, {".png", ".jpg", ".jpeg", ".jfif"}); }
+bool is_picture(const fs::path& path) { return has_ending(path, {".png", ".jpg", ".jpeg", ".jfif"}); }
 
 // A folder may hold other files too, but a picture or caption that is left out without a word changes what is learnt.
 void check_unread(const fs::path& path) {
-  TENON_CHECK(Usage,
-              !ends_with_one_of(path, {".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl"}),
+  TENON_CHECK(Usage, !has_ending(path, {".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl"}),
               path.string())
       << "is a picture that cannot be read: convert it to PNG or JPEG, or remove it";
-  TENON_CHECK(Usage, path.extension() == kCaption || !ends_with_one_of(path, {kCaption}), path.string())
+  TENON_CHECK(Usage, path.extension() == kCaption || !has_ending(path, {kCaption}), path.string())
       << "is a caption that would not be read: rename it to end in " << kCaption;
 }
 
