@@ -53,6 +53,17 @@ TEST_F(Lets, InAMap) {
   expect_lets(launch("map", {{"y", cast(silu(group_norm("x", {3, 16, 17, 40})), DType::BF16)}}), false);
 }
 
+// Every sample has its own blocks, which compute only its lets; not if samples are small, or if a value of one sample
+// reads the lets of another.
+TEST_F(Lets, OfASample) {
+  const auto silu_of = [&](const char* id, const Shape& s) { return silu(group_norm(id, s)); };
+  expect_lets(launch("map", {{"y", cast(silu_of("x", {3, 32, 32, 40}), DType::BF16)}}), false);
+  Expr shift;
+  const Expr z = group_norm("z", {2, 32, 32, 64}, &shift);
+  const Expr across = broadcast(reshape(shift, {2, 1, 64}), {2, 2, 512, 64});
+  expect_lets(launch("map", {{"y", cast(reshape(z, {2, 2, 512, 64}) + across, DType::BF16)}}), false);
+}
+
 TEST_F(Lets, ThatAnEpilogueReadsToo) {
   Expr shift;
   const Expr h = cast(silu(group_norm("x", {2, 16, 16, 64}, &shift)), DType::BF16);

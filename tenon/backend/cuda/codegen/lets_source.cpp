@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
@@ -58,7 +59,7 @@ LetTeam let_team(const Batch& batch, int64_t fragments, int pieces) {
 
 }  // namespace
 
-std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads) {
+std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads, int64_t parts) {
   constexpr int64_t kMaxElements = 65536;
   constexpr int kMaxOfSum = 8, kMaxColumns = 2;  // columns of a fragment; fewer without sums: more threads, less text
   const std::string t = std::to_string(threads);
@@ -75,7 +76,7 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
     text.includes += program.includes();
     if (batch.level != level) run += "    sync_block();\n";
     level = batch.level;
-    const std::string rows = params.integer("rows", matrix.rows());
+    const std::string rows = params.integer("rows", matrix.rows() / parts);
     if (!program.reduces()) {
       const std::string over = rows + ", " + params.divisor("row_fragments", matrix.cols() / program.run()),
                         loads = "let_loads<" + functor + ">(p, " + over + ")", lower = "let" + functor.substr(3);
@@ -99,6 +100,27 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
                    "    return f;\n  }\n  DEV static void run(const Params& p, const First& f) {\n" + run +
                    "    sync_block();\n  }\n};\n";
   return text;
+}
+
+int64_t parts_of_lets(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets, const Shape& domain) {
+  const int64_t parts = domain.rank() > 1 ? domain[0] : 1;
+  const auto divides = [&](const Shape& s) { return s.rank() > 1 && s[0] == parts; };
+  std::set<const Node*> read;  // lets, and what is computed from them
+  std::vector<Expr> roots;
+  for (const ProgramOutput& let : lets) {
+    if (!divides(let.value.shape()) || !divides(domain_of(let.value))) return 1;
+    read.insert(let.place.get());
+    roots.push_back(let.value);
+  }
+  for (const ProgramOutput& o : values) roots.push_back(o.value);
+  for (const Expr& e : topological(roots)) {
+    if (std::none_of(e->in.begin(), e->in.end(), [&](const Expr& in) { return read.contains(in.get()); })) continue;
+    read.insert(e.get());
+    const bool keeps = e.is<nodes::Reshape>() || e->family() == Family::Pointwise || e->family() == Family::Reduce ||
+                       (e.is<nodes::Broadcast>() && e.shape().rank() == e->in[0].shape().rank());
+    if (!keeps || !divides(e.shape())) return 1;
+  }
+  return parts;
 }
 
 std::string constants_source(std::span<const ProgramOutput> values, Params& params, int threads) {

@@ -14,8 +14,13 @@ struct LetsSource {
 };
 
 /// Text for a block of `threads`. Empty if a let is too large for one block. `lets`: ordered so that each reads only
-/// earlier ones; their places are leaves.
-std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads);
+/// earlier ones; their places are leaves. `parts`: equal parts of every let's rows, of which a block computes one.
+std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads,
+                                      int64_t parts = 1);
+
+/// The parts into which axis 0 divides `values` over `domain` so that each reads only its own part of the lets, and so
+/// does each let: the extent of that axis, or 1.
+int64_t parts_of_lets(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets, const Shape& domain);
 
 /// Moves small weights that `values` read to shared memory: "struct Constants { .. };" for device/plain.h, or empty.
 /// Call it before generating other text with these params.

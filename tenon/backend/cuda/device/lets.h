@@ -1,6 +1,7 @@
 // Several small programs run one after another in one block: what a launch computes before its own kernel (group
 // statistics turned into scale and shift). Each reads what earlier ones wrote, separated by sync_block(). They form a
-// kernel of one block, or the start of every block of a map, which then reads them from shared memory.
+// kernel of one block, or the start of every block of a map, which then reads them from shared memory. With a grid of
+// several parts (y), a block computes the rows of its part: `rows` of each let.
 #pragma once
 #include "tenon/backend/cuda/device/rows.h"
 
@@ -13,7 +14,7 @@ template <class Program, class Params>
 DEV typename Program::Loads let_loads(const Params& p, int rows, const Divisor& row_fragments) {
   const int width = static_cast<int>(row_fragments.divisor), last = rows * width - 1,
             i = thread_index() < last ? thread_index() : last, row = i / row_fragments;
-  return Program::loads(p, row, (i - row * width) * Program::kRun);
+  return Program::loads(p, block_y() * rows + row, (i - row * width) * Program::kRun);
 }
 
 /// A program without reductions over rows * row_fragments fragments. `first`: from let_loads.
@@ -22,9 +23,9 @@ DEV void let_map(const Params& p, int rows, const Divisor& row_fragments, const 
   const int width = static_cast<int>(row_fragments.divisor);
   typename Program::Loads loads = first;
   NO_UNROLL for (int i = thread_index(); i < rows * width; i += threads) {
-    const int row = i / row_fragments, col = (i - row * width) * Program::kRun;
-    if (i != thread_index()) loads = Program::loads(p, row, col);
-    Program::results(p, row, col, loads);
+    const int row = i / row_fragments, there = block_y() * rows + row, col = (i - row * width) * Program::kRun;
+    if (i != thread_index()) loads = Program::loads(p, there, col);
+    Program::results(p, there, col, loads);
   }
 }
 
@@ -32,11 +33,11 @@ DEV void let_map(const Params& p, int rows, const Divisor& row_fragments, const 
 template <class Program, int R, int lanes, int threads, class Params>
 DEV void let_rows(const Params& p, int rows, int cols) {
   NO_UNROLL for (int first = warp() * (32 / lanes); first < rows; first += threads / lanes) {
-    const int row = first + lane() / lanes;
-    const LanesTeam<lanes> team{row < rows};
+    const LanesTeam<lanes> team{first + lane() / lanes < rows};
+    const int row = block_y() * rows + first + (team.present ? lane() / lanes : 0), present = team.present ? cols : 0;
     typename Program::template Loads<R> loads;
-    Program::template loads<R>(p, team.present ? row : first, team.present ? cols : 0, team, loads);
-    Program::template run<R>(p, team.present ? row : first, team.present ? cols : 0, team, loads);
+    Program::template loads<R>(p, row, present, team, loads);
+    Program::template run<R>(p, row, present, team, loads);
   }
 }
 

@@ -5,8 +5,8 @@
 namespace tenon::device {
 
 struct MapSizes {
-  int32_t rows;
-  int32_t lines;          ///< rows covered by all threads at once
+  int32_t rows;           ///< of a part of the grid
+  int32_t lines;          ///< rows of a part covered by all its threads at once
   Divisor row_fragments;  ///< fragments per row
   /// No kernel that may still run when the predecessor has started writes what the map (or its lets) loads.
   int32_t settled, settled_lets;

@@ -240,14 +240,14 @@ bool all_settled(std::span<const ProgramOutput> outputs, const Params& params, c
                                 [&](const Expr& e) { return !is_memory_leaf(e) || params.in_shared(e) || settled(e); });
 }
 
-// A grid whose threads cover whole rows of fragments. Persistent blocks, used when each computes lets, all process the
-// same number of rows; other blocks are not persistent, so that none waits for the slowest.
+// The grid of a part of a map, whose threads cover whole rows of fragments. Persistent blocks, used when each computes
+// lets, all process the same number of rows; other blocks are not persistent, so that none waits for the slowest.
 struct MapGrid {
   int64_t blocks, lines;
-  MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads, int at_once, bool stay) {
+  MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads, int at_once, bool stay, int64_t parts) {
     constexpr int64_t kThreadsOfStaying = 1024, kThreads = 2048;  // of a multiprocessor
     const int64_t most = std::max<int64_t>(
-        facts.multiprocessors * (stay ? kThreadsOfStaying : kThreads) / std::max<int64_t>(width, 1), 1);
+        facts.multiprocessors * (stay ? kThreadsOfStaying : kThreads) / std::max<int64_t>(width * parts, 1), 1);
     const int64_t turns = stay ? div_up(rows, most * at_once) : 1;
     lines = std::min(std::max(div_up(rows, turns * at_once), std::min(most, div_up(rows, turns))), rows);
     blocks = std::max<int64_t>(div_up(lines * width, threads), 1);
@@ -271,8 +271,10 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
   const std::string threads = std::to_string(shape.threads);
   device::MapSizes sizes{};
+  int64_t parts = parts_of_lets(outputs, lets, matrix.shape);
+  if (matrix.shape.numel() / parts < shape.threads * 8 || matrix.rows() % parts != 0) parts = 1;
   if (!lets.empty()) {
-    const std::optional<LetsSource> first = lets_source(lets, params, static_cast<int>(shape.threads));
+    const std::optional<LetsSource> first = lets_source(lets, params, static_cast<int>(shape.threads), parts);
     TENON_CHECK(Internal, first.has_value(), name) << "its lets do not fit a block";
     text.headers += "#include \"tenon/backend/cuda/device/lets.h\"\n" + first->includes;
     text.functors += first->functors;
@@ -286,9 +288,11 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
   sizes.settled = program.loads_early() && all_settled(outputs, params, settled);
   shape.reads_early = sizes.settled || sizes.settled_lets;
   const int at_once = lets.empty() && !gathers(outputs) ? 1 : program.at_once();
-  const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads), at_once, !lets.empty());
+  const MapGrid grid(device.facts(), matrix.rows() / parts, width, static_cast<int>(shape.threads), at_once,
+                     !lets.empty(), parts);
   shape.grid_x = static_cast<unsigned>(grid.blocks);
-  sizes.rows = checked_int(matrix.rows());
+  shape.grid_y = static_cast<unsigned>(parts);
+  sizes.rows = checked_int(matrix.rows() / parts);
   sizes.lines = checked_int(grid.lines);
   sizes.row_fragments = divisor_of(width);
   params.set_sizes("MapSizes", sizes);
