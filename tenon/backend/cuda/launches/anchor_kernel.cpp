@@ -31,9 +31,12 @@ Expr AnchorKernel::stored_operand(size_t i, const Shape& stored, const Layout& l
     ask_packed(leaf, {{value, layout(leaf)}});
     return leaf;
   }
-  place_in_scratch(leaf);
+  if (stored.numel() == hole.shape().numel())
+    place_in_scratch(leaf);
+  else
+    place_in_kept(leaf);  // padding that no run writes stays zero
   ask_weights(value);
-  stored_.push_back({value, layout(leaf), leaf, stored.numel() != hole.shape().numel()});
+  stored_.push_back({value, layout(leaf), leaf});
   return leaf;
 }
 
@@ -57,7 +60,6 @@ std::string AnchorKernel::with_runs(bool runs, bool constant) {
 void AnchorKernel::make_operands() {
   for (const Stored& s : stored_) {
     if (s.leaf.shape().numel() == 0) continue;
-    if (s.clear) add_zero(s.leaf);
     const ProgramOutput output{s.value, s.place, s.leaf.dtype()};
     add_values(name() + " " + s.leaf->attrs.text, std::array{output}, domain_of(s.value));
   }
@@ -66,7 +68,7 @@ void AnchorKernel::make_operands() {
 int AnchorKernel::operand_calls() const {
   int n = 0;
   for (const Stored& s : stored_)
-    if (s.leaf.shape().numel() > 0) n += s.clear ? 2 : 1;
+    if (s.leaf.shape().numel() > 0) ++n;
   return n;
 }
 

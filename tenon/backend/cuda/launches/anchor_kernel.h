@@ -80,7 +80,6 @@ class AnchorKernel : public LaunchKernel {
   std::optional<Split> split_;
   struct Stored {
     Expr value, place, leaf;
-    bool clear;  // part of the leaf is not written and needs zeros
   };
   std::vector<Stored> stored_;
   std::vector<Expr> read_in_place_;

@@ -44,8 +44,6 @@ class KernelCall {
   /// Sets a pointer inside the sizes, or a library call's workspace (at kLibraryWorkspace).
   void set(const SizesPointer& pointer);
   void launch(Stream& stream);
-  /// Starts only after its predecessor has ended: a non-kernel (a fill) cannot be overlapped.
-  void wait_whole() { shape_.overlaps = false; }
   const std::string& name() const { return name_; }
   bool calls_library() const { return call_ != nullptr; }
   /// Number of kernels that a library call launches.

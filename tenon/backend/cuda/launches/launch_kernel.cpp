@@ -78,6 +78,8 @@ int64_t LaunchKernel::reserve_kept(int64_t bytes) {
 
 void LaunchKernel::place_in_scratch(const Expr& leaf) { in_scratch_[leaf.get()] = reserve_scratch(leaf_bytes(leaf)); }
 
+void LaunchKernel::place_in_kept(const Expr& leaf) { in_kept_[leaf.get()] = reserve_kept(leaf_bytes(leaf)); }
+
 void LaunchKernel::ask(const Expr& leaf, WeightRequest request) {
   in_weights_[leaf.get()] = requests_.size();
   requests_.push_back(std::move(request));
@@ -249,8 +251,8 @@ void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weigh
   kept_ = static_cast<std::byte*>(kept);
   const auto find = [&](const Expr& value) {
     for (const Expr& leaf : memory_leaves(value))
-      if (!in_scratch_.contains(leaf.get()) && !in_weights_.contains(leaf.get()) && !leaf.is<nodes::Param>() &&
-          acc_lane(leaf) < 0)
+      if (!in_scratch_.contains(leaf.get()) && !in_kept_.contains(leaf.get()) && !in_weights_.contains(leaf.get()) &&
+          !leaf.is<nodes::Param>() && acc_lane(leaf) < 0)
         buffers_[leaf.get()] = nullptr;
   };
   for (const Let& let : form_.lets) find(let.value);
@@ -326,7 +328,7 @@ void LaunchKernel::add_values(const std::string& call_name, std::span<const Prog
   const std::vector<ProgramOutput> read = lets_in_maps_ ? lets_read_by(outputs, lets()) : std::vector<ProgramOutput>{};
   const auto settled = [this](const Expr& leaf) {
     return in_weights_.contains(leaf.get()) ||
-           (!in_scratch_.contains(leaf.get()) && settled_.contains(leaf->attrs.text));
+           (!in_scratch_.contains(leaf.get()) && !in_kept_.contains(leaf.get()) && settled_.contains(leaf->attrs.text));
   };
   add(plain_call(*device_, call_name, outputs, domain, read, settled));
 }
@@ -334,6 +336,7 @@ void LaunchKernel::add_values(const std::string& call_name, std::span<const Prog
 void* LaunchKernel::address(const Expr& leaf) const {
   if (const auto it = in_weights_.find(leaf.get()); it != in_weights_.end()) return weights_[it->second];
   if (const auto it = in_scratch_.find(leaf.get()); it != in_scratch_.end()) return scratch_ + it->second;
+  if (const auto it = in_kept_.find(leaf.get()); it != in_kept_.end()) return kept_ + it->second;
   const auto it = buffers_.find(leaf.get());
   TENON_CHECK(Internal, it != buffers_.end(), name_) << "no memory for '" << leaf->attrs.text << "'";
   TENON_CHECK(Usage, reinterpret_cast<uintptr_t>(it->second) % kLeafAlignment == 0, leaf->attrs.text)
@@ -346,34 +349,24 @@ void* LaunchKernel::address(const Expr& leaf) const {
 void LaunchKernel::add(KernelCall call, const std::vector<SizesPointer>& kept,
                        std::vector<std::pair<size_t, int64_t>> scratch) {
   for (const SizesPointer& p : kept) call.set(p);
-  if (!calls_.empty() && calls_.back().zero) call.wait_whole();
-  calls_.push_back({std::move(call), {}, std::move(scratch)});
+  calls_.push_back({std::move(call), std::move(scratch)});
 }
-
-void LaunchKernel::add_zero(const Expr& leaf) { calls_.push_back({std::nullopt, leaf, {}}); }
 
 void LaunchKernel::run(Stream& stream, void* scratch) {
   if (!bound_ || scratch_ != scratch) {
     bound_ = true;
     scratch_ = static_cast<std::byte*>(scratch);
-    for (Action& a : calls_) {
-      if (!a.call) continue;
-      a.call->bind([this](const Expr& leaf) { return address(leaf); });
-      for (const auto& [at, offset] : a.scratch_pointers) a.call->set({at, scratch_ + offset});
+    for (PlacedCall& c : calls_) {
+      c.call.bind([this](const Expr& leaf) { return address(leaf); });
+      for (const auto& [at, offset] : c.scratch_pointers) c.call.set({at, scratch_ + offset});
     }
   }
-  for (Action& a : calls_) {
-    if (a.call)
-      a.call->launch(stream);
-    else
-      device_->fill_zero(stream, address(a.zero), leaf_bytes(a.zero));
-  }
+  for (PlacedCall& c : calls_) c.call.launch(stream);
 }
 
 std::string LaunchKernel::describe() const {
   std::string out;
-  for (const Action& a : calls_)
-    if (a.call) out += (out.empty() ? "" : "; ") + a.call->name();
+  for (const PlacedCall& c : calls_) out += (out.empty() ? "" : "; ") + c.call.name();
   return out;
 }
 

@@ -33,8 +33,9 @@ class LaunchKernel : public Kernel {
   /// Reserves bytes of scratch, or of the memory that the kernel keeps; returns their offset, a multiple of 256.
   int64_t reserve_scratch(int64_t bytes);
   int64_t reserve_kept(int64_t bytes);
-  /// Gives `leaf` memory in scratch.
+  /// Gives `leaf` memory in scratch, or in the kept memory, which is zero-filled before the first run.
   void place_in_scratch(const Expr& leaf);
+  void place_in_kept(const Expr& leaf);
   /// Requests the weights that `value` reads, unchanged.
   void ask_weights(const Expr& value);
   /// Requests memory for `leaf`, into which the pieces, which read only weights, are computed.
@@ -50,7 +51,7 @@ class LaunchKernel : public Kernel {
   virtual int own_calls() const = 0;
   /// Kernels of a library call after its first.
   virtual int kernels_beside() const { return 0; }
-  /// Kernel calls and fills of the launch.
+  /// Kernel calls of the launch.
   int calls() const;
   /// Results of kernel calls other than maps: those that read lets need them in memory.
   virtual std::vector<ProgramOutput> beside_maps() const = 0;
@@ -59,8 +60,6 @@ class LaunchKernel : public Kernel {
   void add(KernelCall call) { add(std::move(call), {}, {}); }
   /// Adds a kernel call whose sizes contain pointers into the kept memory or into scratch.
   void add(KernelCall call, const std::vector<SizesPointer>& kept, std::vector<std::pair<size_t, int64_t>> scratch);
-  /// Zeroes the leaf's memory in scratch.
-  void add_zero(const Expr& leaf);
   void* kept(int64_t offset) const { return kept_ + offset; }
 
   /// What the launch writes, except its statistics.
@@ -89,9 +88,8 @@ class LaunchKernel : public Kernel {
   Form form_;
 
  private:
-  struct Action {
-    std::optional<KernelCall> call;
-    Expr zero;  // or: the leaf to zero-fill
+  struct PlacedCall {
+    KernelCall call;
     std::vector<std::pair<size_t, int64_t>> scratch_pointers;
   };
   void store_tables_in_runs();
@@ -112,12 +110,12 @@ class LaunchKernel : public Kernel {
   std::string name_;
   std::set<std::string> settled_;  // buffers: Launch::settled
   int64_t scratch_bytes_ = 0, kept_bytes_ = 0;
-  std::map<const Node*, int64_t> in_scratch_;
+  std::map<const Node*, int64_t> in_scratch_, in_kept_;
   std::map<const Node*, size_t> in_weights_;  // index of the weight request
   std::vector<WeightRequest> requests_;
   std::vector<ProgramOutput> copies_;  // of values that are counted but not stored
   std::vector<Counted> counted_;
-  std::vector<Action> calls_;
+  std::vector<PlacedCall> calls_;
   std::map<const Node*, void*> buffers_;
   std::vector<void*> weights_;
   std::byte* kept_ = nullptr;
