@@ -26,8 +26,9 @@ struct RowTeam {
   bool block() const { return threads > 32; }
 };
 
-// Picks the thread count that leaves the fewest fragment slots empty; lanes of one warp if they can hold a row. `held`:
-// registers per fragment that stay live from one reduction to the next.
+// Picks lanes of one warp if they can hold a row, else a block. Of lanes the most that leave at most a fifth of the
+// fragment slots empty, since a row's time is its longest lane's; else what leaves the fewest empty. `held`: registers
+// per fragment that stay live from one reduction to the next.
 RowTeam row_team(int64_t cols, int run, int held) {
   constexpr int64_t kMaxFragments = 6, kLanesRegisters = 60, kRegisters = 48;
   constexpr int kMaxBlockThreads = 1024,
@@ -37,7 +38,8 @@ RowTeam row_team(int64_t cols, int run, int held) {
   for (int lanes : {8, 16, 32}) {
     const int64_t each = div_up(fragments, lanes);
     if (each > kMaxFragments || (each > 1 && each * held > kLanesRegisters)) continue;
-    if (best.fragments == 0 || lanes * each <= int64_t{best.threads} * best.fragments)
+    if (best.fragments == 0 || lanes * each <= int64_t{best.threads} * best.fragments ||
+        lanes * each * 4 <= fragments * 5)
       best = {lanes, static_cast<int>(each)};
   }
   if (best.fragments) return best;
