@@ -1,7 +1,8 @@
 // The sample skeleton (core/draw.h defines it): a block draws the token of a row. Long rows take a cluster of blocks,
-// since one multiprocessor alone reads them slowly. Nothing is sorted: the scores to keep follow from a threshold,
-// found bit by bit over an integer key that sorts like the scores. Scores among which the threshold may lie are kept in
-// shared memory if few enough; else every bit rereads the row.
+// since one multiprocessor alone reads them slowly. Each warp has a part of the row, which stays in shared memory if it
+// fits, so that memory is read once. Nothing is sorted: the scores to keep follow from a threshold, found bit by bit
+// over an integer key that sorts like the scores. Scores among which the threshold may lie are kept apart if few
+// enough; else every bit rereads the row.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/sample_sizes.h"
@@ -67,41 +68,85 @@ struct SampleTeam {
   }
 };
 
+/// The largest score, and the first token that has it; NaN if a score is.
+struct SampleTop {
+  float score;
+  int token;
+};
+
 /// A row's scores, divided by the temperature. Scores::eval(p, row, token).
 template <class Scores, class Team_, class Params>
 struct SampleRow {
   using Team = Team_;
   const Params& p;
   const Team& team;
-  float* kept;  ///< this warp's
+  float *kept, *held;  ///< this warp's
   int row;
-  float temperature = 1, top = 0;
-  uint32_t least = 0;  ///< key of the smallest score to keep
-  int keeps = -1;      ///< scores that this warp keeps; below 0: the threads read the row
+  float temperature = 1, top = 0, own = bits_to_float(0xff800000u);  ///< own: the largest that this thread has seen
+  uint32_t least = 0;                                                ///< key of the smallest score to keep
+  int keeps = -1;  ///< scores that this warp keeps; below 0: the threads read the row
 
   DEV int tokens() const { return p.sizes.tokens; }
   DEV float score(int token) const { return Scores::eval(p, row, token).v[0] / temperature; }
   DEV double weight(float s) const { return order_of(s) < least ? 0.0 : static_cast<double>(expf(s - top)); }
 
-  /// Calls f(score) for all kept scores, or for the whole row.
+  /// This warp's part of the row.
+  DEV int part() const { return (tokens() + Team::kWarps - 1) / Team::kWarps; }
+  DEV int begin() const { return Team::warp_of_row() * part(); }
+  DEV int count() const {
+    const int left = tokens() - begin();
+    return left < part() ? left : part();
+  }
+  /// Score i of it, once `find_top` has been called.
+  DEV float own_score(int i) const { return p.sizes.held ? held[i] : score(begin() + i); }
+
+  /// Reads the row. The temperature must be known.
+  DEV SampleTop find_top() {
+    constexpr int kAtOnce = 16;
+    const int n = count();
+    int best = tokens();
+    for (int first = lane(); first < n; first += 32 * kAtOnce) {
+      float s[kAtOnce];
+      UNROLL for (int i = 0; i < kAtOnce; ++i) s[i] = score(begin() + (first + 32 * i < n ? first + 32 * i : first));
+      UNROLL for (int i = 0; i < kAtOnce; ++i) {
+        if (first + 32 * i >= n) break;
+        if (p.sizes.held) held[first + 32 * i] = s[i];
+        if (s[i] > own) best = begin() + first + 32 * i;
+        own = max_or_nan(own, s[i]);
+      }
+    }
+    const auto largest = [](float a, float b) { return max_or_nan(a, b); };
+    const auto first = [](int a, int b) { return a < b ? a : b; };
+    SampleTop of_warp{Team::of_lanes(own, largest), tokens()};
+    of_warp.token = Team::of_lanes(own == of_warp.score ? best : tokens(), first);
+    const SampleTop* all = team.of_warps(of_warp);
+    SampleTop of_row = all[lane()];
+    for (int w = 32 + lane(); w < Team::kWarps; w += 32) {
+      if (all[w].score > of_row.score) of_row.token = all[w].token;
+      of_row.score = max_or_nan(of_row.score, all[w].score);
+    }
+    top = Team::of_lanes(of_row.score, largest);
+    return {top, Team::of_lanes(of_row.score == top ? of_row.token : tokens(), first)};
+  }
+
+  /// Calls f(score) for all kept scores, or for the warp's part of the row.
   template <class F>
   DEV void each(const F& f) const {
     if (keeps >= 0) {
       for (int i = lane(); i < keeps; i += 32) f(kept[i]);
     } else {
-      UNROLL_8 for (int t = Team::thread_of_row(); t < tokens(); t += Team::kThreads) f(score(t));
+      UNROLL_8 for (int i = lane(); i < count(); i += 32) f(own_score(i));
     }
   }
 
   /// Keeps the scores with keys from `from` on; each warp those of its part of the row.
   DEV void keep(uint32_t from) {
-    const int part = (tokens() + Team::kWarps - 1) / Team::kWarps, begin = Team::warp_of_row() * part,
-              end = begin + part < tokens() ? begin + part : tokens();
     constexpr int kAtOnce = 8;
+    const int end = count();
     int n = 0;
-    for (int first = begin + lane(); first - lane() < end; first += 32 * kAtOnce) {
+    for (int first = lane(); first - lane() < end; first += 32 * kAtOnce) {
       float s[kAtOnce];
-      UNROLL for (int i = 0; i < kAtOnce; ++i) s[i] = first + 32 * i < end ? score(first + 32 * i) : 0.0f;
+      UNROLL for (int i = 0; i < kAtOnce; ++i) s[i] = first + 32 * i < end ? own_score(first + 32 * i) : 0.0f;
       UNROLL for (int i = 0; i < kAtOnce; ++i) {
         const bool stays = first + 32 * i < end && order_of(s[i]) >= from;
         const uint32_t all = ballot(stays);
@@ -195,7 +240,8 @@ DEV SamplePlace sample_place(const Row& row, double share) {
     const int part = (end - begin + Team::kWarps - 1) / Team::kWarps, from = begin + Team::warp_of_row() * part,
               to = from + part < end ? from + part : end;
     double sum = 0;
-    UNROLL_8 for (int t = from + lane(); t < to; t += 32) sum += row.weight(row.score(t));
+    UNROLL_8 for (int t = from + lane(); t < to; t += 32) sum +=
+        row.weight(first ? row.own_score(t - from) : row.score(t));
     const double* sums = row.team.of_warps(Team::of_lanes(sum, [](double a, double b) { return a + b; }));
     const SampleParts<Team::kWarps> parts(sums);
     if (first) {
@@ -227,7 +273,7 @@ DEV uint32_t order_of_some(const Team& team, float own, float wanted) {
 
 /// Finds the smallest score that top-k and top-p keep.
 template <class Row>
-DEV void sample_least(Row& row, float own, float top_k, float top_p) {
+DEV void sample_least(Row& row, float top_k, float top_p) {
   const bool some = top_k >= 1 && top_k < static_cast<float>(row.tokens());
   if (!some && !(top_p < 1)) return;
   const auto weight = [&](float s) { return row.weight(s); };
@@ -239,7 +285,7 @@ DEV void sample_least(Row& row, float own, float top_k, float top_p) {
   double sum = some ? 0.0 : whole();
   // Scores below e^-x of the largest, x the logarithm of tokens / (1 - p), sum to less than what top-p drops.
   const float rest = static_cast<float>(row.tokens()) / (1 - top_p);
-  row.keep(some ? order_of_some(row.team, own / row.temperature, top_k) : order_of(row.top - logf(rest) - 1));
+  row.keep(some ? order_of_some(row.team, row.own, top_k) : order_of(row.top - logf(rest) - 1));
   if (some) row.least = row.threshold(static_cast<double>(top_k), [](float) { return 1.0; });
   if (!(top_p < 1)) return;
   if (some) sum = whole();
@@ -256,28 +302,17 @@ DEV void sample(const Params& p) {
   griddep_launch();
   double* shared = reinterpret_cast<double*>(shared_memory());
   const Team team{shared};
-  float* kept = reinterpret_cast<float*>(shared + 2 * Team::kWarps) + warp() * p.sizes.capacity;
-  const int row_number = block_x() / kBlocks;
-  SampleRow<Scores, Team, Params> row{p, team, kept, row_number};
-  const float lowest = bits_to_float(0xff800000u);
-  float top = lowest;
-  int best = row.tokens();
-  UNROLL_8 for (int t = Team::thread_of_row(); t < row.tokens(); t += Team::kThreads) {
-    const float s = row.score(t);
-    if (s > top) best = t;
-    top = max_or_nan(top, s);
-  }
-  const float own = top;
-  top = team.of_threads(top, [](float a, float b) { return max_or_nan(a, b); });
-  best = team.of_threads(own == top ? best : row.tokens(), [](int a, int b) { return a < b ? a : b; });
+  float* floats = reinterpret_cast<float*>(shared + 2 * Team::kWarps);
+  const int row_number = block_x() / kBlocks, warps = sample_warps(kBlocks);
+  SampleRow<Scores, Team, Params> row{p, team, floats + warp() * p.sizes.capacity,
+                                      floats + warps * p.sizes.capacity + warp() * p.sizes.held, row_number};
   const auto rule = [&](int i) { return Rule::eval(p, row_number, i).v[0]; };
   const bool draws = rule(0) > 0;
+  if (draws) row.temperature = rule(0);
+  const SampleTop top = row.find_top();
   double share = 0;
-  row.top = top;
   if (draws) {
-    row.temperature = rule(0);
-    row.top = top / row.temperature;
-    sample_least(row, own, rule(1), rule(2));
+    sample_least(row, rule(1), rule(2));
     if (rule(3) > 0) {
       const uint32_t likely = order_of(row.top + logf(rule(3)));
       if (likely > row.least) row.least = likely;
@@ -287,9 +322,9 @@ DEV void sample(const Params& p) {
       seed = seed << 16 | (static_cast<uint32_t>(static_cast<int32_t>(Seed::eval(p, row_number, i).v[0])) & 0xffffu);
     share = philox_uniform(seed, static_cast<uint64_t>(Counter::eval(p, 0, row_number).v[0]));
   }
-  const bool known = top > lowest && top < bits_to_float(0x7f800000u);  // NaN is neither
+  const bool known = top.score > bits_to_float(0xff800000u) && top.score < bits_to_float(0x7f800000u);  // not if NaN
   const SamplePlace place = known ? sample_place(row, share) : SamplePlace{0, 0};
-  const int token = !known ? 0 : draws ? place.token : best;
+  const int token = !known ? 0 : draws ? place.token : top.token;
   const float log_probability =
       known ? row.score(token) - row.top - logf(static_cast<float>(place.whole)) : bits_to_float(0x7fc00000u);
   if (Team::thread_of_row() != 0) return;

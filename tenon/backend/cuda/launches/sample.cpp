@@ -29,8 +29,10 @@ class SampleKernel : public AnchorKernel {
     sizes.tokens = checked_int(scores_.shape()[1]);
     const int blocks = device().facts().arch == "sm_90a" && sizes.tokens >= kLongRow ? kBlocksOfLongRow : 1;
     const int warps = device::sample_warps(blocks);
-    const int room = device().facts().shared_bytes - device::sample_shared_bytes(blocks, 0);
-    sizes.capacity = std::min(kMaxKept, room / (4 * warps));
+    const int room = (device().facts().shared_bytes - device::sample_shared_bytes(blocks, 0, 0)) / (4 * warps),
+              part = static_cast<int>(div_up(sizes.tokens, blocks * warps));
+    sizes.capacity = std::min(kMaxKept, room);
+    sizes.held = sizes.capacity + part <= room ? part : 0;
     Params params;
     params.set_sizes("SampleSizes", sizes);
     KernelParts text;
@@ -49,7 +51,7 @@ class SampleKernel : public AnchorKernel {
     shape.grid_x = static_cast<unsigned>(blocks * scores_.shape()[0]);
     shape.threads = static_cast<unsigned>(32 * warps);
     shape.cluster = static_cast<unsigned>(blocks);
-    shape.shared_bytes = static_cast<unsigned>(device::sample_shared_bytes(blocks, sizes.capacity));
+    shape.shared_bytes = static_cast<unsigned>(device::sample_shared_bytes(blocks, sizes.capacity, sizes.held));
     add(KernelCall(device(), text, params, shape));
   }
 
