@@ -82,12 +82,15 @@ struct SampleRow {
   const Team& team;
   float *kept, *held;  ///< this warp's
   int row;
-  float temperature = 1, top = 0, own = bits_to_float(0xff800000u);  ///< own: the largest that this thread has seen
-  uint32_t least = 0;                                                ///< key of the smallest score to keep
-  int keeps = -1;  ///< scores that this warp keeps; below 0: the threads read the row
+  float top = 0, own = bits_to_float(0xff800000u);  ///< own: the largest that this thread has seen, not divided
+  Quotients temperature{1.0f};
+  uint32_t least = 0;  ///< key of the smallest score to keep
+  int keeps = -1;      ///< scores that this warp keeps; below 0: the threads read the row
 
   DEV int tokens() const { return p.sizes.tokens; }
-  DEV float score(int token) const { return Scores::eval(p, row, token).v[0] / temperature; }
+  DEV float undivided(int token) const { return Scores::eval(p, row, token).v[0]; }
+  DEV float divided(float s) const { return temperature.template of<2, false>(Frag<float, 1>{{s}}).v[0]; }
+  DEV float score(int token) const { return divided(undivided(token)); }
   DEV double weight(float s) const { return order_of(s) < least ? 0.0 : static_cast<double>(expf(s - top)); }
 
   /// This warp's part of the row.
@@ -97,21 +100,40 @@ struct SampleRow {
     const int left = tokens() - begin();
     return left < part() ? left : part();
   }
-  /// Score i of it, once `find_top` has been called.
-  DEV float own_score(int i) const { return p.sizes.held ? held[i] : score(begin() + i); }
+  static constexpr int kAtOnce = 8;
+  /// Scores of it that are 32 apart, from score `first` on, once `find_top` has been called. Behind its end: `first`.
+  DEV Frag<float, kAtOnce> own_scores(int first) const {
+    Frag<float, kAtOnce> s;
+    UNROLL for (int i = 0; i < kAtOnce; ++i) {
+      const int at = first + 32 * i < count() ? first + 32 * i : first;
+      s.v[i] = p.sizes.held ? held[at] : undivided(begin() + at);
+    }
+    return temperature.template of<2, false>(s);
+  }
+  /// Calls f(score) for this warp's part of the row.
+  template <class F>
+  DEV void each_own(const F& f) const {
+    for (int first = lane(); first < count(); first += 32 * kAtOnce) {
+      const Frag<float, kAtOnce> s = own_scores(first);
+      UNROLL for (int i = 0; i < kAtOnce; ++i) if (first + 32 * i < count()) f(s.v[i]);
+    }
+  }
 
-  /// Reads the row. The temperature must be known.
+  /// Reads the row. No branch comes between a thread's loads, which would then wait for each other.
   DEV SampleTop find_top() {
-    constexpr int kAtOnce = 16;
+    constexpr int kLoads = 16;
     const int n = count();
     int best = tokens();
-    for (int first = lane(); first < n; first += 32 * kAtOnce) {
-      float s[kAtOnce];
-      UNROLL for (int i = 0; i < kAtOnce; ++i) s[i] = score(begin() + (first + 32 * i < n ? first + 32 * i : first));
-      UNROLL for (int i = 0; i < kAtOnce; ++i) {
-        if (first + 32 * i >= n) break;
-        if (p.sizes.held) held[first + 32 * i] = s[i];
-        if (s[i] > own) best = begin() + first + 32 * i;
+    for (int first = lane(); first < n; first += 32 * kLoads) {
+      float s[kLoads];
+      UNROLL for (int i = 0; i < kLoads; ++i) {
+        const int at = first + 32 * i < n ? first + 32 * i : first;
+        s[i] = undivided(begin() + at);
+      }
+      UNROLL for (int i = 0; i < kLoads; ++i) {
+        const int at = first + 32 * i;  // behind the part, a score once more
+        if (p.sizes.held && at < n) held[at] = s[i];
+        best = s[i] > own ? begin() + at : best;
         own = max_or_nan(own, s[i]);
       }
     }
@@ -135,23 +157,21 @@ struct SampleRow {
     if (keeps >= 0) {
       for (int i = lane(); i < keeps; i += 32) f(kept[i]);
     } else {
-      UNROLL_8 for (int i = lane(); i < count(); i += 32) f(own_score(i));
+      each_own(f);
     }
   }
 
   /// Keeps the scores with keys from `from` on; each warp those of its part of the row.
   DEV void keep(uint32_t from) {
-    constexpr int kAtOnce = 8;
     const int end = count();
     int n = 0;
     for (int first = lane(); first - lane() < end; first += 32 * kAtOnce) {
-      float s[kAtOnce];
-      UNROLL for (int i = 0; i < kAtOnce; ++i) s[i] = first + 32 * i < end ? own_score(first + 32 * i) : 0.0f;
+      const Frag<float, kAtOnce> s = first < end ? own_scores(first) : Frag<float, kAtOnce>{};
       UNROLL for (int i = 0; i < kAtOnce; ++i) {
-        const bool stays = first + 32 * i < end && order_of(s[i]) >= from;
+        const bool stays = first + 32 * i < end && order_of(s.v[i]) >= from;
         const uint32_t all = ballot(stays);
         const int at = n + count_bits(all & ((1u << lane()) - 1));
-        if (stays && at < p.sizes.capacity) kept[at] = s[i];
+        if (stays && at < p.sizes.capacity) kept[at] = s.v[i];
         n += count_bits(all);
       }
     }
@@ -240,8 +260,11 @@ DEV SamplePlace sample_place(const Row& row, double share) {
     const int part = (end - begin + Team::kWarps - 1) / Team::kWarps, from = begin + Team::warp_of_row() * part,
               to = from + part < end ? from + part : end;
     double sum = 0;
-    UNROLL_8 for (int t = from + lane(); t < to; t += 32) sum +=
-        row.weight(first ? row.own_score(t - from) : row.score(t));
+    if (first) {
+      row.each_own([&](float s) { sum += row.weight(s); });
+    } else {
+      UNROLL_8 for (int t = from + lane(); t < to; t += 32) sum += row.weight(row.score(t));
+    }
     const double* sums = row.team.of_warps(Team::of_lanes(sum, [](double a, double b) { return a + b; }));
     const SampleParts<Team::kWarps> parts(sums);
     if (first) {
@@ -285,7 +308,7 @@ DEV void sample_least(Row& row, float top_k, float top_p) {
   double sum = some ? 0.0 : whole();
   // Scores below e^-x of the largest, x the logarithm of tokens / (1 - p), sum to less than what top-p drops.
   const float rest = static_cast<float>(row.tokens()) / (1 - top_p);
-  row.keep(some ? order_of_some(row.team, row.own, top_k) : order_of(row.top - logf(rest) - 1));
+  row.keep(some ? order_of_some(row.team, row.divided(row.own), top_k) : order_of(row.top - logf(rest) - 1));
   if (some) row.least = row.threshold(static_cast<double>(top_k), [](float) { return 1.0; });
   if (!(top_p < 1)) return;
   if (some) sum = whole();
@@ -308,10 +331,11 @@ DEV void sample(const Params& p) {
                                       floats + warps * p.sizes.capacity + warp() * p.sizes.held, row_number};
   const auto rule = [&](int i) { return Rule::eval(p, row_number, i).v[0]; };
   const bool draws = rule(0) > 0;
-  if (draws) row.temperature = rule(0);
   const SampleTop top = row.find_top();
   double share = 0;
   if (draws) {
+    row.temperature = Quotients(rule(0));
+    row.top = row.divided(top.score);
     sample_least(row, rule(1), rule(2));
     if (rule(3) > 0) {
       const uint32_t likely = order_of(row.top + logf(rule(3)));
