@@ -100,7 +100,7 @@ struct SampleRow {
     const int left = tokens() - begin();
     return left < part() ? left : part();
   }
-  static constexpr int kAtOnce = 8;
+  static constexpr int kAtOnce = 4;
   /// Scores of it that are 32 apart, from score `first` on, once `find_top` has been called. Behind its end: `first`.
   DEV Frag<float, kAtOnce> own_scores(int first) const {
     Frag<float, kAtOnce> s;
@@ -121,7 +121,7 @@ struct SampleRow {
 
   /// Reads the row. No branch comes between a thread's loads, which would then wait for each other.
   DEV SampleTop find_top() {
-    constexpr int kLoads = 16;
+    constexpr int kLoads = 8;
     const int n = count();
     int best = tokens();
     for (int first = lane(); first < n; first += 32 * kLoads) {

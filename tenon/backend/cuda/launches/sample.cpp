@@ -45,8 +45,9 @@ class SampleKernel : public AnchorKernel {
     }
     text.functors += epilogue_source(params, text.headers, 1);
     text.headers = "#include \"tenon/backend/cuda/device/sample.h\"\n" + text.headers;
-    text.kernel = "KERNEL(" + std::to_string(32 * warps) + ", 1, Params, p) { sample<" + std::to_string(blocks) +
-                  ", Scores, Rule, Seed, Counter, Epilogue>(p); }\n";
+    // Clusters find places sooner if two blocks fit on a multiprocessor.
+    text.kernel = "KERNEL(" + std::to_string(32 * warps) + (blocks > 1 ? ", 2" : ", 1") + ", Params, p) { sample<" +
+                  std::to_string(blocks) + ", Scores, Rule, Seed, Counter, Epilogue>(p); }\n";
     LaunchShape shape;
     shape.grid_x = static_cast<unsigned>(blocks * scores_.shape()[0]);
     shape.threads = static_cast<unsigned>(32 * warps);
