@@ -420,7 +420,7 @@ void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
   bool changed = false;
   Memo memo, own;
   const Replace whole = [&](const Expr& e, std::span<const Expr> in) -> Expr {
-    if (e != anchor) return {};
+    if (!anchor || (e != anchor && !is_companion(e, anchor))) return {};
     std::vector<Expr> operands(in.begin(), in.end());
     for (Expr& x : std::span(operands).first(static_cast<size_t>(e->type->factors))) {
       const Expr source = of_weights_only(x) ? Expr() : trial.source.at(x.get());
