@@ -412,10 +412,6 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
 // Lets weights be computed from parameters alone, rather than from values stored for other readers, such as their
 // scales: they are then packed once.
 void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
-  const auto makes_itself = [](const Expr& x) {
-    return of_weights_only(x) && std::ranges::none_of(topological(std::array{x}),
-                                                      [](const Expr& e) { return e->family() == Family::Anchor; });
-  };
   const Expr anchor = anchor_of(launch);
   bool changed = false;
   Memo memo, own;
@@ -424,7 +420,7 @@ void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
     std::vector<Expr> operands(in.begin(), in.end());
     for (Expr& x : std::span(operands).first(static_cast<size_t>(e->type->factors))) {
       const Expr source = of_weights_only(x) ? Expr() : trial.source.at(x.get());
-      if (!source || in_memory(source) || !makes_itself(source)) continue;
+      if (!source || in_memory(source) || !of_weights_only(source)) continue;
       x = rebuild(*trial.graph, source, own);
       changed = true;
     }

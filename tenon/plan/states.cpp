@@ -52,7 +52,7 @@ void Partitioner::emit_whole(const Expr& e) {
     if (x->family() == Family::Leaf || in_memory(x) || emitted_anchor_.contains(x.get())) continue;
     if (is_update(x))
       emit_update(x);
-    else if (x->rate == Rate::Constant)
+    else if (x->rate == Rate::Constant && x->family() != Family::Anchor)
       continue;
     else if (!fusion_)
       emit_unfused(x);
