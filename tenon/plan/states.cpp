@@ -89,6 +89,7 @@ void Partitioner::emit_update(const Expr& update) {
 void Partitioner::take_in_updates(Launch& launch) {
   if (!fusion_ || !target_.writes || phase_->launches.empty() || !anchor_of(launch)) return;
   const Launch front = phase_->launches.back();
+  if (anchor_of(front)) return;
   Memo memo;
   for (const Output& o : front.outputs) {
     if (!is_update(o.value)) return;

@@ -193,6 +193,15 @@ TEST(States, NullFindsOtherHazardsToo) {
 }
 
 // Caches of keys and values, written by the launch that reads them if its kernel supports both.
+TEST(States, AProductWritesTheRowsThatAnAnchorReads) {
+  Cache c;
+  PlanOptions options;
+  options.target.writes = [](const Form&) { return true; };
+  const Plan p = make_plan(std::array{Result{"k", c.updated}, Result{"y", linear(c.x, c.updated)}}, options);
+  EXPECT_THAT(writes_of(p), ElementsAre("k", "y"));
+  EXPECT_EQ(found_by_null(p), "nothing was thrown");
+}
+
 TEST(States, AnAnchorWritesTheRowsThatItReads) {
   Graph g;
   const Expr at = input(g, "at", DType::I32, {1}), x = input(g, "x", DType::F32, {1, 2, 16});
