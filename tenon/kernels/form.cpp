@@ -296,7 +296,6 @@ class FormBuilder {
   // ---- without an anchor ----
 
   void build_plain() {
-    bool domain_set = false;
     for (size_t i = 0; i < values_.size(); ++i) {
       FormOutput out = output(i);
       Expr core = written_by(values_[i]);
@@ -315,11 +314,10 @@ class FormBuilder {
       out.value = push(core);
       check_rows(std::array{out.value});
       const Shape domain = domain_of(out.value);
-      if (domain_set && domain != form_.domain)
+      if (!form_.outputs.empty() && domain != form_.domain)
         throw Refused{"results of shapes " + domain.str() + " and " + form_.domain.str() + " cannot share a launch",
                       {}};
       form_.domain = domain;
-      domain_set = true;
       form_.outputs.push_back(std::move(out));
     }
     // Row results and full results are compatible if one is the other with a last axis of 1.

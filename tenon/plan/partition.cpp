@@ -352,8 +352,7 @@ bool Partitioner::available(const Expr& e, const Region& region) const {
 
 bool Partitioner::leaves(const Expr& e, const Region& region) const {
   if (wanted_.contains(e.get())) return true;
-  const auto& users = users_.of(e);
-  return std::any_of(users.begin(), users.end(), [&](const Expr& u) { return !region.contains(u.get()); });
+  return std::ranges::any_of(users_.of(e), [&](const Expr& u) { return !region.contains(u.get()); });
 }
 
 std::vector<Expr> Partitioner::frontier(const Region& region) const {
@@ -369,8 +368,7 @@ void Partitioner::drop_trailing_views(Region& region, const std::vector<Expr>& o
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Expr& e = *it;
     if (e->family() != Family::View || wanted_.contains(e.get()) || !region.contains(e.get())) continue;
-    const auto& users = users_.of(e);
-    if (std::none_of(users.begin(), users.end(), [&](const Expr& u) { return region.contains(u.get()); }))
+    if (std::ranges::none_of(users_.of(e), [&](const Expr& u) { return region.contains(u.get()); }))
       region.erase(e.get());
   }
 }
