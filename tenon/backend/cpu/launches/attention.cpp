@@ -85,6 +85,10 @@ class AttentionKernel : public AnchorKernel {
     shape_.sk = k[2];
     shape_.d = q[3];
     shape_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
+    if (shape_.scale <= 0) {  // the kernels' running maximum needs a positive one
+      form_.holes[0] = form_.holes[0] * (shape_.scale < 0 ? -1.0 : 0.0);
+      shape_.scale = shape_.scale < 0 ? -shape_.scale : 1;
+    }
     shape_.causal = form_.anchor->attrs.ints[0] != 0;
     shape_.type = tiles_;
     for (size_t i = 0; i < 3; ++i) {
