@@ -30,6 +30,7 @@ QuantizedRows quantize_rows(const Expr& x, DType t) { return quantize_rows(std::
 
 QuantizedRows quantize_rows(const std::vector<Expr>& parts, DType t) {
   TENON_CHECK(Usage, t == DType::E4M3 || t == DType::I8, "quantize_rows") << "expected e4m3 or i8, got " << name_of(t);
+  TENON_CHECK(Usage, !parts.empty(), "quantize_rows") << "needs an operand";
   const bool whole = t == DType::I8;
   Expr most;
   for (const Expr& x : parts) most = most ? max(most, absmax(x)) : absmax(x);

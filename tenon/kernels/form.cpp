@@ -101,7 +101,8 @@ class FormBuilder {
         values[i] = statistic->in[0];
       }
       values[i] = written_by(values[i]);
-      lifted.push_back(is_companion(values[i], form_.anchor) ? Lifted{form_.anchor, {}} : lift(values[i]));
+      const bool stored_as_is = !statistics[i] && is_companion(values[i], form_.anchor);
+      lifted.push_back(stored_as_is ? Lifted{form_.anchor, {}} : lift(values[i]));
     }
     for (const Expr& operand : form_.anchor->in)
       form_.holes.push_back(push_over(operand.shape().rank() ? operand : reshape(operand, {1}), operand));
@@ -295,7 +296,6 @@ class FormBuilder {
   // ---- without an anchor ----
 
   void build_plain() {
-    bool domain_set = false;
     for (size_t i = 0; i < values_.size(); ++i) {
       FormOutput out = output(i);
       Expr core = written_by(values_[i]);
@@ -314,20 +314,18 @@ class FormBuilder {
       out.value = push(core);
       check_rows(std::array{out.value});
       const Shape domain = domain_of(out.value);
-      if (domain_set && domain != form_.domain)
+      if (!form_.outputs.empty() && domain != form_.domain)
         throw Refused{"results of shapes " + domain.str() + " and " + form_.domain.str() + " cannot share a launch",
                       {}};
       form_.domain = domain;
-      domain_set = true;
       form_.outputs.push_back(std::move(out));
     }
     // Row results and full results are compatible if one is the other with a last axis of 1.
-    for (const FormOutput& o : form_.outputs) {
-      Shape row = form_.domain;
-      if (row.rank()) row[-1] = 1;
+    Shape row = form_.domain;
+    if (row.rank()) row[-1] = 1;
+    for (const FormOutput& o : form_.outputs)
       if (o.value.shape() != form_.domain && o.value.shape() != row)
         throw Refused{"a result over " + o.value.shape().str() + " does not fit the rows of " + form_.domain.str(), {}};
-    }
   }
 
   // ---- views down to the leaves ----

@@ -45,7 +45,7 @@ Shape domain_of(const Expr& value) {
 
 bool of_weights_only(const Expr& hole) {
   return hole->rate == Rate::Constant && std::ranges::all_of(topological(std::array{hole}), [](const Expr& e) {
-           return !is_memory_leaf(e) || e.is<nodes::Param>();
+           return e->family() != Family::Anchor && (!is_memory_leaf(e) || e.is<nodes::Param>());
          });
 }
 

@@ -15,10 +15,9 @@ constexpr int64_t kDearLaunch = int64_t{1} << 20;
 // Weights are packed for the launch that reads them. Packing can reduce their rows (to quantise them), but not through
 // a view: a value seen through one is stored instead, for all its readers.
 bool is_packed(const Expr& operand) {
-  if (operand->rate != Rate::Constant) return false;
   Expr base = operand;
   while (base->family() == Family::View && base->in.size() == 1) base = base->in[0];
-  return base == operand || !reduces_rows(base);
+  return of_weights_only(operand) && (base == operand || !reduces_rows(base));
 }
 
 // What each slower phase must leave in memory: values read by a faster phase, looking through views.

@@ -352,8 +352,7 @@ bool Partitioner::available(const Expr& e, const Region& region) const {
 
 bool Partitioner::leaves(const Expr& e, const Region& region) const {
   if (wanted_.contains(e.get())) return true;
-  const auto& users = users_.of(e);
-  return std::any_of(users.begin(), users.end(), [&](const Expr& u) { return !region.contains(u.get()); });
+  return std::ranges::any_of(users_.of(e), [&](const Expr& u) { return !region.contains(u.get()); });
 }
 
 std::vector<Expr> Partitioner::frontier(const Region& region) const {
@@ -369,8 +368,7 @@ void Partitioner::drop_trailing_views(Region& region, const std::vector<Expr>& o
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Expr& e = *it;
     if (e->family() != Family::View || wanted_.contains(e.get()) || !region.contains(e.get())) continue;
-    const auto& users = users_.of(e);
-    if (std::none_of(users.begin(), users.end(), [&](const Expr& u) { return region.contains(u.get()); }))
+    if (std::ranges::none_of(users_.of(e), [&](const Expr& u) { return region.contains(u.get()); }))
       region.erase(e.get());
   }
 }
@@ -412,19 +410,15 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
 // Lets weights be computed from parameters alone, rather than from values stored for other readers, such as their
 // scales: they are then packed once.
 void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
-  const auto makes_itself = [](const Expr& x) {
-    return of_weights_only(x) && std::ranges::none_of(topological(std::array{x}),
-                                                      [](const Expr& e) { return e->family() == Family::Anchor; });
-  };
   const Expr anchor = anchor_of(launch);
   bool changed = false;
   Memo memo, own;
   const Replace whole = [&](const Expr& e, std::span<const Expr> in) -> Expr {
-    if (e != anchor) return {};
+    if (!anchor || (e != anchor && !is_companion(e, anchor))) return {};
     std::vector<Expr> operands(in.begin(), in.end());
     for (Expr& x : std::span(operands).first(static_cast<size_t>(e->type->factors))) {
       const Expr source = of_weights_only(x) ? Expr() : trial.source.at(x.get());
-      if (!source || in_memory(source) || !makes_itself(source)) continue;
+      if (!source || in_memory(source) || !of_weights_only(source)) continue;
       x = rebuild(*trial.graph, source, own);
       changed = true;
     }

@@ -32,7 +32,7 @@ std::vector<Expr> fold_products(Graph& g, std::span<const Expr> roots);
 /// True for a linear layer with constant weights and nothing quantised.
 bool constant_layer(const Expr& e);
 
-/// Replaces anchors that `target` has no kernel for by their equivalents in other nodes.
+/// Replaces anchors that `target` has no kernel for, and reductions over inner axes that are no statistics, by others.
 std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target& target);
 
 /// Joins the sum of two linear layers into one anchor where `target` has a kernel for it: a low-rank branch with

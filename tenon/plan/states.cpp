@@ -52,7 +52,7 @@ void Partitioner::emit_whole(const Expr& e) {
     if (x->family() == Family::Leaf || in_memory(x) || emitted_anchor_.contains(x.get())) continue;
     if (is_update(x))
       emit_update(x);
-    else if (x->rate == Rate::Constant)
+    else if (x->rate == Rate::Constant && x->family() != Family::Anchor)
       continue;
     else if (!fusion_)
       emit_unfused(x);
@@ -89,6 +89,7 @@ void Partitioner::emit_update(const Expr& update) {
 void Partitioner::take_in_updates(Launch& launch) {
   if (!fusion_ || !target_.writes || phase_->launches.empty() || !anchor_of(launch)) return;
   const Launch front = phase_->launches.back();
+  if (anchor_of(front)) return;
   Memo memo;
   for (const Output& o : front.outputs) {
     if (!is_update(o.value)) return;

@@ -1,6 +1,7 @@
 #include <unordered_set>
 
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
 #include "tenon/plan/rewrite.h"
 
 namespace tenon {
@@ -9,6 +10,12 @@ std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target
   const Replace replace = [&](const Expr& e, std::span<const Expr> in) -> Expr {
     if (e.is<nodes::Slice>() && gone.contains(in[0].get()))
       return slice_of_part(in[0], static_cast<int>(e->attrs.ints[0]), e->attrs.ints[1], e->attrs.ints[2]);
+    if (e->family() == Family::Reduce && !is_row_reduction(e) && !is_statistic(e)) {  // rows of a transposed view
+      const Shape image = {e.shape()[0], in[0].shape().numel() / std::max<int64_t>(e.shape().numel(), 1),
+                           e.shape()[-1]};
+      const Expr rows = permute(reshape(in[0], image), {0, 2, 1});
+      return reshape(g.make(*e->type, std::array{rows}, {.ints = {0}}), e.shape());
+    }
     if (!e->type->apart) return {};
     const Expr anchor = g.make(*e->type, in, e->attrs);
     if (target.runs && target.runs(anchor)) return anchor;

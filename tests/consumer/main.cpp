@@ -10,6 +10,7 @@
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
+#include "tenon/expr/precision.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
 
@@ -44,7 +45,8 @@ int main() {
   const Expr w = param(graph, "w", DType::F32, {48, 32});
   const Expr y = silu(linear(silu(x), w)) + 1.0;
 
-  const std::vector<Result> results{{"y", y}};
+  const Expr scale = quantize_rows(y).scale;
+  const std::vector<Result> results{{"y", y}, {"scale", scale}};
   const Plan plan = make_plan(results);
   std::fputs(print_plan(plan).c_str(), stdout);
 
@@ -55,6 +57,8 @@ int main() {
 
   Oracle oracle(std::map<std::string, HostTensor>{{"x", x_values}, {"w", w_values}});
   const Comparison found = compare(run.get("y"), oracle.eval(y), Tolerance{1e-4});
-  std::printf("%d launches, beside the oracle %s\n", plan.counts().total, found.text().c_str());
-  return found.agrees() && plan.counts().total == 1 ? 0 : 1;
+  const Comparison scales = compare(run.get("scale"), oracle.eval(scale), Tolerance{1e-6});
+  std::printf("%d launches, beside the oracle %s; scales %s\n", plan.counts().total, found.text().c_str(),
+              scales.text().c_str());
+  return found.agrees() && scales.agrees() && plan.counts().total == 2 ? 0 : 1;
 }

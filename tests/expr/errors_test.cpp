@@ -65,6 +65,9 @@ TEST_F(NodeError, NumberOfOperands) { refused<nodes::Add>("[add] expected 2 oper
 TEST_F(NodeError, NoOperandsAtAll) {
   refused<nodes::Concat>("[concat] expected one or more operands, got concat()", {});
 }
+TEST_F(NodeError, NothingToQuantise) {
+  refused("[quantize_rows] needs an operand", [] { quantize_rows(std::vector<Expr>()); });
+}
 TEST_F(NodeError, NumberOfParameters) { refused<nodes::Clamp>("[clamp] expected 2 parameters, got 0", {x}); }
 TEST_F(NodeError, PointwiseOperandsThatDiffer) {
   refused<nodes::Add>("[pointwise] operands [2,3,4] and [1,5,5,4] differ", {x, image});

@@ -113,6 +113,16 @@ TEST(Planner, HoistsWhatAStepDoesNotChange) {
   EXPECT_EQ(plan_of(linear(x + now, key), o).counts().total, 3);
 }
 
+// A launch packs a weight that maths makes of parameters; a product of parameters is a launch of the constant phase.
+TEST(Planner, HoistsProductsOfWeights) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32}), a = param(g, "a", DType::F32, {8, 16}),
+             b = param(g, "b", DType::F32, {32, 16});
+  const Plan p = plan_of(linear(x, linear(a, b) * 2.0));
+  EXPECT_EQ(p.counts(Rate::Constant).total, 1) << print_plan(p);
+  EXPECT_EQ(p.counts().total, 1);
+}
+
 TEST(Planner, StatisticsLeaveThroughTheProducer) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {2, 8, 8, 16});

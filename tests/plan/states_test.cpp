@@ -105,6 +105,20 @@ TEST(States, ReadersOfTheOldValueGoFirst) {
   }
 }
 
+TEST(States, ReadersBehindAProductOfWeights) {
+  Cache c;
+  const Expr updated = update_rows(c.k, c.at, c.x), after = sum(updated);  // planned before what follows
+  const Expr before = linear(linear(c.w, param(c.g, "v", DType::F32, {16, 16})) * 0.5, c.k);
+  for (const bool fusion : {true, false})
+    for (const bool hoist : {true, false}) {
+      PlanOptions options;
+      options.fusion = fusion;
+      options.hoist = hoist;
+      const std::array results = {Result{"k", updated}, Result{"after", after}, Result{"before", before}};
+      EXPECT_EQ(found_by_null(make_plan(results, options)), "nothing was thrown");
+    }
+}
+
 TEST(States, UpdatesOfUpdatesAreOrdered) {
   Cache c;
   const Expr twice = update_rows(c.updated, iota(c.g, 1), slice(c.updated, 0, 4, 5) * 2.0);
@@ -179,6 +193,15 @@ TEST(States, NullFindsOtherHazardsToo) {
 }
 
 // Caches of keys and values, written by the launch that reads them if its kernel supports both.
+TEST(States, AProductWritesTheRowsThatAnAnchorReads) {
+  Cache c;
+  PlanOptions options;
+  options.target.writes = [](const Form&) { return true; };
+  const Plan p = make_plan(std::array{Result{"k", c.updated}, Result{"y", linear(c.x, c.updated)}}, options);
+  EXPECT_THAT(writes_of(p), ElementsAre("k", "y"));
+  EXPECT_EQ(found_by_null(p), "nothing was thrown");
+}
+
 TEST(States, AnAnchorWritesTheRowsThatItReads) {
   Graph g;
   const Expr at = input(g, "at", DType::I32, {1}), x = input(g, "x", DType::F32, {1, 2, 16});

@@ -178,6 +178,30 @@ TEST_F(Heads, KeysInPages) {
 }
 
 // Rows that are not whole 16-byte fragments, which no tensor-core kernel takes: padded, or in pages read as they are.
+TEST_F(Heads, AnyScale) {
+  for (const DType t : {DType::F32, DType::BF16})
+    for (const int64_t queries : {1, 9}) {
+      const std::string id = std::to_string(queries) + std::string(name_of(t));
+      const Expr q = input(g, "q" + id, t, {1, 2, queries, 16}), k = input(g, "k" + id, t, {1, 2, 20, 16});
+      for (const double scale : {-0.3, 0.0}) {
+        const Expr y = attention(q, k, k, scale);
+        expect(launch("attention", {{"y", y}, {"lse", attention_lse(y)}}), tolerance(DType::F32, t, 20));
+      }
+    }
+}
+
+TEST_F(Heads, QueriesByNumber) {
+  for (const int64_t queries : {1, 3}) {
+    const std::string id = std::to_string(queries);
+    std::vector<double> numbers;
+    for (int i = 0; i < 16; ++i) numbers.push_back(i * 5 % 6);
+    tensors.insert_or_assign("i" + id, HostTensor::from(DType::I32, {4, 4}, numbers));
+    const Expr q = gather(input(g, "x" + id, DType::F32, {6, queries, 32}), input(g, "i" + id, DType::I32, {4, 4}));
+    const Expr k = input(g, "k" + id, DType::F32, {4, 1, 15, 32});
+    expect(launch("attention", {{"y" + id, attention(q, k, k, 0.25)}}), tolerance(DType::F32, DType::F32, 15));
+  }
+}
+
 TEST_F(Heads, AnyNumberOfColumns) {
   const std::vector<double> numbers = {5, 2, 7, 0, 1, 4, 6, 8};
   for (DType t : {DType::F32, DType::BF16})

@@ -105,6 +105,21 @@ TEST_F(Conv, WeightsOfEveryKind) {
          {DType::F32, DType::F32, 216, 40});
 }
 
+// A row is a filter's last axis, one of the three that are packed together.
+TEST_F(Conv, FiltersThatReduceTheirRows) {
+  const auto normed = [](const Expr& w) { return w * rsqrt(mean(w * w) + 0.1); };
+  const Expr x = input(g, "x", DType::F32, {1, 6, 7, 24}), large = input(g, "large", DType::F32, {1, 33, 32, 16});
+  const Rounding t = {DType::F32, DType::F32, 216, 20};
+  for (const auto& [kh, kw] : {std::pair<int64_t, int64_t>{3, 3}, {1, 1}, {2, 1}, {1, 5}, {5, 2}}) {
+    const Shape shape = {20, 24, kh, kw};
+    const std::string id = std::to_string(kh) + "x" + std::to_string(kw);
+    expect(launch("conv2d", {{"y" + id, conv2d(x, normed(weight("w" + id, DType::F32, shape)))}}), t);
+    expect(launch("conv2d", {{"z" + id, conv2d(x, normed(input(g, "v" + id, DType::F32, shape)), 2, {2, 1, 0, 1})}}),
+           t);
+  }
+  expect(launch("conv2d", {{"y", conv2d(large, normed(weight("w", DType::F32, {18, 16, 3, 3})), 1, {1, 1, 1, 1})}}), t);
+}
+
 TEST_F(Conv, LargeImagesInF32) {
   // Winograd's transform of weights: from a file, through a view and folded with a scale; odd sizes, a prologue,
   // statistics.

@@ -285,6 +285,25 @@ TEST_F(BlockGradients, RowsThatLeaveATail) {
   product(13, 40);
 }
 
+// Attention's launch stores its log-sum-exp as it is.
+TEST_F(Planned, StatisticsOfALogSumExp) {
+  const Expr q = made(input(g, "q", DType::F32, {1, 4, 16, 8})), k = made(input(g, "k", DType::F32, {1, 4, 18, 8}));
+  const Expr y = attention(q, k, k, 0.5), lse = attention_lse(y);
+  expect_plan(y * mean(lse, ReduceOver::Inner) + lse);
+}
+
+TEST_F(Planned, AttentionOfQueriesMadeOfWeights) {
+  const Expr w = weight("w", DType::F32, {4, 16}), k = made(input(g, "k", DType::F32, {1, 4, 18, 8}));
+  const Expr y = attention(reshape(w / (sum(abs(w)) + 0.1), {1, 4, 2, 8}), k, k, 0.5);
+  expect_plan(y + attention_lse(y));
+}
+
+// No launch yields these as statistics; rows of a transposed view do.
+TEST_F(Planned, LargestOfImages) {
+  const Expr image = made(input(g, "image", DType::BF16, {2, 13, 17, 24}));
+  expect_plan(image / (absmax(image, ReduceOver::Inner) + 0.1) + reduce_max(silu(image), ReduceOver::Inner));
+}
+
 TEST_F(Planned, StatisticsOfWhatReducesRows) {
   const Expr image = reshape(layer_norm(x()), {4, 8, 4, kCols});
   expect_plan(sum(image, ReduceOver::Inner));

@@ -10,11 +10,12 @@ namespace {
 // Rows of an operand [batch, heads, rows, width], head by head.
 class HeadHole {
  public:
-  HeadHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps& ops) : shape_(hole.shape()) {
+  /// `paged`: whether it may be read page by page. Not q: if there is one query per head, heads are one page's rows.
+  HeadHole(const Expr& hole, bool paged, DType tiles, LeafTable& leaves, const VecOps& ops) : shape_(hole.shape()) {
     const Expr value = without_rounding(hole, tiles);
     if (kernels_read(value.dtype())) {
       memory_ = strided(value, leaves);
-      if (!memory_) pages_ = strided_pages(value, 2, leaves);
+      if (!memory_ && paged) pages_ = strided_pages(value, 2, leaves);
       if (pages_ && (pages_->page % kHeadRows == 0 || pages_->page == shape_[2])) memory_ = *pages_;
     }
     if (memory_ && memory_->step[3] != 1 && shape_[3] != 1) memory_.reset();
@@ -84,10 +85,14 @@ class AttentionKernel : public AnchorKernel {
     shape_.sk = k[2];
     shape_.d = q[3];
     shape_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
+    if (shape_.scale <= 0) {  // the kernels' running maximum needs a positive one
+      form_.holes[0] = form_.holes[0] * (shape_.scale < 0 ? -1.0 : 0.0);
+      shape_.scale = shape_.scale < 0 ? -shape_.scale : 1;
+    }
     shape_.causal = form_.anchor->attrs.ints[0] != 0;
     shape_.type = tiles_;
     for (size_t i = 0; i < 3; ++i) {
-      holes_.emplace_back(form_.holes[i], tiles_, leaves_, engine_->vec);
+      holes_.emplace_back(form_.holes[i], i > 0, tiles_, leaves_, engine_->vec);
       if (holes_.back().tape()) use(*holes_.back().tape());
     }
     if (form_.holes.size() > 3) {  // integers are not read in place

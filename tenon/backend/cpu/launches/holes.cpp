@@ -114,8 +114,8 @@ WeightHole::WeightHole(const Expr& hole, const WeightGeometry& geometry, LeafTab
   for (int a = split; a < domain.rank(); ++a) row_elements_ *= domain[a];
   if (find_parts(value, split, leaves) && (!geometry.winograd || parts_.size() == 1)) return;
   parts_.clear();
-  TapeOptions options;
-  options.split = split;
+  TapeOptions options;  // reductions are over a filter's last axis, so its rows are computed one by one
+  options.split = reduces_rows(value) ? domain.rank() - 1 : split;
   tape_ =
       std::make_unique<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, leaves, engine.vec, options);
 }
@@ -256,14 +256,25 @@ void WeightHole::pack_parts(Engine& engine, Bases bases, FunctionRef<DType(int l
   });
 }
 
-TapeCall WeightHole::rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const {
+// Computes rows of the packed matrix, which are whole filters in a convolution: one or many rows of the tape each.
+void WeightHole::fill(int64_t row0, int64_t rows, float* to, int64_t ld, Bases bases, void* workspace) const {
   TapeCall call;
-  call.block = block;
+  call.block = {row0, rows, 0, tape_->cols()};
   call.bases = bases;
   call.workspace = workspace;
-  call.rows = rows;
+  call.rows = to;
   call.rows_ld = ld;
-  return call;
+  if (tape_->cols() == row_elements_) return tape_->run(call);
+  const int64_t count = row_elements_ / tape_->cols(), padded = round_up(tape_->cols(), 16);
+  const std::shared_ptr<void> filter = allocate_host(count * padded * int64_t{sizeof(float)});
+  call.rows = static_cast<float*>(filter.get());
+  call.rows_ld = padded;
+  for (int64_t r = 0; r < rows; ++r) {
+    call.block = {(row0 + r) * count, count, 0, tape_->cols()};
+    tape_->run(call);
+    for (int64_t i = 0; i < count; ++i)
+      std::copy_n(call.rows + i * padded, tape_->cols(), to + r * ld + i * tape_->cols());
+  }
 }
 
 void WeightHole::pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
@@ -271,20 +282,20 @@ void WeightHole::pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)
   if (!tape_)
     return pack_parts(
         engine, bases, [&](int leaf) { return leaves_.leaf(leaf).dtype(); }, dst);
-  const auto fill = [&](int64_t row0, int64_t rows, float* to, int64_t ld, int thread) {
-    tape_->run(rows_call({row0, rows, 0, tape_->cols()}, bases, workspace(thread), to, ld));
+  const auto filled = [&](int64_t row0, int64_t rows, float* to, int64_t ld, int thread) {
+    fill(row0, rows, to, ld, bases, workspace(thread));
   };
-  pack_rows(engine, fill, dst, scratch);
+  pack_rows(engine, filled, dst, scratch);
 }
 
 // The transform reads whole filters from memory, so computed filters are stored there first.
 void WeightHole::pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst) const {
-  const int64_t rows = tape_->rows(), ld = round_up(row_elements_, 16);
+  const int64_t rows = geometry_.shape.cols, ld = round_up(row_elements_, 16);
   const std::shared_ptr<void> padded = allocate_host(ld * 4), plain = allocate_host(rows * row_elements_ * 4);
   const std::shared_ptr<void> workspace = allocate_host(tape_->workspace_bytes());
   for (int64_t r = 0; r < rows; ++r) {
     float* row = static_cast<float*>(padded.get());
-    tape_->run(rows_call({r, 1, 0, row_elements_}, bases, workspace.get(), row, ld));
+    fill(r, 1, row, ld, bases, workspace.get());
     std::copy_n(row, row_elements_, static_cast<float*>(plain.get()) + r * row_elements_);
   }
   pack_winograd(engine.pool, engine.tile, plain.get(), DType::F32, geometry_.shape.cols, geometry_.channels,

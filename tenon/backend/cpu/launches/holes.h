@@ -85,7 +85,7 @@ class WeightHole {
   void pack_part(Engine& engine, const Part& part, const void* data, DType type, std::byte* dst) const;
   void pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const;
   void pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst) const;
-  TapeCall rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const;
+  void fill(int64_t row0, int64_t rows, float* to, int64_t ld, Bases bases, void* workspace) const;
   bool reads_directly(const ParamView& view, const Expr& leaf) const;
 
   WeightGeometry geometry_;
