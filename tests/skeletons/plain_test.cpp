@@ -228,6 +228,15 @@ TEST_F(Plain, RowsSoftmax) {
          {DType::F32, DType::F32, 300, 10});
 }
 
+// Of vocabularies: GPT-2's, whose elements are loaded one by one, and Qwen's.
+TEST_F(Plain, RowsOfAVocabulary) {
+  for (const int64_t words : {50257, 151936}) {
+    const Expr x = input(g, numbered("x", words), words % 8 ? DType::F32 : DType::BF16, {2, words});
+    const Expr e = exp(x - reduce_max(x));
+    expect(launch("rows", {{numbered("p", words), e / sum(e)}}), {DType::F32, DType::F32, words, 10});
+  }
+}
+
 TEST_F(Plain, RowsQuantise) {
   const Expr x = input(g, "x", DType::BF16, {65, 640});
   const QuantizedRows rows = quantize_rows(silu(x) * 3.0);

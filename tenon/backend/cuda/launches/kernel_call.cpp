@@ -32,7 +32,7 @@ struct RowTeam {
 RowTeam row_team(int64_t cols, int run, int held) {
   constexpr int64_t kMaxFragments = 6, kLanesRegisters = 60, kRegisters = 48;
   constexpr int kMaxBlockThreads = 1024,
-                kMaxLongFragments = 16;  // for long rows, even if a thread then spills some
+                kMaxOfThread = 256;  // elements of a long row, even if a thread then spills some
   const int64_t fragments = div_up(cols, run);
   RowTeam best{32, 0};
   for (int lanes : {8, 16, 32}) {
@@ -51,7 +51,7 @@ RowTeam row_team(int64_t cols, int run, int held) {
       best = {static_cast<int>(threads), each};
   }
   if (best.fragments) return best;
-  for (int each = 9; each <= kMaxLongFragments; ++each)
+  for (int each = 9; each * run <= kMaxOfThread; ++each)
     if (int64_t{kMaxBlockThreads} * each >= fragments) return {kMaxBlockThreads, each};
   throw Error(ErrorKind::Usage, "rows",
               "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
