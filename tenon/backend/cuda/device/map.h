@@ -28,8 +28,7 @@ template <class Program, class Constants, class Lets, int threads, int at_once, 
 DEV void map(const Params& p) {
   const MapSizes& s = p.sizes;
   const int i = block_x() * threads + thread_index(), first = i / s.row_fragments,
-            col = (i - first * static_cast<int>(s.row_fragments.divisor)) * Program::kRun,
-            part = block_y() * s.rows;
+            col = (i - first * static_cast<int>(s.row_fragments.divisor)) * Program::kRun, part = block_y() * s.rows;
   // A missing row is replaced by the last one: a load behind a branch would wait for the previous load.
   const auto at = [&](int row) {
     const int there = row < s.rows ? row : s.rows - 1;
