@@ -1,5 +1,6 @@
 // Lets: computed by the blocks of the map that reads them, or by a separate step if something else reads them, they are
 // large relative to the map, or the launch writes what they read.
+#include "tenon/backend/cuda/codegen/lets_source.h"
 #include "tests/cuda/emulated_runner.h"
 #include "tests/cuda/emulator.h"
 
@@ -62,6 +63,12 @@ TEST_F(Lets, OfASample) {
   const Expr z = group_norm("z", {2, 32, 32, 64}, &shift);
   const Expr across = broadcast(reshape(shift, {2, 1, 64}), {2, 2, 512, 64});
   expect_lets(launch("map", {{"y", cast(reshape(z, {2, 2, 512, 64}) + across, DType::BF16)}}), false);
+}
+
+// A map without lets has no parts: a grid has at most 65,535 of them.
+TEST_F(Lets, NoneAndNoParts) {
+  const Expr x = input(g, "many", DType::F32, {70000, 4096});
+  EXPECT_EQ(cuda::parts_of_lets(std::array{cuda::ProgramOutput{x * 2.0, {}, DType::F32}}, {}, x.shape()), 1);
 }
 
 TEST_F(Lets, ThatAnEpilogueReadsToo) {

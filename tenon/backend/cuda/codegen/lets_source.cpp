@@ -103,7 +103,7 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
 }
 
 int64_t parts_of_lets(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets, const Shape& domain) {
-  const int64_t parts = domain.rank() > 1 ? domain[0] : 1;
+  const int64_t parts = lets.empty() || domain.rank() < 2 ? 1 : domain[0];
   const auto divides = [&](const Shape& s) { return s.rank() > 1 && s[0] == parts; };
   std::set<const Node*> read;  // lets, and what is computed from them
   std::vector<Expr> roots;
