@@ -43,8 +43,8 @@ class Kernel {
   virtual void rebind(const BufferTable& buffers) = 0;
   /// Enqueues one run on the stream. `scratch` has at least the kernel's scratch bytes and is 64-byte aligned.
   virtual void run(Stream& stream, void* scratch) = 0;
-  /// Number of device kernels that a run enqueues, those of library calls included. Known once the
-  /// kernel is made.
+  /// Number of device kernels that a run enqueues, those of library calls included. Known once the kernel is
+  /// made.
   virtual int kernels() const { return 1; }
   /// How it runs, in a phrase: "avx512bf16 tiles, 2 bands" (for explain).
   virtual std::string describe() const { return {}; }

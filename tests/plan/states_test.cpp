@@ -192,7 +192,7 @@ TEST(States, NullFindsOtherHazardsToo) {
   EXPECT_GT(found, 0U);
 }
 
-// Caches of keys and values, written by the launch that reads them if its kernel supports both.
+// Rows that a product makes are written by its launch, though the reader's kernel could write them.
 TEST(States, AProductWritesTheRowsThatAnAnchorReads) {
   Cache c;
   PlanOptions options;
@@ -202,6 +202,7 @@ TEST(States, AProductWritesTheRowsThatAnAnchorReads) {
   EXPECT_EQ(found_by_null(p), "nothing was thrown");
 }
 
+// Caches of keys and values, written by the launch that reads them if its kernel supports both.
 TEST(States, AnAnchorWritesTheRowsThatItReads) {
   Graph g;
   const Expr at = input(g, "at", DType::I32, {1}), x = input(g, "x", DType::F32, {1, 2, 16});

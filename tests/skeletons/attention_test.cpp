@@ -177,7 +177,7 @@ TEST_F(Heads, KeysInPages) {
   }
 }
 
-// Rows that are not whole 16-byte fragments, which no tensor-core kernel takes: padded, or in pages read as they are.
+// Also scales that turn the order of scores around, or make all equal.
 TEST_F(Heads, AnyScale) {
   for (const DType t : {DType::F32, DType::BF16})
     for (const int64_t queries : {1, 9}) {
@@ -190,6 +190,7 @@ TEST_F(Heads, AnyScale) {
     }
 }
 
+// Of several heads, with one query each: not rows of one page.
 TEST_F(Heads, QueriesByNumber) {
   for (const int64_t queries : {1, 3}) {
     const std::string id = std::to_string(queries);
@@ -202,6 +203,7 @@ TEST_F(Heads, QueriesByNumber) {
   }
 }
 
+// Rows that are not whole 16-byte fragments, which no tensor-core kernel takes: padded, or in pages read as they are.
 TEST_F(Heads, AnyNumberOfColumns) {
   const std::vector<double> numbers = {5, 2, 7, 0, 1, 4, 6, 8};
   for (DType t : {DType::F32, DType::BF16})

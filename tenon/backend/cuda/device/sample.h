@@ -19,7 +19,7 @@ DEV uint32_t order_of(float score) {
 /// Reductions over the threads of a row, in kBlocks blocks, always in the same order.
 template <int kBlocks>
 struct SampleTeam {
-  static constexpr int kWarps = kBlocks * sample_warps(kBlocks), kThreads = 32 * kWarps;
+  static constexpr int kWarps = kBlocks * sample_warps(kBlocks);
   double* exchange;      ///< two per warp
   mutable int turn = 0;  ///< double buffer: the previous values may still be read
 

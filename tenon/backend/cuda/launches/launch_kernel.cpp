@@ -76,9 +76,11 @@ int64_t LaunchKernel::reserve_kept(int64_t bytes) {
   return at;
 }
 
-void LaunchKernel::place_in_scratch(const Expr& leaf) { in_scratch_[leaf.get()] = reserve_scratch(leaf_bytes(leaf)); }
+void LaunchKernel::place_in_scratch(const Expr& leaf) {
+  in_own_[leaf.get()] = {false, reserve_scratch(leaf_bytes(leaf))};
+}
 
-void LaunchKernel::place_in_kept(const Expr& leaf) { in_kept_[leaf.get()] = reserve_kept(leaf_bytes(leaf)); }
+void LaunchKernel::place_in_kept(const Expr& leaf) { in_own_[leaf.get()] = {true, reserve_kept(leaf_bytes(leaf))}; }
 
 void LaunchKernel::ask(const Expr& leaf, WeightRequest request) {
   in_weights_[leaf.get()] = requests_.size();
@@ -251,8 +253,8 @@ void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weigh
   kept_ = static_cast<std::byte*>(kept);
   const auto find = [&](const Expr& value) {
     for (const Expr& leaf : memory_leaves(value))
-      if (!in_scratch_.contains(leaf.get()) && !in_kept_.contains(leaf.get()) && !in_weights_.contains(leaf.get()) &&
-          !leaf.is<nodes::Param>() && acc_lane(leaf) < 0)
+      if (!in_own_.contains(leaf.get()) && !in_weights_.contains(leaf.get()) && !leaf.is<nodes::Param>() &&
+          acc_lane(leaf) < 0)
         buffers_[leaf.get()] = nullptr;
   };
   for (const Let& let : form_.lets) find(let.value);
@@ -327,16 +329,15 @@ void LaunchKernel::add_values(const std::string& call_name, std::span<const Prog
                               const Shape& domain) {
   const std::vector<ProgramOutput> read = lets_in_maps_ ? lets_read_by(outputs, lets()) : std::vector<ProgramOutput>{};
   const auto settled = [this](const Expr& leaf) {
-    return in_weights_.contains(leaf.get()) ||
-           (!in_scratch_.contains(leaf.get()) && !in_kept_.contains(leaf.get()) && settled_.contains(leaf->attrs.text));
+    return in_weights_.contains(leaf.get()) || (!in_own_.contains(leaf.get()) && settled_.contains(leaf->attrs.text));
   };
   add(plain_call(*device_, call_name, outputs, domain, read, settled));
 }
 
 void* LaunchKernel::address(const Expr& leaf) const {
   if (const auto it = in_weights_.find(leaf.get()); it != in_weights_.end()) return weights_[it->second];
-  if (const auto it = in_scratch_.find(leaf.get()); it != in_scratch_.end()) return scratch_ + it->second;
-  if (const auto it = in_kept_.find(leaf.get()); it != in_kept_.end()) return kept_ + it->second;
+  if (const auto it = in_own_.find(leaf.get()); it != in_own_.end())
+    return (it->second.kept ? kept_ : scratch_) + it->second.at;
   const auto it = buffers_.find(leaf.get());
   TENON_CHECK(Internal, it != buffers_.end(), name_) << "no memory for '" << leaf->attrs.text << "'";
   TENON_CHECK(Usage, reinterpret_cast<uintptr_t>(it->second) % kLeafAlignment == 0, leaf->attrs.text)

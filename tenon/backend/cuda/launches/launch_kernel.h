@@ -110,7 +110,11 @@ class LaunchKernel : public Kernel {
   std::string name_;
   std::set<std::string> settled_;  // buffers: Launch::settled
   int64_t scratch_bytes_ = 0, kept_bytes_ = 0;
-  std::map<const Node*, int64_t> in_scratch_, in_kept_;
+  struct OwnMemory {
+    bool kept;   // or in scratch
+    int64_t at;  // offset
+  };
+  std::map<const Node*, OwnMemory> in_own_;
   std::map<const Node*, size_t> in_weights_;  // index of the weight request
   std::vector<WeightRequest> requests_;
   std::vector<ProgramOutput> copies_;  // of values that are counted but not stored
