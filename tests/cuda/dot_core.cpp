@@ -38,7 +38,7 @@ class DotCore : public ProductCore {
     KernelParts text;
     Params params = kernel.begin(kernel.sizes(choice));
     text.functors = kernel.epilogue_source(params, text.headers, 2);
-    text.functors.insert(0, kernel.rows_source(params));
+    text.functors.insert(0, kernel.rows_source(params, text.headers));
     const std::string tile = "DotTile<" + std::to_string(choice.as<DotTileShape>().threads) + ">";
     return kernel.tile_call(choice, std::move(text), tile, 1, params);
   }

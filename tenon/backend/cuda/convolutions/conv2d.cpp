@@ -17,7 +17,8 @@ class Conv2dKernel : public ProductKernel {
       form_.holes[0] = form_.holes[0]->in[0];
       sizes_.phases = 2;
     }
-    a_ = padded_operand(0);
+    computes_pixels_ = computes_pixels();
+    a_ = computes_pixels_ ? computed_pixels() : padded_operand(0);
     const int64_t channels = a_.shape()[-1];
     if (sizes_.phases == 2)
       keep_phases(channels);
@@ -27,8 +28,9 @@ class Conv2dKernel : public ProductKernel {
       });
     fill_sizes(channels);
     const int bytes = static_cast<int>(size_of(unit_));
-    const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_, unit_) &&
-                       (sizes_.stride == 1 || dense(a_)) && dense(b_) && (in_runs_ || w[0] % (8 * lanes()) == 0);
+    const bool boxes = tensor_cores() && !computes_pixels_ && conv_fits_boxes(sizes_, bytes) &&
+                       rows_in_boxes(a_, unit_) && (sizes_.stride == 1 || dense(a_)) && dense(b_) &&
+                       (in_runs_ || w[0] % (8 * lanes()) == 0);
     const device::ConvSizes& c = sizes_;
     const char* input = c.phases > 1                         ? "conv2d of twice "
                         : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized "
@@ -66,6 +68,19 @@ class Conv2dKernel : public ProductKernel {
     return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(unit_) % 128 == 0 &&
            w.shape()[0] % 32 == 0 && w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same &&
            lanes() == 1 && form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, unit_));
+  }
+
+  // True for the few channels of a picture or its latents: padding them to a copy of 16 bytes would take a kernel more.
+  bool computes_pixels() const {
+    const Expr& hole = form_.holes[0];
+    const int run = run_of(unit_);
+    return size_of(unit_) == 2 && hole.shape()[-1] < run && hole.shape().numel() > 0 && core_allowed("mma") &&
+           !library_asked("cudnn") && is_view_chain(without_rounding(hole, unit_));
+  }
+  Expr computed_pixels() {
+    const Expr value = without_rounding(form_.holes[0], unit_);
+    read_beside(value);
+    return pad(value, -1, 0, run_of(unit_) - value.shape()[-1]);
   }
 
   // The four 2 x 2 filters: taps that meet the same pixel are summed, the last two for an even row, the first two for
@@ -140,7 +155,7 @@ class Conv2dKernel : public ProductKernel {
   }
 
   bool choose_layers() override {
-    if (!tensor_cores() || sizes_.phases > 1) return false;
+    if (!tensor_cores() || sizes_.phases > 1 || computes_pixels_) return false;
     const std::vector<int64_t>& p = form_.anchor->attrs.ints;  // stride, top, left, bottom, right
     const device::ConvSizes& c = sizes_;
     const DnnConv sizes = {unit_,      c.batch,    c.height, c.width, c.channels, c.out_height, c.out_width, c.outputs,

@@ -1,7 +1,7 @@
 // The convolution of NHWC pixels with mma, or in f32 on the CUDA cores (implicit GEMM): ConvSizes, a product of the
 // pixels in each output pixel's window, in the order [kernel_h][kernel_w][channels], with the weights. The window is
 // never materialized: a row of A in shared memory is copied tap by tap from the tap's position, and is zero outside the
-// image.
+// image. A few channels may also be computed there: with A::kComputed, A::eval(p, pixel, channel) gives kRun of them.
 //
 // grid.x = tiles of m * tiles of n with m = batch * out_height * out_width and n = outputs, grid.y = splits. Rows of A
 // are the input's pixels, (image * height + y) * width + x; rows of B are the outputs, kernel_h * kernel_w * channels
@@ -10,6 +10,11 @@
 #include "tenon/backend/cuda/device/mma_tile.h"
 
 namespace tenon::device {
+
+template <class Operand>
+concept ComputedPixels = requires {
+  requires Operand::kComputed;
+};
 
 /// Copies the pixels of kRows windows, one step of K at a time. A thread has one chunk of the channels in every step
 /// and advances through the taps with it.
@@ -70,6 +75,24 @@ struct WindowLoader {
     aim(p);
   }
 
+  /// One run of window i's current pixel.
+  DEV void copy_run(int i, uint32_t to) const {
+    const int bytes = inside >> i & 1 ? kBytes : 0;
+    const T* from = Operand::at(rows[i], channel);
+    if constexpr (kBytes == 16)
+      cp_async16(to, from, bytes);
+    else if constexpr (kBytes == 8)
+      cp_async8(to, from, bytes);
+    else
+      cp_async4(to, from, bytes);
+  }
+  template <class Params>
+  DEV void compute(const Params& p, int i, uint32_t to) const {
+    const auto x = inside >> i & 1 ? Operand::eval(p, rows[i].pixel, channel) : splat<Operand::kRun>(0.0f);
+    unsigned char* const place = shared_memory() + (to - shared_address(shared_memory()));
+    store(reinterpret_cast<T*>(place), from_floats<T>(x));
+  }
+
   template <class Params>
   DEV void copy(const Params& p, uint32_t shared) {
     const uint32_t to = shared + Part::offset();
@@ -77,14 +100,10 @@ struct WindowLoader {
       UNROLL for (int i = 0; i < Part::kPasses; ++i) {
         if (!Part::has(i)) continue;
         const uint32_t at = to + i * Part::kStep * Tile::kRowBytes + run * kBytes;
-        const int bytes = inside >> i & 1 ? kBytes : 0;
-        const T* from = Operand::at(rows[i], channel);
-        if constexpr (kBytes == 16)
-          cp_async16(at, from, bytes);
-        else if constexpr (kBytes == 8)
-          cp_async8(at, from, bytes);
+        if constexpr (ComputedPixels<Operand>)
+          compute(p, i, at);
         else
-          cp_async4(at, from, bytes);
+          copy_run(i, at);
       }
       if (run + 1 < 16 / kBytes) advance(p, kBytes / sizeof(T));
     }

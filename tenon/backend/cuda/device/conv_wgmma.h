@@ -17,6 +17,7 @@ namespace tenon::device {
 
 template <class Tile, class A, class B, class Epilogue, class Params>
 struct ConvProblem {
+  using Norm = NoNorm;
   static constexpr int kColumns = Tile::kRowBytes / sizeof(typename A::T);
   static constexpr bool kConstantB = B::kConstant, kColumnsA = false, kColumnsB = false, kBranches = false;
   using Lanes = LaneColumns<Tile, Epilogue::kLanes>;

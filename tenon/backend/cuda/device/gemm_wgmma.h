@@ -17,6 +17,9 @@
 //     DEV static int columns(const Params& p);  // of its K
 //     static constexpr bool kScales = true;
 //     using Scaled = ..; };                     // its compute(p, row, col, acc).counted replaces acc
+//
+// Operand A may be behind a norm that the weights hold except for a factor per row (wgmma_norms.h): then K is whole
+// steps of 16-bit elements, not split, and A is stored in rows.
 #pragma once
 #include "tenon/backend/cuda/device/wgmma_tile.h"
 
@@ -24,6 +27,21 @@ namespace tenon::device {
 
 struct NoBranch {};
 
+/// Copies `rows` rows of the product, starting at row `first`, of a transposed operand, 64 of K from `step` on.
+/// kInRuns: rows in memory are in runs, and boxes of 32 restore their order.
+template <class Operand, bool kInRuns, class Params>
+DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int step, uint32_t full) {
+  for (int at = 0; at < rows; at += 64) {
+    const TmaSource from = Operand::source(p, first + at);
+    const uint32_t block = dst + at / 64 * kColumnsBlock;
+    if constexpr (kInRuns) {
+      tma_load(block, from.map, full, from.column, 0, step / 8, 0);
+      tma_load(block + kColumnsBlock / 2, from.map, full, from.column, 0, step / 8 + 4, 0);
+    } else {
+      tma_load(block, from.map, full, from.column, step);
+    }
+  }
+}
 /// The order in which stages of K are multiplied if sums are per range (GemmSizes): a range, then the range that is
 /// added to it, and so on. One thread evaluates it for every stage, so it avoids divisions.
 struct RangeOrder {
@@ -55,9 +73,10 @@ struct RangeOrder {
   }
 };
 
-template <class Tile, class A, class B, class Epilogue, class Branch_, class Params>
+template <class Tile, class A, class B, class Epilogue, class Branch_, class Norm_, class Params>
 struct GemmProblem {
   using Branch = Branch_;
+  using Norm = Norm_;
   static constexpr int kColumns = Tile::kRowBytes / sizeof(typename A::T);
   static constexpr bool kConstantB = B::kConstant, kColumnsA = in_columns<A>(), kColumnsB = in_columns<B>();
   static constexpr bool kBranches = requires { typename Branch::A; };
@@ -73,7 +92,18 @@ struct GemmProblem {
         tiles_m(wgmma_tiles_m<Tile>((p.sizes.m + Tile::kM - 1) / Tile::kM)),
         tiles_n((columns() + Lanes::kTile - 1) / Lanes::kTile) {}
   DEV int items() const { return wgmma_items<Tile>(tiles_m, tiles_n, p.sizes.batch, p.sizes.split.splits); }
-  DEV WgmmaItem item(int index) const { return wgmma_item<Tile>(index, tiles_m, tiles_n, p.sizes.split.splits); }
+  DEV WgmmaItem item(int index) const {
+    if constexpr (Norm::kApplies) return item_of_rows(index);
+    return wgmma_item<Tile>(index, tiles_m, tiles_n, p.sizes.split.splits);
+  }
+  /// Behind a norm, a block's tiles follow each other along the rows, which it then reduces once.
+  DEV WgmmaItem item_of_rows(int index) const {
+    static_assert(kClusterBlocks<Tile> == 1);
+    const int blocks = grid_x(), turn = index / blocks, block = index - turn * blocks;
+    const int each = items() / blocks, more = items() - each * blocks;
+    const int tile = block * each + (block < more ? block : more) + turn, m = tile / tiles_n;
+    return {tile, 0, 1, m, tile - m * tiles_n};
+  }
   DEV StepRange steps(const WgmmaItem& item) const {
     if constexpr (Tile::kInRanges && Tile::kAlongK > 1) {  // each block has a pair of ranges
       const int before = order.before(item.part);
@@ -91,6 +121,7 @@ struct GemmProblem {
   DEV static int stage_bytes() { return Tile::kStageBytes; }
   DEV int batch(const WgmmaItem& item) const { return item.tile / (tiles_m * tiles_n); }
   DEV int columns() const { return p.sizes.n / Epilogue::kLanes; }
+  DEV int row_columns() const { return p.sizes.k; }
   DEV int column(const WgmmaItem& item) const { return item.n * Lanes::kTile; }
   DEV int row_of(const WgmmaItem& item, int i) const {
     const int row = item.m * Tile::kM + i;
@@ -122,9 +153,9 @@ struct GemmProblem {
   }
 };
 
-template <class Tile, class A, class B, class Epilogue, class Branch = NoBranch, class Params>
+template <class Tile, class A, class B, class Epilogue, class Branch = NoBranch, class Norm = NoNorm, class Params>
 DEV void gemm_wgmma(const Params& p) {
-  wgmma_run<Tile, typename A::T, Epilogue>(p, GemmProblem<Tile, A, B, Epilogue, Branch, Params>(p));
+  wgmma_run<Tile, typename A::T, Epilogue>(p, GemmProblem<Tile, A, B, Epilogue, Branch, Norm, Params>(p));
 }
 
 }  // namespace tenon::device

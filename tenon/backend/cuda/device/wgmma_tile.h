@@ -59,7 +59,7 @@ DEV int wgmma_tiles_m(int tiles) {
   return (tiles + Tile::kCluster - 1) / Tile::kCluster * Tile::kCluster;
 }
 template <class Tile>
-inline constexpr int kClusterBlocks = Tile::kCluster* Tile::kAlongK;
+inline constexpr int kClusterBlocks = (Tile::kCluster)*Tile::kAlongK;
 /// This block's number among those that share operand B.
 template <class Tile>
 DEV int rank_along_m() {
@@ -100,21 +100,6 @@ DEV constexpr bool in_columns() {
 }
 /// Bytes of a block of a transposed operand: 64 of K, 64 contiguous rows of the product.
 inline constexpr int kColumnsBlock = 64 * 128;
-/// Copies `rows` rows of the product, starting at row `first`, of a transposed operand, 64 of K from `step` on.
-/// kInRuns: rows in memory are in runs, and boxes of 32 restore their order.
-template <class Operand, bool kInRuns, class Params>
-DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int step, uint32_t full) {
-  for (int at = 0; at < rows; at += 64) {
-    const TmaSource from = Operand::source(p, first + at);
-    const uint32_t block = dst + at / 64 * kColumnsBlock;
-    if constexpr (kInRuns) {
-      tma_load(block, from.map, full, from.column, 0, step / 8, 0);
-      tma_load(block + kColumnsBlock / 2, from.map, full, from.column, 0, step / 8 + 4, 0);
-    } else {
-      tma_load(block, from.map, full, from.column, step);
-    }
-  }
-}
 /// Copies a tile's rows of B, for all lanes. In a cluster each block multicasts its part to all blocks: a lane, or a
 /// share of the rows. `row` is the first row of lane 0, `lane_rows` the distance between lanes. load(dst, row) copies
 /// as many rows as are contiguous if B is stored in runs, else 32, which the copy permutes.
@@ -268,9 +253,11 @@ requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>
   }
 }
 
-/// Accumulates `steps` stages. kA, kB: operands stored transposed.
-template <class Tile, class T, bool kA, bool kB>
-requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
+/// Accumulates `steps` stages. kA, kB: operands stored transposed. beside(): reads the ring's stage while its products
+/// run.
+template <class Tile, class T, bool kA, bool kB, class Beside>
+requires(!kAddsStages<T>) DEV
+    void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps, const Beside& beside) {
   constexpr int kParts = Tile::kParts;
   const uint32_t rows = rows_of_group<Tile>();
   uint32_t last_empty = 0;
@@ -291,6 +278,7 @@ requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Til
       }
     }
     wgmma_commit();
+    beside();
     wgmma_wait<1>();  // the previous step is done with its stage
     if (step > 0) leave_stage<Tile>(last_empty);
     last_empty = ring.empty();
@@ -331,8 +319,9 @@ DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const Stage
   const uint32_t rows = rows_of_group<Tile>();
   float apart[2][kFragments][4];
   sums = {};
-  const int half = kSumRanges / 2 * range, begin = Tile::kAlongK > 1 ? cluster_rank() * range : 0;
-  NO_UNROLL for (int first = begin; first < steps && first<half; first += Tile::kAlongK> 1 ? half : range) {
+  constexpr bool kShared = Tile::kAlongK > 1;
+  const int half = kSumRanges / 2 * range, begin = kShared ? cluster_rank() * range : 0;
+  NO_UNROLL for (int first = begin; first < steps && first < half; first += kShared ? half : range) {
     uint32_t last_empty = 0;  // of the stage whose products may still be running, if any
     const auto multiply = [&](float(&to)[kFragments][4], int from) {
       NO_UNROLL for (int step = from; step < from + range && step < steps; ++step) {
@@ -416,6 +405,13 @@ DEV void wgmma_add(MmaSums<Tile>& sums, StageRing<Tile>& ring, int columns) {
   }
 }
 
+/// Operand A is behind no norm (wgmma_norms.h).
+struct NoNorm {
+  static constexpr bool kApplies = false;
+  template <class Tile, class T>
+  struct Rows {};
+};
+
 /// The consumer: multiplies and runs the epilogue for all this block's items.
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_consume(const Params& p, const Problem& problem) {
@@ -427,14 +423,17 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
                         reinterpret_cast<float*>(shared + Tile::kSlabsAt + w * Tile::kSlabBytes)};
   uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages);
   const StageTurns<Tile> turns(Tile::kInRanges);
+  typename Problem::Norm::template Rows<Tile, T> rows;
   for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
     const auto item = problem.item(index);
     if constexpr (Tile::kInRanges)
       wgmma_in_ranges<Tile, T>(sums, ring, turns, problem.stages(), problem.range());
     else if constexpr (kAddsStages<T>)
       wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
+    else if constexpr (Problem::Norm::kApplies)
+      rows.template multiply<Epilogue::kLanes>(p, sums, ring, problem, item);
     else
-      wgmma_loop<Tile, T, Problem::kColumnsA, Problem::kColumnsB>(sums, ring, problem.steps(item).count);
+      wgmma_loop<Tile, T, Problem::kColumnsA, Problem::kColumnsB>(sums, ring, problem.steps(item).count, [] {});
     const auto row_of = [&](int i) { return problem.row_of(item, i); };
     if constexpr (Problem::kBranches) {
       if constexpr (Problem::kColumnsB) put_in_runs<Tile>(sums);

@@ -40,6 +40,12 @@ Expr AnchorKernel::stored_operand(size_t i, const Shape& stored, const Layout& l
   return leaf;
 }
 
+void AnchorKernel::add_columns(const Expr& columns) {
+  const Expr leaf = input(*form_.graph, "added", DType::F32, columns.shape());
+  ask_packed(leaf, {{columns, leaf}});
+  added_ = reshape(leaf, {columns.shape().numel()});
+}
+
 void AnchorKernel::read_beside(const Expr& value) {
   read_in_place_.push_back(value);
   ask_weights(value);
@@ -110,6 +116,13 @@ std::string AnchorKernel::element_source(const std::string& name, const Expr& op
   return text;
 }
 
+std::string AnchorKernel::pixels_source(const Expr& operand, Params& params, std::string& headers) const {
+  return element_source("Pixels", operand, operand.shape().rank() - 1, params, headers, run_of(unit_)) +
+         "struct A : Pixels {\n  using T = " + type_source(unit_) +
+         ";\n  static constexpr bool kComputed = true;\n  struct Row {\n    int pixel;\n  };\n"
+         "  DEV static Row row(const Params&, int pixel) { return {pixel}; }\n};\n";
+}
+
 bool AnchorKernel::dense(const Expr& operand) const {
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   if (!pieces || pieces->size() != 1) return false;
@@ -145,7 +158,8 @@ std::string AnchorKernel::lanes_source(Params& params, std::string& headers, int
   const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
   const std::string width = params.integer("lane_columns", domain.cols());
   std::vector<std::vector<ProgramOutput>> outputs(static_cast<size_t>(form_.lanes));
-  for (const ProgramOutput& o : results()) outputs[static_cast<size_t>(*lanes_of(o.value).begin())].push_back(o);
+  for (const ProgramOutput& o : results_of_sums())
+    outputs[static_cast<size_t>(*lanes_of(o.value).begin())].push_back(o);
   std::string text, store;
   for (const auto& lane : outputs) {  // all use the narrowest fragment
     if (lane.empty()) continue;
@@ -182,24 +196,31 @@ std::string AnchorKernel::scaled_source(std::span<const Expr> factors, Params& p
   return text;
 }
 
-// Multiplies every lane by its row's factor.
-void AnchorKernel::scale_lanes(std::vector<ProgramOutput>& outputs, const RowFactor& factor) {
+std::vector<ProgramOutput> AnchorKernel::results_of_sums(const RowFactor* factor) const {
+  std::vector<ProgramOutput> outputs = results();
+  if (!factor && !added_) return outputs;
   Graph& g = *form_.graph;
-  Memo scaled;
+  Memo finished;
   for (ProgramOutput& o : outputs) {
-    for (const Expr& e : topological(std::array{o.value}))
-      if (acc_lane(e) >= 0 && !scaled.contains(e.get()))
-        scaled[e.get()] = e * factor_of(factor, input(g, acc_name(form_.lanes), DType::F32, e.shape()));
-    o.value = rebuild(g, o.value, scaled);
+    for (const Expr& e : topological(std::array{o.value})) {
+      const int lane = acc_lane(e);
+      if (lane < 0 || finished.contains(e.get())) continue;
+      const int64_t columns = e.shape().cols();
+      Expr value = e;
+      if (factor) value = value * factor_of(*factor, input(g, acc_name(form_.lanes), DType::F32, e.shape()));
+      if (added_) value = value + broadcast(slice(added_, 0, lane * columns, (lane + 1) * columns), e.shape());
+      finished[e.get()] = value;
+    }
+    o.value = rebuild(g, o.value, finished);
   }
+  return outputs;
 }
 
 std::string AnchorKernel::epilogue_source(Params& params, std::string& headers, int most, bool loads_apart,
                                           const RowFactor* factor) {
   if (apart_) return lanes_source(params, headers, most);
   const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
-  std::vector<ProgramOutput> outputs = results();
-  if (factor) scale_lanes(outputs, *factor);
+  std::vector<ProgramOutput> outputs = results_of_sums(factor);
   const Counted* counted = counted_in_core();
   if (counted) outputs.push_back({counted->value, {}, DType::F32});
   ProgramSource program(outputs, domain, params, most);

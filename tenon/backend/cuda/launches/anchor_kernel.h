@@ -29,6 +29,8 @@ class AnchorKernel : public LaunchKernel {
   Expr stored_operand(size_t i, const Shape& stored, const Layout& layout, DType t);
   /// Declares a value that the kernel computes element by element where it needs it.
   void read_beside(const Expr& value);
+  /// Adds `columns`, [all lanes' columns] of weights only, to the anchor's result before the epilogue.
+  void add_columns(const Expr& columns);
   /// Hole `i` with its last axis zero-padded to whole 16-byte fragments.
   Expr padded_operand(size_t i);
   /// Adds the kernel calls that store computed operands.
@@ -42,6 +44,8 @@ class AnchorKernel : public LaunchKernel {
   /// The same for an operand that is computed where it is read, in fragments of up to `most` columns.
   std::string element_source(const std::string& name, const Expr& operand, int split, Params& params,
                              std::string& headers, int most = 1) const;
+  /// "struct A { .. }" of a convolution's pixels that are computed where they are read.
+  std::string pixels_source(const Expr& operand, Params& params, std::string& headers) const;
   /// True if the operand is a tensor whose rows are contiguous, without gaps.
   bool dense(const Expr& operand) const;
   /// Makes the box of one of the operand's tensors from its first element's address, its columns, and the row stride in
@@ -71,9 +75,11 @@ class AnchorKernel : public LaunchKernel {
 
  private:
   std::string lanes_source(Params& params, std::string& headers, int most);
-  void scale_lanes(std::vector<ProgramOutput>& outputs, const RowFactor& factor);
+  /// The launch's results, with what is done to the sums before them.
+  std::vector<ProgramOutput> results_of_sums(const RowFactor* factor = nullptr) const;
 
   bool apart_;
+  Expr added_;  ///< by add_columns; empty if nothing is added
   struct Split {
     int64_t workspace_at, counters_at;
   };

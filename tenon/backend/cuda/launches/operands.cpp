@@ -270,6 +270,23 @@ Expr weights_in_columns(const Form& form, DType unit, const DeviceFacts& facts) 
   return whole && (boxed_rows(form, 0, unit) || columns_in_boxes(form.holes[0], unit)) ? rows : Expr();
 }
 
+// Each block reduces its own rows, which costs about as much as a launch for kMaxColumns. Counting statistics takes too
+// many registers beside that, and sums in ranges would have to be reduced in ranges too.
+std::optional<CentredNorm> norm_behind(const Form& form, DType unit, const DeviceFacts& facts) {
+  if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !wgmma_allowed(facts) || facts.one_order) return {};
+  const Expr &hole = form.holes[0], &weights = form.holes[1];
+  const Shape &x = hole.shape(), &w = weights.shape();
+  const bool counts = std::ranges::any_of(form.outputs, [](const FormOutput& o) { return o.statistic != nullptr; });
+  constexpr int64_t kMaxColumns = 1280;
+  const int64_t step = 128 / size_of(unit), k = x[-1];
+  if (counts || x.rows() <= SkinnyTileShape::kMaxRows || k == 0 || k % step || k > kMaxColumns) return {};
+  if (!of_weights_only(weights) || w.rank() != 2 || w[0] % (8 * form.lanes) || weights_in_columns(form, unit, facts))
+    return {};
+  std::optional<CentredNorm> norm = centred_norm(hole, unit);
+  const auto in_place = [&](const Expr& rows) { return read_in_place(rows, unit, facts) && rows_in_boxes(rows, unit); };
+  return norm && in_place(norm->factor.rows) ? norm : std::nullopt;
+}
+
 Target target_of(std::shared_ptr<Device> device) {
   constexpr int64_t kLaunchBytes = int64_t{2} << 20;  // what an H200 moves while a recorded launch starts
   const DeviceFacts& facts = device->facts();
@@ -281,6 +298,7 @@ Target target_of(std::shared_ptr<Device> device) {
     if (is_attention_gradient(form.anchor)) return in_place_for_gradient(form.holes[hole], hole, unit);
     if ((hole == 1 || hole == 2) && reads_pages(form, unit)) return true;
     if (hole == 0 && (grouped_tile(form, unit).depth || computes_rows(form, unit, device->facts()))) return true;
+    if (hole == 0 && norm_behind(form, unit, device->facts())) return true;
     if (takes_columns(form, hole, unit, device->facts())) return true;
     if (!would_be_read(form, hole, unit)) return true;
     return read_in_place(form.holes[hole], unit, device->facts()) &&

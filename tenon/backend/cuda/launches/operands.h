@@ -6,6 +6,7 @@
 
 #include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/device.h"
+#include "tenon/backend/cuda/products/row_factor.h"
 #include "tenon/kernels/target.h"
 
 namespace tenon::cuda {
@@ -50,6 +51,10 @@ bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts);
 inline constexpr int64_t kMaxColumnsInFront = 4096;
 /// True if the skinny core computes operand A before the product, in every block: rows that are reduced (a norm).
 bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts);
+
+/// The norm that operand A is behind if the wgmma core applies it to the sums: a layer norm of many rows in memory,
+/// before constant weights.
+std::optional<CentredNorm> norm_behind(const Form& form, DType unit, const DeviceFacts& facts);
 
 /// True if TMA can load boxes of the operand's rows: from one tensor, or from several joined at multiples of 128 bytes.
 bool rows_in_boxes(const Expr& operand, DType unit);

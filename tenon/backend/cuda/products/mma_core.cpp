@@ -62,7 +62,7 @@ class MmaCore : public ProductCore {
     KernelParts text;
     Params params = kernel.begin(kernel.sizes(choice));
     text.functors = kernel.epilogue_source(params, text.headers, 8);
-    text.functors.insert(0, kernel.rows_source(params));
+    text.functors.insert(0, kernel.rows_source(params, text.headers));
     return kernel.tile_call(choice, std::move(text), choice.as<MmaTileShape>().type(), 1, params);
   }
   CountedRows counted_rows(const TileChoice& choice, int lanes) const override {

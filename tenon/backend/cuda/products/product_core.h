@@ -37,9 +37,12 @@ struct ProductShape {
   bool b_in_columns = false;  ///< B is stored transposed, [K][rows]
   bool few_rows = false;      ///< rows are few enough, and type and B are suitable: takes_few_rows (operands.h)
   bool branches = false;      ///< a narrow product is added before the epilogue
+  bool behind_norm = false;   ///< rows of A are reduced beside the product, and factors of them applied to the sums
   bool in_ranges = false;     ///< sum in the order of GemmSizes::range, if a core for many rows supports it
   int64_t front = 0;          ///< shared memory taken by rows computed before the product
   std::string key = {};       ///< equal for products that take equal time on the same core: "gemm 8192x320x320 lanes 1"
+
+  std::string like = {};      ///< the key of a similar product, used while this one has not been measured; or empty
 
   /// If a library could do the whole product: what its epilogue adds (NativeEpilogue::words), the problem in its terms,
   /// and the library or null, looked up only when needed. Else empty.
@@ -96,6 +99,8 @@ class ProductCore {
   virtual CountedRows counted_rows(const TileChoice&, int /*lanes*/) const { return {}; }
   /// True if it can add a narrow product (a branch) before its epilogue.
   virtual bool adds_branch() const { return false; }
+  /// True if it can apply a norm of operand A to its sums (ProductShape::behind_norm).
+  virtual bool applies_norm() const { return false; }
   /// True if it may run products that none of the selected cores can do.
   virtual bool stands_in() const { return false; }
 

@@ -1,8 +1,10 @@
 #include "tenon/backend/cuda/products/product_kernel.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
+#include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/products/skinny_tile.h"
 #include "tenon/expr/ops.h"
 
@@ -14,12 +16,17 @@ void ProductKernel::choose(ProductShape product) {
   product_.element_bytes = size_of(unit_);
   if (front_) product_.front = front_->rows.shape().numel() * size_of(unit_);
   product_.branches = branch_.has_value();
+  product_.behind_norm = norm_.has_value();
   product_.in_memory = product_.in_memory && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_;
   product_.b_in_columns = b_in_columns_;
   product_.key += std::string(a_in_columns_ ? " columns of a" : "") + (b_in_columns_ ? " columns of b" : "");
   product_.counts = std::any_of(form_.outputs.begin(), form_.outputs.end(),
                                 [](const FormOutput& o) { return o.statistic != nullptr; });
   product_.key += " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(unit_));
+  if (norm_) {
+    product_.like = product_.key;
+    product_.key += " behind norm";
+  }
   if (route_) {
     product_.epilogue = route_->epilogue();
     product_.matmul = route_->problem();
@@ -36,7 +43,7 @@ void ProductKernel::choose(ProductShape product) {
 Expr ProductKernel::weight_operand(const Shape& stored, const Layout& layout) {
   const Expr& hole = form_.holes[1];
   if (!tensor_cores() || !of_weights_only(hole)) return in_order_.leaf = operand(1, stored, layout);
-  const Expr value = without_rounding(hole, unit_);
+  const Expr value = norm_ ? centred_weights(*norm_, hole) : without_rounding(hole, unit_);
   in_order_.leaf = input(*form_.graph, "hole.1.in_order", unit_, stored);
   in_order_.piece = {value, layout(in_order_.leaf)};
   in_runs_ = lanes() == 1 || stored[0] % (32 * lanes()) == 0;
@@ -74,6 +81,36 @@ Expr ProductKernel::front_operand(size_t i) {
   front_ = {without_rounding(hole, unit_), slice(there, -1, 0, columns), there};
   read_beside(hole);
   return front_->leaf;
+}
+
+Expr ProductKernel::behind_norm(CentredNorm norm) {
+  norm_ = std::move(norm);
+  read_beside(norm_->factor.rows);
+  const Expr &weights = form_.holes[1], sums = sums_of_weights(*norm_, weights, unit_);
+  weight_sums_ = input(*form_.graph, "weight_sums", DType::F32, sums.shape());
+  ask_packed(weight_sums_, {{sums, weight_sums_}});
+  if (const Expr shift = shift_of_weights(*norm_, weights)) add_columns(shift);
+  return norm_->factor.rows;
+}
+
+std::string ProductKernel::norm_source(Params& params, std::string& headers) const {
+  const auto functor = [&](const char* called, const Expr& value, int given, int most) {
+    const ProgramOutput output{value, {}, DType::F32};
+    const Shape& shape = value.shape();
+    ProgramSource program(std::array{output}, {shape, shape.rank() - 1}, params, most);
+    std::string text = program.functor(called, given);
+    headers += program.includes();
+    return text;
+  };
+  const Shape one{1, 1}, all = form_.anchor.shape();
+  const auto given = [&](int i, const Shape& shape) { return input(*form_.graph, acc_name(i), DType::F32, shape); };
+  const Expr sums = broadcast(reshape(weight_sums_, {all.cols()}), all);
+  headers += "#include \"tenon/backend/cuda/device/wgmma_norms.h\"\n";
+  const Expr& rows = norm_->factor.rows;
+  return element_source("Elements", rows, rows.shape().rank() - 1, params, headers, 8) +
+         functor("Factor", factor_of(norm_->factor, given(0, one)), 1, 1) +
+         functor("Centred", given(0, all) - given(1, all) * sums, 2, 8) +
+         "using Norm = CentredRows<Factor, Centred, Elements>;\n";
 }
 
 void ProductKernel::set_branch() {
@@ -176,8 +213,9 @@ Params ProductKernel::begin(const ProductSizes& sizes) const {
   return out;
 }
 
-std::string ProductKernel::rows_source(Params& params) const {
+std::string ProductKernel::rows_source(Params& params, std::string& headers) const {
   const std::string b = operand_source("Rows", b_, b_split(), params) + runs_source();
+  if (computes_pixels_) return pixels_source(a_, params, headers) + b;
   return operand_source("A", a_, a_.shape().rank() - 1, params) + b;
 }
 

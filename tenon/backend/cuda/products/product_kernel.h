@@ -55,7 +55,7 @@ class ProductKernel : public AnchorKernel {
   /// A kernel's argument so far: its sizes.
   Params begin(const ProductSizes& sizes) const;
   /// "struct A { .. }" and "struct B { .. }" of operands in memory, read row by row.
-  std::string rows_source(Params& params) const;
+  std::string rows_source(Params& params, std::string& headers) const;
   /// "struct B : Rows { .. }" from the functor named Rows.
   std::string runs_source() const { return with_runs(in_runs_, stays(b_)); }
   /// The kernel call of a text that is complete except for the launch's name.
@@ -74,7 +74,12 @@ class ProductKernel : public AnchorKernel {
   const std::optional<Front>& front() const { return front_; }
   /// For an operand A whose rows lie in memory: the row factors applied after the product.
   const std::optional<RowFactor>& factor() const { return factor_; }
-  bool computes_rows_in_front() const { return front_ || factor_; }
+  /// The norm that the core applies to the sums of rows that lie in memory; operand B is then centred.
+  const std::optional<CentredNorm>& norm() const { return norm_; }
+  /// "using Norm = ..;" for the norm.
+  std::string norm_source(Params& params, std::string& headers) const;
+  /// True if operand A is not rows as they are multiplied.
+  bool computes_rows_in_front() const { return front_ || factor_ || norm_; }
 
   /// A narrow product that is added, before the epilogue, to the result scaled by the factors: operands with rows of K
   /// in memory, B's in runs.
@@ -109,6 +114,8 @@ class ProductKernel : public AnchorKernel {
   /// Hole `i`, which the skinny core computes: rows in memory whose factors are applied after the product, or else a
   /// leaf in shared memory that the core fills before the product.
   Expr front_operand(size_t i);
+  /// Hole 0 as the rows of `norm` in memory. Operand B becomes what the norm makes of it.
+  Expr behind_norm(CentredNorm norm);
 
   /// Sets up holes 2 and 3 of a product with a branch, and its factors.
   void set_branch();
@@ -134,6 +141,7 @@ class ProductKernel : public AnchorKernel {
 
   Expr a_, b_;
   bool in_runs_ = false, a_in_columns_ = false, b_in_columns_ = false;
+  bool computes_pixels_ = false;      ///< operand A is computed where the kernel reads it
   std::optional<MatmulRoute> route_;  ///< set before choose()
 
  private:
@@ -148,6 +156,8 @@ class ProductKernel : public AnchorKernel {
 
   std::optional<Front> front_;
   std::optional<RowFactor> factor_;
+  std::optional<CentredNorm> norm_;
+  Expr weight_sums_;  ///< of the centred weights, [n, 1]
   std::optional<Branch> branch_;
   // Constant weights as our cores read them, and in plain order.
   struct Weights {

@@ -87,7 +87,7 @@ class SimtCore : public ProductCore {
     const ProductSizes sizes = kernel.sizes(choice);
     Params params = kernel.begin(sizes);
     text.functors = kernel.epilogue_source(params, text.headers, 4);
-    text.functors.insert(0, kernel.rows_source(params));
+    text.functors.insert(0, kernel.rows_source(params, text.headers));
     if (const auto* few = std::any_cast<SimtTileShape>(&choice.tile))
       return kernel.tile_call(choice, std::move(text),
                               few->type(std::get<device::GemmSizes>(sizes), kernel.product().lanes), 1, params);

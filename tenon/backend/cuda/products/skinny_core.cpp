@@ -173,7 +173,7 @@ class SkinnyCore : public ProductCore {
     }
     const RowFactor* const factor = kernel.factor() ? &*kernel.factor() : nullptr;
     const std::string epilogue = kernel.epilogue_source(params, text.headers, 2, true, factor);
-    text.functors += kernel.rows_source(params) + epilogue;
+    text.functors += kernel.rows_source(params, text.headers) + epilogue;
     return kernel.tile_call(choice, std::move(text), made.type(), made.resident(), params, arguments);
   }
 

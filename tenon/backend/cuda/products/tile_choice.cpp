@@ -12,7 +12,7 @@ template <class Takes>
 std::vector<TileChoice> choices_of(const ProductShape& p, const DeviceFacts& facts, const Takes& takes) {
   std::vector<TileChoice> out;
   for (const ProductCore* core : product_cores()) {
-    if (!takes(*core) || (p.branches && !core->adds_branch())) continue;
+    if (!takes(*core) || (p.branches && !core->adds_branch()) || (p.behind_norm && !core->applies_norm())) continue;
     for (TileChoice& choice : core->choices(p, facts)) {
       choice.core = core;
       out.push_back(std::move(choice));
@@ -61,7 +61,8 @@ TileChoice choose_tile(const ProductShape& p, const DeviceFacts& facts) {
     if (asked)
       if (const std::vector<TileChoice> theirs = library_choices(p, facts); !theirs.empty()) return theirs.front();
   }
-  if (const std::optional<TileChoice> measured = possible(table.find(p.key), p, own)) return *measured;
+  for (const std::string& key : {p.key, p.like})
+    if (const std::optional<TileChoice> measured = possible(table.find(key), p, own)) return *measured;
   return own.front();
 }
 

@@ -76,11 +76,16 @@ class WgmmaCore : public ProductCore {
       text.functors += branch_of(kernel, tile, params, text.headers);
       arguments = ", Branch";
     }
+    if (kernel.norm()) {
+      text.functors += kernel.norm_source(params, text.headers);
+      arguments = ", NoBranch, Norm";
+    }
     if (kernel.a_in_columns() || kernel.b_in_columns())
       text.headers.insert(0, "#include \"tenon/backend/cuda/device/vocabulary_columns.h\"\n");
     return kernel.tile_call(choice, std::move(text), tile.type(), tile.resident, params, arguments);
   }
   bool adds_branch() const override { return true; }
+  bool applies_norm() const override { return true; }
 
   // If a warp has two pieces of the tile, the whole tile must lie in one sample.
   CountedRows counted_rows(const TileChoice& choice, int) const override {
@@ -105,7 +110,8 @@ class WgmmaCore : public ProductCore {
     const bool shared = tile.along_k > 1;
     const int places = shared ? facts.multiprocessors / 11 * 10 : facts.multiprocessors * tile.resident;
     for_splits(steps, tiles, places, [&](int splits) {
-      if (splits > 1 && (p.branches || (p.in_ranges && !shared))) return;  // a branch would be added more than once
+      // A branch would be added more than once, and a norm is of whole rows.
+      if (splits > 1 && (p.branches || p.behind_norm || (p.in_ranges && !shared))) return;
       if (shared && (splits != tile.along_k || tiles * splits > places)) return;
       const double time =
           time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places, shared);
@@ -123,6 +129,7 @@ class WgmmaCore : public ProductCore {
     if (p.branches && tile.m == 64 && tile.n == 256) return false;
     if (p.in_ranges && !tile.adds_ranges()) return false;
     if (tile.along_k > 1 && (p.lanes > 1 || p.branches)) return false;
+    if (p.behind_norm && tile.cluster > 1) return false;
     if (tile.along_k > 1 && p.in_ranges && tile.along_k != device::kSumRanges / 2) return false;
     return tile.cluster == 1 || ((p.lanes == 1 || p.lanes == tile.cluster) && p.boxed_tiles_m(tile.m) >= tile.cluster);
   }
