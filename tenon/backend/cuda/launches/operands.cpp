@@ -279,7 +279,8 @@ std::optional<CentredNorm> norm_behind(const Form& form, DType unit, const Devic
   const bool counts = std::ranges::any_of(form.outputs, [](const FormOutput& o) { return o.statistic != nullptr; });
   constexpr int64_t kMaxColumns = 1280;
   const int64_t step = 128 / size_of(unit), k = x[-1];
-  if (counts || x.rows() <= SkinnyTileShape::kMaxRows || k == 0 || k % step || k > kMaxColumns) return {};
+  const bool few = x.rows() <= SkinnyTileShape::kMaxRows && !facts.batch_invariant();  // more in a larger batch
+  if (counts || few || k == 0 || k % step || k > kMaxColumns) return {};
   if (!of_weights_only(weights) || w.rank() != 2 || w[0] % (8 * form.lanes) || weights_in_columns(form, unit, facts))
     return {};
   std::optional<CentredNorm> norm = centred_norm(hole, unit);

@@ -42,7 +42,7 @@ struct ProductShape {
   int64_t front = 0;          ///< shared memory taken by rows computed before the product
   std::string key = {};       ///< equal for products that take equal time on the same core: "gemm 8192x320x320 lanes 1"
 
-  std::string like = {};      ///< the key of a similar product, used while this one has not been measured; or empty
+  std::string like = {};  ///< the key of a similar product, used while this one has not been measured; or empty
 
   /// If a library could do the whole product: what its epilogue adds (NativeEpilogue::words), the problem in its terms,
   /// and the library or null, looked up only when needed. Else empty.
