@@ -79,7 +79,8 @@ struct CentredRows {
           const int row = problem.row_of(item, first_row() + part * 64 + half * 8 + lane() / 4);
           read_again(p, row < 0 ? problem.row_of(item, 0) : row, each, means[part][half], variances[part][half]);
         }
-        const Frag<float, 1> given[1] = {{{variances[part][half]}}};
+        const float variance = variances[part][half];
+        const Frag<float, 1> given[1] = {{{variance < 0 ? 0.0f : variance}}};
         factors[part][half] = Factor::compute(p, 0, 0, given).counted.v[0];
       }
     }

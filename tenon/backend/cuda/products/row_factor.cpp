@@ -60,14 +60,16 @@ bool is_mean(Expr e, const Expr& of) {
   return e.is<nodes::Mean>() && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last) && e->in[0] == of;
 }
 
-// The weights before they are rounded, where they are a parameter.
+// The weights before they are rounded, in f32.
 Expr unrounded(const Expr& weights) {
-  Graph& g = weights.graph();
+  const Expr w = without_roundings(weights, weights.dtype());
+  if (!is_view_chain(w)) return cast(w, DType::F32);
+  Graph& g = w.graph();
   Memo memo;
-  for (const Expr& e : topological(std::array{weights}))
+  for (const Expr& e : topological(std::array{w}))
     if (e.is<nodes::Param>() && !is_computed(e) && is_float(e.dtype()))
       memo[e.get()] = param(g, e->attrs.text, DType::F32, e.shape());
-  return is_view_chain(weights) ? rebuild(g, weights, memo) : cast(weights, DType::F32);
+  return cast(rebuild(g, w, memo), DType::F32);
 }
 
 }  // namespace
