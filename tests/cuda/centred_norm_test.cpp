@@ -80,6 +80,21 @@ TEST_F(CentredNorms, WithGainAndShiftAndTails) {
     }
 }
 
+// Gain and shift in other types, also computed from weights, and weights that are rounded.
+TEST_F(CentredNorms, WithConstantsOfOtherKinds) {
+  constexpr int64_t kM = 130, kK = 128;
+  tensors.emplace("x", random_tensor(DType::F16, {kM, kK}, 5));
+  const Expr n = nn::layer_norm(rows(kM, kK), kEps), w = weight("w32", DType::F32, {72, kK});
+  const Expr gain = param(g, "gain16", DType::BF16, {kK}), shift = param(g, "shift16", DType::BF16, {1, kK});
+  const Rounding rounding{DType::F16, DType::F16, kK, 4};
+  expect_applied(product(stored(n * gain + broadcast(shift, {kM, kK})), 72), rounding);
+  const Expr y = linear(stored(n * gain), cast(w, DType::F16));
+  expect_applied(launch("gemm", {{"y", cast(y, DType::F16)}}), rounding);
+  expect(launch("gemm",
+                {{"y", cast(linear(stored(n * broadcast(exp(gain), {kM, kK})), cast(w, DType::F16)), DType::F16)}}),
+         rounding);
+}
+
 // Gate and up are combined; query, key and value are not.
 TEST_F(CentredNorms, WithLanes) {
   tensors.emplace("x", random_tensor(DType::F16, {200, 128}, 5));

@@ -40,7 +40,7 @@ Expr without_roundings(Expr e, DType unit) {
   return e;
 }
 
-// Takes a constant per column off `e`, the operand of a T; empty if there is none.
+// Takes a stored constant per column off `e`, the operand of a T; empty if there is none.
 template <class T>
 Expr take_columns(Expr& e, DType unit) {
   if (!e.is<T>()) return {};
@@ -48,9 +48,9 @@ Expr take_columns(Expr& e, DType unit) {
     Expr x = e->in[i];
     while (x.is<nodes::Broadcast>()) x = x->in[0];
     const int64_t k = e.shape()[-1];
-    if (!of_weights_only(x) || x.shape().rank() == 0 || x.shape().numel() != k || x.shape().cols() != k) continue;
+    if (!of_weights_only(x) || !is_view_chain(x) || x.shape().numel() != k || x.shape().cols() != k) continue;
     e = without_roundings(e->in[1 - i], unit);
-    return cast(reshape(x, {k}), DType::F32);
+    return reshape(x, {k});
   }
   return {};
 }
