@@ -21,9 +21,8 @@ class GemmKernel : public ProductKernel {
     a_in_columns_ = takes_columns(form_, 0, unit_, facts);
     b_in_columns_ = takes_columns(form_, 1, unit_, facts);
     const Expr weights = weights_in_columns(form_, unit_, facts);
-    std::optional<CentredNorm> norm = norm_behind(form_, unit_, facts);
-    if (norm)
-      a_ = behind_norm(std::move(*norm));
+    if (const std::optional<CentredNorm> norm = norm_behind(form_, unit_, facts))
+      a_ = behind_norm(*norm);
     else if (a_in_columns_)
       read_beside(a_ = form_.holes[0]);
     else
@@ -58,7 +57,7 @@ class GemmKernel : public ProductKernel {
                          .few_rows = few_rows && !a_in_columns_ && !b_in_columns_,
                          .in_ranges = in_ranges};
     product.key = "gemm " + by_x({checked_int(m), sizes_.n, sizes_.k}) + " batch " + std::to_string(batch);
-    if (tensor_cores() && (this->norm() || !computes_rows_in_front()) && (a_in_columns_ || rows_in_boxes(a_, unit_)) &&
+    if (tensor_cores() && (norm() || !computes_rows_in_front()) && (a_in_columns_ || rows_in_boxes(a_, unit_)) &&
         (b_in_columns_ || rows_in_boxes(b_, unit_)) && (in_runs_ || b_in_columns_ || sizes_.n % (8 * lanes()) == 0))
       product.boxed_tiles_m = [m](int rows) { return div_up(m, rows); };
     choose(std::move(product));

@@ -83,8 +83,8 @@ Expr ProductKernel::front_operand(size_t i) {
   return front_->leaf;
 }
 
-Expr ProductKernel::behind_norm(CentredNorm norm) {
-  norm_ = std::move(norm);
+Expr ProductKernel::behind_norm(const CentredNorm& norm) {
+  norm_ = norm;
   read_beside(norm_->factor.rows);
   const Expr &weights = form_.holes[1], sums = sums_of_weights(*norm_, weights, unit_);
   weight_sums_ = input(*form_.graph, "weight_sums", DType::F32, sums.shape());

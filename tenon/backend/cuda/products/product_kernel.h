@@ -115,7 +115,7 @@ class ProductKernel : public AnchorKernel {
   /// leaf in shared memory that the core fills before the product.
   Expr front_operand(size_t i);
   /// Hole 0 as the rows of `norm` in memory. Operand B becomes what the norm makes of it.
-  Expr behind_norm(CentredNorm norm);
+  Expr behind_norm(const CentredNorm& norm);
 
   /// Sets up holes 2 and 3 of a product with a branch, and its factors.
   void set_branch();
