@@ -42,6 +42,7 @@ DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int st
     }
   }
 }
+
 /// The order in which stages of K are multiplied if sums are per range (GemmSizes): a range, then the range that is
 /// added to it, and so on. One thread evaluates it for every stage, so it avoids divisions.
 struct RangeOrder {
@@ -121,7 +122,6 @@ struct GemmProblem {
   DEV static int stage_bytes() { return Tile::kStageBytes; }
   DEV int batch(const WgmmaItem& item) const { return item.tile / (tiles_m * tiles_n); }
   DEV int columns() const { return p.sizes.n / Epilogue::kLanes; }
-  DEV int row_columns() const { return p.sizes.k; }
   DEV int column(const WgmmaItem& item) const { return item.n * Lanes::kTile; }
   DEV int row_of(const WgmmaItem& item, int i) const {
     const int row = item.m * Tile::kM + i;

@@ -64,7 +64,7 @@ struct CentredRows {
     };
     template <class Params, class Problem>
     DEV void know(const Params& p, const Reduced& reduced, const Problem& problem, const WgmmaItem& item) {
-      const float each = divide(1.0f, static_cast<float>(problem.row_columns()));
+      const float each = divide(1.0f, static_cast<float>(p.sizes.k));
       float variances[kParts][2];
       far = false;
       UNROLL for (int part = 0; part < kParts; ++part) UNROLL for (int half = 0; half < 2; ++half) {

@@ -108,10 +108,10 @@ std::string AnchorKernel::operand_source(const std::string& name, const Expr& op
 }
 
 std::string AnchorKernel::element_source(const std::string& name, const Expr& operand, int split, Params& params,
-                                         std::string& headers, int most) const {
+                                         std::string& headers, int most, int given) const {
   const ProgramOutput value{operand, {}, DType::F32};
   ProgramSource program(std::array{value}, {operand.shape(), split}, params, most);
-  std::string text = program.functor(name);
+  std::string text = program.functor(name, given);
   headers += program.includes();
   return text;
 }
@@ -189,11 +189,7 @@ std::string AnchorKernel::scaled_source(std::span<const Expr> factors, Params& p
   const Shape& shape = form_.anchor.shape();
   Expr value = input(*form_.graph, acc_name(0), DType::F32, shape);
   for (const Expr& f : factors) value = value * f;
-  const ProgramOutput output{value, {}, DType::F32};
-  ProgramSource program(std::array{output}, {shape, std::max(shape.rank() - 1, 0)}, params, 8);
-  std::string text = program.functor("Factors", 1);
-  headers += program.includes();
-  return text;
+  return element_source("Factors", value, std::max(shape.rank() - 1, 0), params, headers, 8, 1);
 }
 
 std::vector<ProgramOutput> AnchorKernel::results_of_sums(const RowFactor* factor) const {

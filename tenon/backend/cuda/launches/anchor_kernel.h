@@ -41,9 +41,10 @@ class AnchorKernel : public LaunchKernel {
 
   /// "struct A { .. }": rows in memory.
   std::string operand_source(const std::string& name, const Expr& operand, int split, Params& params) const;
-  /// The same for an operand that is computed where it is read, in fragments of up to `most` columns.
+  /// The same for an operand that is computed where it is read, in fragments of up to `most` columns, from `given`
+  /// fragments that are passed to it (acc_name).
   std::string element_source(const std::string& name, const Expr& operand, int split, Params& params,
-                             std::string& headers, int most = 1) const;
+                             std::string& headers, int most = 1, int given = 0) const;
   /// "struct A { .. }" of a convolution's pixels that are computed where they are read.
   std::string pixels_source(const Expr& operand, Params& params, std::string& headers) const;
   /// True if the operand is a tensor whose rows are contiguous, without gaps.

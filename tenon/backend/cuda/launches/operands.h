@@ -52,6 +52,9 @@ inline constexpr int64_t kMaxColumnsInFront = 4096;
 /// True if the skinny core computes operand A before the product, in every block: rows that are reduced (a norm).
 bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts);
 
+/// True if the launch counts statistics of what it stores.
+bool counts_statistics(const Form& form);
+
 /// The norm that operand A is behind if the wgmma core applies it to the sums: a layer norm of many rows in memory,
 /// before constant weights.
 std::optional<CentredNorm> norm_behind(const Form& form, DType unit, const DeviceFacts& facts);

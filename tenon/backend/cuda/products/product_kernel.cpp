@@ -1,10 +1,8 @@
 #include "tenon/backend/cuda/products/product_kernel.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 
-#include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/products/skinny_tile.h"
 #include "tenon/expr/ops.h"
 
@@ -20,8 +18,7 @@ void ProductKernel::choose(ProductShape product) {
   product_.in_memory = product_.in_memory && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_;
   product_.b_in_columns = b_in_columns_;
   product_.key += std::string(a_in_columns_ ? " columns of a" : "") + (b_in_columns_ ? " columns of b" : "");
-  product_.counts = std::any_of(form_.outputs.begin(), form_.outputs.end(),
-                                [](const FormOutput& o) { return o.statistic != nullptr; });
+  product_.counts = counts_statistics(form_);
   product_.key += " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(unit_));
   if (norm_) {
     product_.like = product_.key;
@@ -95,19 +92,13 @@ Expr ProductKernel::behind_norm(const CentredNorm& norm) {
 
 std::string ProductKernel::norm_source(Params& params, std::string& headers) const {
   const auto functor = [&](const char* called, const Expr& value, int given, int most) {
-    const ProgramOutput output{value, {}, DType::F32};
-    const Shape& shape = value.shape();
-    ProgramSource program(std::array{output}, {shape, shape.rank() - 1}, params, most);
-    std::string text = program.functor(called, given);
-    headers += program.includes();
-    return text;
+    return element_source(called, value, value.shape().rank() - 1, params, headers, most, given);
   };
   const Shape one{1, 1}, all = form_.anchor.shape();
   const auto given = [&](int i, const Shape& shape) { return input(*form_.graph, acc_name(i), DType::F32, shape); };
   const Expr sums = broadcast(reshape(weight_sums_, {all.cols()}), all);
   headers += "#include \"tenon/backend/cuda/device/wgmma_norms.h\"\n";
-  const Expr& rows = norm_->factor.rows;
-  return element_source("Elements", rows, rows.shape().rank() - 1, params, headers, 8) +
+  return functor("Elements", norm_->factor.rows, 0, 8) +
          functor("Factor", factor_of(norm_->factor, given(0, one)), 1, 1) +
          functor("Centred", given(0, all) - given(1, all) * sums, 2, 8) +
          "using Norm = CentredRows<Factor, Centred, Elements>;\n";
