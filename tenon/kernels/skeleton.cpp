@@ -11,12 +11,6 @@ std::vector<const Skeleton*>& registry() {
   static std::vector<const Skeleton*> all;
   return all;
 }
-
-std::optional<std::string> refusal(const Skeleton& s, const Form& form) {
-  for (const FormOutput& o : form.outputs)
-    if (o.companion && !s.delivers(*o.companion)) return "does not store " + std::string(o.companion->name);
-  return s.legal(form);
-}
 }  // namespace
 
 void register_skeleton(const Skeleton* s) {
@@ -47,7 +41,7 @@ Choice choose_skeleton(const Launch& launch, std::shared_ptr<Graph> graph) {
   if (!result.form) return choice;
   for (const Skeleton* s : registry()) {
     if (!s->serves(result.form->anchor)) continue;
-    const std::optional<std::string> reason = refusal(*s, *result.form);
+    const std::optional<std::string> reason = s->legal(*result.form);
     if (!reason) return {s, {}, std::move(result.form)};
     choice.refusal = {std::string(s->name()) + ": " + *reason, {}};
   }
@@ -62,7 +56,7 @@ std::optional<std::string> form_launch(Launch& launch) {
     return "does not support " + (anchor ? std::string(anchor->name()) : std::string("a body without an anchor"));
   FormResult result = make_form(launch);
   if (!result.form) return result.refusal.why;
-  if (std::optional<std::string> reason = refusal(s, *result.form)) return reason;
+  if (std::optional<std::string> reason = s.legal(*result.form)) return reason;
   launch.form = std::move(result.form);
   return std::nullopt;
 }

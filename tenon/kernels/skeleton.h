@@ -16,15 +16,10 @@ class Skeleton {
   /// Names of the input holes, one per anchor operand including optional ones ("a", "b"; "x", "w"; "q", "k", "v",
   /// "keys"); a single hole "load" without an anchor.
   virtual std::span<const std::string_view> holes() const = 0;
-  /// True if this skeleton serves launches with this anchor (empty: launches without one).
+  /// True if this skeleton serves launches with this anchor (empty: launches without one), second results included.
   virtual bool serves(const Expr& anchor) const = 0;
   /// Empty if the form can run, else the reason it cannot, as a sentence that `explain` prints.
   virtual std::optional<std::string> legal(const Form& form) const = 0;
-  /// Whether it also stores this other result of its anchor.
-  virtual bool delivers(const NodeType& companion) const {
-    static_cast<void>(companion);
-    return false;
-  }
   /// Among skeletons that serve the same launch, the lowest is preferred.
   virtual int preference() const { return 0; }
 };

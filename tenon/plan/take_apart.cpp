@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_set>
 
 #include "tenon/expr/ops.h"
@@ -7,6 +8,9 @@
 namespace tenon {
 std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target& target) {
   std::unordered_set<const Node*> gone;  // results that stand for removed nodes
+  std::vector<Expr> of_keys;
+  for (const Expr& e : topological(roots))
+    if (e.is<nodes::AttentionKeyGradient>()) of_keys.push_back(e);
   const Replace replace = [&](const Expr& e, std::span<const Expr> in) -> Expr {
     if (e.is<nodes::Slice>() && gone.contains(in[0].get()))
       return slice_of_part(in[0], static_cast<int>(e->attrs.ints[0]), e->attrs.ints[1], e->attrs.ints[2]);
@@ -18,6 +22,10 @@ std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target
     }
     if (!e->type->apart) return {};
     const Expr anchor = g.make(*e->type, in, e->attrs);
+    const auto beside = [&](const Expr& of) { return of->in == e->in && of->attrs == e->attrs; };
+    if (e.is<nodes::AttentionQueryGradient>() && target.runs && std::ranges::any_of(of_keys, beside))
+      if (const Expr scores = make_node<nodes::AttentionScoreGradient>(in, e->attrs); target.runs(scores))
+        return nodes::AttentionScoreGradient::of_queries(scores);
     if (target.runs && target.runs(anchor)) return anchor;
     const Expr parts = e->type->apart(anchor);
     gone.insert(parts.get());

@@ -41,6 +41,7 @@ void Block::prepare(const LaunchShape& shape) {
   phase_barriers_.clear();
   phase_waiters_.clear();
   box_copies_.clear();
+  box_stores_.clear();
   products_.assign((shape.threads + 127) / 128, WarpgroupProducts{});
   cluster_waiters_.clear();
   grid_waiters_.clear();
@@ -133,6 +134,8 @@ void Block::fiber_main(transfer_t from) {
   auto* self = static_cast<Block*>(from.data);
   self->scheduler_ = from.fctx;
   self->kernel_(self, self->params_);
+  for (const BoxStore& s : self->box_stores_)
+    if (s.by == self->thread) self->fail("ends before the boxes that it stores were read");
   self->fibers_[static_cast<size_t>(self->thread)].done = true;
   jump_fcontext(self->scheduler_, self);
 }
@@ -288,6 +291,23 @@ void Block::add_box(uint32_t dst, const void* map, uint32_t barrier, const int (
 
 void Block::tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) {
   add_box(dst, map, barrier, at, rank);
+}
+
+// A box is read as late as possible, when its thread waits.
+void Block::tma_store(const void* map, uint32_t src, const int (&at)[5], int rank) {
+  BoxStore store{};
+  std::memcpy(&store.box, map, sizeof(store.box));
+  if (store.box.rank != rank) fail("tma_store of another rank than its tensor's");
+  in_shared(src, box_bytes(store.box), 128, "tma_store");
+  std::copy(at, at + 5, store.at);
+  store.src = src, store.by = thread;
+  box_stores_.push_back(store);
+}
+
+void Block::tma_store_wait() {
+  for (const BoxStore& s : box_stores_)
+    if (s.by == thread) store_box(s.box, s.at, shared - device::host::kSharedBase, s.src);
+  std::erase_if(box_stores_, [&](const BoxStore& s) { return s.by == thread; });
 }
 
 // ---- clusters -----------------------------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ class Block final : public Machine {
   void mbarrier_arrive(uint32_t barrier, int bytes) override;
   void mbarrier_wait(uint32_t barrier, int parity) override;
   void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) override;
+  void tma_store(const void* map, uint32_t src, const int (&at)[5], int rank) override;
+  void tma_store_wait() override;
   void sync_cluster() override;
   void griddep_wait() override;
   void griddep_launch() override;
@@ -100,6 +102,12 @@ class Block final : public Machine {
     int at[5];
     uint32_t dst, barrier;
   };
+  struct BoxStore {
+    TensorBox box;
+    int at[5];
+    uint32_t src;
+    int by;  // the thread that issued it
+  };
 
   static void fiber_main(boost::context::detail::transfer_t from);
   unsigned char* stack_of(int t) const { return stacks_ + static_cast<size_t>(t) * kStackBytes; }
@@ -133,6 +141,7 @@ class Block final : public Machine {
   std::map<uint32_t, PhaseBarrier> phase_barriers_;
   std::vector<int> phase_waiters_;
   std::deque<BoxCopy> box_copies_;
+  std::vector<BoxStore> box_stores_;
   std::vector<WarpgroupProducts> products_;
   unsigned shared_bytes_ = 0;
   std::vector<unsigned char> shared_store_;

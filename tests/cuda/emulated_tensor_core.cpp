@@ -276,26 +276,43 @@ int box_bytes(const TensorBox& box) {
   return bytes;
 }
 
-void copy_box(const TensorBox& box, const int (&at)[5], unsigned char* shared, uint32_t dst) {
+namespace {
+// Calls move(element, place, inside) for each element of the box: its address in the tensor, if it is inside, and its
+// place in shared memory, from `place` on.
+template <class Move>
+void for_each_element(const TensorBox& box, const int (&at)[5], uint32_t place, Move move) {
   const int rows = box_bytes(box) / (box.box[0] * box.element_bytes);
   for (int row = 0; row < rows; ++row) {
     bool inside = true;
-    const auto* from = static_cast<const unsigned char*>(box.address);
+    auto* line = static_cast<unsigned char*>(box.address);
     for (int i = 1, rest = row; i < box.rank; rest /= box.box[i], ++i) {
       const int64_t coordinate = at[i] + rest % box.box[i];
       inside = inside && coordinate >= 0 && coordinate < box.extent[i];
-      from += coordinate * box.stride_bytes[i];
+      line += coordinate * box.stride_bytes[i];
     }
-    for (int x = 0; x < box.box[0]; ++x, dst += static_cast<uint32_t>(box.element_bytes)) {
+    for (int x = 0; x < box.box[0]; ++x, place += static_cast<uint32_t>(box.element_bytes)) {
       const int64_t coordinate = at[0] + x;
-      unsigned char* to = shared + swizzled(dst, box.swizzle_bytes);
-      const auto bytes = static_cast<size_t>(box.element_bytes);
-      if (inside && coordinate >= 0 && coordinate < box.extent[0])
-        std::memcpy(to, from + coordinate * box.element_bytes, bytes);
-      else
-        std::memset(to, 0, bytes);
+      move(line + coordinate * box.element_bytes, swizzled(place, box.swizzle_bytes),
+           inside && coordinate >= 0 && coordinate < box.extent[0]);
     }
   }
+}
+}  // namespace
+
+void copy_box(const TensorBox& box, const int (&at)[5], unsigned char* shared, uint32_t dst) {
+  const auto bytes = static_cast<size_t>(box.element_bytes);
+  for_each_element(box, at, dst, [&](const unsigned char* element, uint32_t place, bool inside) {
+    if (inside)
+      std::memcpy(shared + place, element, bytes);
+    else
+      std::memset(shared + place, 0, bytes);
+  });
+}
+
+void store_box(const TensorBox& box, const int (&at)[5], const unsigned char* shared, uint32_t src) {
+  for_each_element(box, at, src, [&](unsigned char* element, uint32_t place, bool inside) {
+    if (inside) std::memcpy(element, shared + place, static_cast<size_t>(box.element_bytes));
+  });
 }
 
 }  // namespace tenon::cuda::test

@@ -274,6 +274,48 @@ TEST_F(Vocabulary, BoxesAndProductsComeAtTheirWaits) {
   EXPECT_THAT(error_of("mbarrier_wait(shared_address(shared_memory()), 0);"), testing::HasSubstr("never made"));
 }
 
+// A box of 4 rows of 128 bytes, swizzled, two rows of which lie inside the tensor; overwritten after the wait, or
+// before.
+TEST_F(Vocabulary, BoxesAreStoredUntilTheWait) {
+  const auto stored = [&](const std::string& order) {
+    auto out = device.allocate(3 * 64 * 2);
+    const TensorMap map = device.encode({.address = out.get(),
+                                         .element_bytes = 2,
+                                         .rank = 3,
+                                         .extent = {64, 3, 1},
+                                         .stride_bytes = {2, 128, 384},
+                                         .box = {64, 4, 1},
+                                         .swizzle_bytes = 128});
+    device
+        .load({"probe", R"(
+#include "tenon/backend/cuda/device/elements.h"
+using namespace tenon::device;
+struct Params { TensorMap map; };
+KERNEL(32, 1, Params, p) {
+  BF16* const box = reinterpret_cast<BF16*>(shared_memory());
+  for (int row = 0; row < 4; ++row)
+    for (int i = lane(); i < 64; i += 32) box[row * 64 + ((i / 8) ^ row) * 8 + i % 8] = from_float<BF16>(row * 64 + i);
+  fence_async();
+  sync_warp();
+  if (lane() == 0) {
+    tma_store(p.map, shared_address(shared_memory()), 0, 1, 0);
+    )" + order + "\n  }\n}"})
+        ->launch(*stream, {.threads = 32, .shared_bytes = 512}, std::as_bytes(std::span(&map, 1)));
+    std::vector<double> values;
+    for (int i = 0; i < 3 * 64; ++i) values.push_back(load_element(DType::BF16, out.get(), i));
+    return values;
+  };
+  const std::vector<double> after = stored("tma_store_wait(); box[5] = from_float<BF16>(7.0f);");
+  for (int i = 0; i < 3 * 64; ++i) EXPECT_EQ(after[index(i)], std::max(i - 64, 0)) << i;
+  EXPECT_EQ(stored("box[5] = from_float<BF16>(7.0f); tma_store_wait();")[64 + 5], 7);
+  try {
+    stored("");
+    ADD_FAILURE() << "a store without a wait went unnoticed";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("ends before the boxes that it stores were read"));
+  }
+}
+
 TEST_F(Vocabulary, BankConflictsAreCounted) {
   const std::string read = R"(
     uint32_t a[4];

@@ -115,12 +115,28 @@ struct AttentionKeyGradient : AttentionGradient {
   static Expr apart(const Expr& node);
 };
 
+/// A second result of the gradient of keys, in q's type: [B, H, Sk, Sq], ds^T, the gradient of scaled scores. With it
+/// in memory, that of queries is one product.
+struct AttentionScoreGradient : AttentionGradient {
+  static constexpr auto name = "attention_score_gradient";
+  static constexpr std::string_view companion_of = "attention_key_gradient";
+  static DType dtype(std::span<const Expr> in, const Attrs&) { return in[0].dtype(); }
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
+    check(in, attrs);
+    shape = {in[0].shape()[0], in[0].shape()[1], in[1].shape()[2], in[0].shape()[2]};
+  }
+  static Expr apart(const Expr& node);
+  /// The gradient of queries from `node`.
+  static Expr of_queries(const Expr& node);
+};
+
 }  // namespace tenon::nodes
 
 NODE(Attention)
 NODE(AttentionLse)
 NODE(AttentionQueryGradient)
 NODE(AttentionKeyGradient)
+NODE(AttentionScoreGradient)
 
 namespace tenon {
 
@@ -141,9 +157,7 @@ inline Expr attention_lse(const Expr& y) {
 }
 
 /// True for the anchors that compute attention's gradients.
-inline bool is_attention_gradient(const Expr& e) {
-  return e.is<nodes::AttentionQueryGradient>() || e.is<nodes::AttentionKeyGradient>();
-}
+inline bool is_attention_gradient(const Expr& e) { return e->type->vjp == &nodes::AttentionGradient::vjp; }
 /// True for attention and its gradients, which multiply heads of q, k and v.
 inline bool multiplies_heads(const Expr& e) { return e.is<nodes::Attention>() || is_attention_gradient(e); }
 

@@ -12,10 +12,9 @@ class Attention : public SkeletonOf<nodes::Attention> {
     if (form.lanes > 1) return "attention cannot have lanes";
     return std::nullopt;
   }
-  bool delivers(const NodeType& companion) const override { return &companion == &node_type<nodes::AttentionLse>(); }
 };
 
-// The gradient of queries, or those of keys and values side by side.
+// The gradient of queries, or those of keys and values side by side, with those of scores as a second result.
 class AttentionGradient : public SkeletonOf<nodes::AttentionQueryGradient, nodes::AttentionKeyGradient> {
  public:
   AttentionGradient() : SkeletonOf("attention_gradient", {"q", "k", "v", "g", "lse", "delta", "keys"}) {}

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "tenon/backend/arithmetic.h"
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/backend/cpu/tile/winograd.h"
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/arithmetic.h"
 
 namespace tenon::cpu {
 namespace {

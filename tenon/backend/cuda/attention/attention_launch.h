@@ -273,7 +273,7 @@ inline CoreLaunch attention_launch(const AttentionShortShape& tile, const device
 /// device::AttentionGradientTile as a value.
 struct AttentionGradientShape {
   int depth = 64, value_columns = 64, groups = 2, keys = 64, stages = 2;
-  bool of_keys = false;
+  bool of_keys = false, keeps = false;
 
   int rows() const { return 64 * groups; }
   int threads() const { return 128 * groups + 128; }
@@ -281,20 +281,23 @@ struct AttentionGradientShape {
     const int column_blocks = (depth + 63) / 64, n = value_columns;
     const int slab = 16 * ((n % 80 == 0 ? 80 : n % 64 == 0 ? 64 : n) + 8) * 4;
     const int group = std::max(2 * column_blocks * 64 * 128, (4 * slab + 1023) / 1024 * 1024);
-    return stages * (2 * column_blocks * keys * 128 + (of_keys ? 8 * keys : 0) + 16) + groups * group + 16;
+    return stages * (2 * column_blocks * keys * 128 + (of_keys ? 8 * keys : 0) + 16) + groups * group +
+           (keeps ? 8192 * groups : 0) + 16;
   }
   std::string type() const {
     std::string text = "AttentionGradientTile<" + std::to_string(depth);
     for (int x : {value_columns, groups, keys, stages}) text += ", " + std::to_string(x);
-    return text + (of_keys ? ", true>" : ", false>");
+    return text + (!of_keys ? ", false>" : keeps ? ", true, true>" : ", true>");
   }
 };
 
 /// The gradient tile for heads of `depth`, depth 0 if there is none: the widest streamed tile that fits in the
-/// registers of two warpgroups, and as many stages as fit, up to three.
-inline AttentionGradientShape pick_attention_gradient(int depth, bool of_keys, const DeviceFacts& facts) {
+/// registers of two warpgroups, and as many stages as fit, up to three. `keeps`: it stores the scores' gradients, which
+/// it does 64 queries wide.
+inline AttentionGradientShape pick_attention_gradient(int depth, bool of_keys, const DeviceFacts& facts,
+                                                      bool keeps = false) {
   AttentionGradientShape tile{
-      .depth = (depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(depth), .of_keys = of_keys};
+      .depth = (depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(depth), .of_keys = of_keys, .keeps = keeps};
   // Sums, scores, the gradient of their weights and both rounded, and 24 registers for the rest.
   const auto registers = [&](int keys) {
     return (of_keys ? 2 : 1) * tile.value_columns / 2 + (of_keys ? 6 : 5) * keys / 4 + 24;
@@ -302,7 +305,7 @@ inline AttentionGradientShape pick_attention_gradient(int depth, bool of_keys, c
   tile.keys = 0;
   for (const int keys : {32, 64, 128})
     if (registers(keys) <= 248) tile.keys = keys;
-  if (tile.value_columns == 0 || tile.keys == 0) return {.depth = 0};
+  if (tile.value_columns == 0 || tile.keys == 0 || (keeps && tile.keys != 64)) return {.depth = 0};
   tile.stages = 3;
   while (tile.stages > 1 && tile.shared_bytes() > facts.shared_bytes) --tile.stages;
   return tile.stages > 1 ? tile : AttentionGradientShape{.depth = 0};

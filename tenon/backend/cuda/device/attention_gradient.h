@@ -20,18 +20,20 @@
 // attention_wgmma.h, in boxes of 64 rows if held, else of kKeys. Sums: lse(p, row) and delta(p, row) of row (batch *
 // heads + head) * queries + query. Epilogue (one lane) gets the rows of the held operands, row (batch * heads + head) *
 // rows + token: dq, or dk followed by dv after its `depth` columns. Keys as in attention_wgmma.h: keys beyond their
-// number have gradients of 0.
+// number have gradients of 0. With kKeeps, Kept::map(p) is where the gradients of scores go,
+// [batch * heads][keys][queries], in boxes of 64 queries x 16 keys.
 #pragma once
 #include "tenon/backend/cuda/device/attention_wgmma.h"
 
 namespace tenon::device {
 
 /// kDepth_, kValueColumns_ as in AttentionWgmmaTile. kKeys_: rows of a streamed tile, 32, 64, 96 or 128.
-template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, bool kOfKeys_>
+template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, bool kOfKeys_, bool kKeeps_ = false>
 struct AttentionGradientTile {
   static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kGroups = kGroups_, kKeys = kKeys_;
   static constexpr int kStages = kStages_;
   static constexpr bool kOfKeys = kOfKeys_;  ///< rows are keys
+  static constexpr bool kKeeps = kKeeps_;    ///< the gradients of scores are stored
   static constexpr int kRows = 64 * kGroups, kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
   static constexpr int kEqualRegisters = 512 / (kGroups + 1) / 8 * 8;
   static constexpr int kMaxRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
@@ -49,7 +51,8 @@ struct AttentionGradientTile {
   static constexpr int kStageBytes = 2 * kTileBytes;
   static constexpr int kGroupBytes = 2 * kHeldBytes > 4 * kSlabBytes ? 2 * kHeldBytes
                                                                      : (4 * kSlabBytes + 1023) / 1024 * 1024;
-  static constexpr int kGroupsAt = kStages * kStageBytes, kSumsAt = kGroupsAt + kGroups * kGroupBytes;
+  static constexpr int kGroupsAt = kStages * kStageBytes, kKeptAt = kGroupsAt + kGroups * kGroupBytes;
+  static constexpr int kBoxBytes = 16 * 128, kSumsAt = kKeptAt + (kKeeps ? kSumWarps * kBoxBytes : 0);
   static constexpr int kStageSums = kOfKeys ? 2 * kKeys * 4 : 0;  ///< bytes of lse and delta
   // Arrivals for a full tile, and of a warpgroup for an empty one. A lane's arrival orders only its own accesses, so
   // all lanes that write or read lse and delta arrive.
@@ -67,8 +70,9 @@ struct GradientPlace {
   int first_head, heads;         ///< of the streamed operands
   int first, tiles;              ///< tiles of each of these heads
 
-  /// `all`: sizes with the capacity for keys; `s`: with the actual number.
-  DEV GradientPlace(const AttentionSizes& all, const AttentionSizes& s) : batch(block_z()), head(block_y()) {
+  /// `all`: sizes with the capacity for keys; `s`: with the actual number. Missing keys are skipped if `skips`.
+  DEV GradientPlace(const AttentionSizes& all, const AttentionSizes& s, bool skips)
+      : batch(block_z()), head(block_y()) {
     const int share = s.heads / s.kv_heads, ahead = s.keys - s.queries;
     rows = Tile::kOfKeys ? all.keys : s.queries;
     // Under a causal mask the last queries and the first keys have the most work: they start first.
@@ -81,7 +85,7 @@ struct GradientPlace {
     if (s.causal && Tile::kOfKeys && row > ahead) begin = row - ahead;
     if (s.causal && !Tile::kOfKeys && row + Tile::kRows + ahead < end) end = row + Tile::kRows + ahead;
     first = begin / Tile::kKeys;
-    if (Tile::kOfKeys && row >= s.keys) end = 0;
+    if (Tile::kOfKeys && row >= s.keys && skips) end = 0;
     tiles = (end + Tile::kKeys - 1) / Tile::kKeys - first;
     if (tiles < 0) tiles = 0;
   }
@@ -229,9 +233,8 @@ DEV void weigh(AttentionScores<Tile>& scores, const RowSums<Tile>& rows, const f
     }
   }
 }
-/// Turns the gradient of weights into that of scores, without their scale. kSome: zero where weights are 0, whatever
-/// the missing rows contain.
-template <bool kSome, class Tile>
+/// Turns the gradient of weights into that of scores, without their scale.
+template <class Tile>
 DEV void to_scores(AttentionScores<Tile>& gradient, const AttentionScores<Tile>& weights, const RowSums<Tile>& rows,
                    const float* columns) {
   UNROLL for (int j = 0; j < gradient.kColumns; ++j) {
@@ -239,14 +242,39 @@ DEV void to_scores(AttentionScores<Tile>& gradient, const AttentionScores<Tile>&
     if constexpr (Tile::kOfKeys) deltas = load<float, 2>(columns + Tile::kKeys + 8 * j + lane() % 4 * 2);
     UNROLL for (int e = 0; e < 4; ++e) {
       const float delta = Tile::kOfKeys ? deltas.v[e % 2] : rows.delta[e / 2];
-      const float weight = weights.v[0][j][e];
-      gradient.v[0][j][e] = kSome && weight == 0.0f ? 0.0f : weight * (gradient.v[0][j][e] - delta);
+      gradient.v[0][j][e] = weights.v[0][j][e] * (gradient.v[0][j][e] - delta);
     }
   }
 }
+/// Zeroes it where weights are 0: missing rows may contain anything, and the delta of a query without keys is NaN.
+template <class Tile>
+DEV void clear_unseen(AttentionScores<Tile>& gradient, const AttentionScores<Tile>& weights) {
+  UNROLL for (int j = 0; j < gradient.kColumns; ++j) UNROLL for (int e = 0; e < 4; ++e) {
+    if (weights.v[0][j][e] == 0.0f) gradient.v[0][j][e] = 0.0f;
+  }
+}
+
+/// Scores' gradients are not stored.
+struct NoScores {};
+/// Stores a warp's part of a tile of the scores' gradients, rounded, through its own box in shared memory.
+template <class Tile, class Kept, class Params>
+DEV void keep_scores(const Params& p, const AttentionWeights<Tile>& rounded, int head, int key, int token) {
+  static_assert(Tile::kKeys == 64, "a row of a box has 128 bytes");
+  unsigned char* const box = shared_memory() + Tile::kKeptAt + warp() * Tile::kBoxBytes;
+  if (lane() == 0) tma_store_wait();
+  sync_warp();
+  UNROLL for (int half = 0; half < 2; ++half) UNROLL for (int j = 0; j < Tile::kKeys / 8; ++j) {
+    const int row = lane() / 4, chunk = j ^ row;  // swizzled; row + 8 has the same pattern
+    *reinterpret_cast<uint32_t*>(box + (row + 8 * half) * 128 + chunk * 16 + lane() % 4 * 4) =
+        rounded.f[j / 2][0][half + j % 2 * 2];
+  }
+  fence_async();
+  sync_warp();
+  if (lane() == 0) tma_store(Kept::map(p), shared_address(box), token, key, head);
+}
 
 /// All streamed tiles, for one warpgroup's rows. first: sums of ds; second, for keys: of p.
-template <class Tile, class T, class Sums, class Keys, class Params>
+template <class Tile, class T, class Sums, class Keys, class Kept, class Params>
 DEV void gradient_consume(const Params& p, const AttentionSizes& s, const GradientPlace<Tile>& at, MmaSums<Tile>& first,
                           MmaSums<Tile>& second) {
   const int group = warp_uniform() / 4, row = at.row + 64 * group;
@@ -258,10 +286,10 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
   mbarrier_wait(here.held_full(), 0);
   AttentionWeights<Tile> weights, rounded;
   const int count = at.heads * at.tiles;
-  int tile = 0;
+  int tile = 0, head = at.batch * s.heads + at.first_head;
   NO_UNROLL for (int i = 0; i < count; ++i) {
-    const int token = (at.first + tile) * Tile::kKeys;
-    if (++tile == at.tiles) tile = 0;
+    if (tile == at.tiles) tile = 0, ++head;
+    const int token = (at.first + tile++) * Tile::kKeys;
     AttentionScores<Tile> scores, gradient;
     mbarrier_wait(here.full(), here.phase);
     if constexpr (Keys::kGiven && !Tile::kOfKeys) clear_values<Tile>(here.tile(0), s.keys - token, group);
@@ -270,7 +298,8 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
     multiply_held<Tile, T>(gradient, held + Tile::kHeldBytes, here.tile(1));
     wgmma_wait<1>();
     wgmma_settle(scores.v[0]);
-    if (some_unseen<Tile>(s, row, token)) hide_unseen(s, scores, row, token);
+    const bool unseen = some_unseen<Tile>(s, row, token);
+    if (unseen) hide_unseen(s, scores, row, token);
     weigh(scores, rows, here.sums(), scale);
     if constexpr (Tile::kOfKeys) {
       weights.round(T{}, scores);
@@ -281,10 +310,12 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
       wgmma_wait<0>();
     }
     wgmma_settle(gradient.v[0]);
-    to_scores<Keys::kGiven>(gradient, scores, rows, here.sums());
+    to_scores(gradient, scores, rows, here.sums());
+    if (Keys::kGiven && unseen) clear_unseen(gradient, scores);
     rounded.round(T{}, gradient);
     wgmma_fence();
     add_streamed<Tile, T>(first, rounded, here.tile(0));
+    if constexpr (Tile::kKeeps) keep_scores<Tile, Kept>(p, rounded, head, row + warp() % 4 * 16, token);
     // The other warpgroups' products run meanwhile. If these were still in flight at the loop's back edge, the
     // assembler would serialize all of them.
     wgmma_wait<0>();
@@ -296,17 +327,19 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
       leave(here.empty());
     here.advance();
   }
+  if constexpr (Tile::kKeeps)
+    if (lane() == 0) tma_store_wait();
   UNROLL for (int j = 0; j < first.kColumns; ++j) UNROLL for (int e = 0; e < 4; ++e) first.v[0][j][e] *= s.scale;
 }
 
 template <class Tile, class Q, class K, class V, class G, class Sums, class Epilogue, class Keys = AllKeys,
-          class Params>
+          class Kept = NoScores, class Params>
 DEV void attention_gradient(const Params& p) {
   static_assert(Epilogue::kLanes == 1);
   AttentionSizes counted;
   if constexpr (Keys::kGiven) counted = sizes_of_entry<Keys>(p, block_z());
   const AttentionSizes& s = Keys::kGiven ? counted : p.sizes;
-  const GradientPlace<Tile> at(p.sizes, s);
+  const GradientPlace<Tile> at(p.sizes, s, !Tile::kKeeps);
   if (thread_index() == 0) {
     GradientStage<Tile> ring;
     mbarrier_init(ring.held_full(), 1);
@@ -333,7 +366,7 @@ DEV void attention_gradient(const Params& p) {
   if (group >= at.groups) return;
   if constexpr (Tile::kMovesRegisters) registers_increase<Tile::kRegisters>();
   MmaSums<Tile> first = {}, second = {};
-  gradient_consume<Tile, typename Q::T, Sums, Keys>(p, s, at, first, second);
+  gradient_consume<Tile, typename Q::T, Sums, Keys, Kept>(p, s, at, first, second);
   sync_named(8 + group, 128);  // the whole warpgroup is done with its rows: slabs reuse their memory
   const WarpPlace place{warp() * 16, 0,
                         reinterpret_cast<float*>(shared_memory() + Tile::kGroupsAt + group * Tile::kGroupBytes +

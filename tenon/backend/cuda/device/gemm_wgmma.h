@@ -8,9 +8,10 @@
 //     static constexpr bool kConstant = false;   // true: valid before the preceding kernels have ended
 //     static constexpr bool kInRuns = false; };  // of B: mma_results.h
 // where the columns of one step (128 bytes) must come from one map. An operand of 16-bit elements with kColumns is
-// stored transposed, [K][rows] of one batch: boxes are 64 of its columns, the product's rows, x 64 of K (32 if the rows
+// stored transposed, [K][rows]: boxes are 64 of its columns, the product's rows, x 64 of K (32 if the rows
 // in memory are in runs), and source(p, row) gives the position of a row of the product; 64 of them must come from one
-// map. B then has one lane and is not shared in a cluster, and kN is a multiple of 64.
+// map. If it has kMatrices, it is a stack of them, the map's third coordinate. B then has one lane and is not shared in
+// a cluster, and kN is a multiple of 64.
 //
 // A narrow product may be added to the results after they are scaled and before the epilogue:
 //   struct Branch { using A = .., B = ..;      // as above, of 16-bit elements; B is in runs
@@ -27,16 +28,18 @@ namespace tenon::device {
 
 struct NoBranch {};
 
-/// Copies `rows` rows of the product, starting at row `first`, of a transposed operand, 64 of K from `step` on.
-/// kInRuns: rows in memory are in runs, and boxes of 32 restore their order.
+/// Copies `rows` rows of the product, starting at row `first` of matrix `matrix`, of a transposed operand, 64 of K from
+/// `step` on. kInRuns: rows in memory are in runs, and boxes of 32 restore their order.
 template <class Operand, bool kInRuns, class Params>
-DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int step, uint32_t full) {
+DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int step, int matrix, uint32_t full) {
   for (int at = 0; at < rows; at += 64) {
     const TmaSource from = Operand::source(p, first + at);
     const uint32_t block = dst + at / 64 * kColumnsBlock;
     if constexpr (kInRuns) {
       tma_load(block, from.map, full, from.column, 0, step / 8, 0);
       tma_load(block + kColumnsBlock / 2, from.map, full, from.column, 0, step / 8 + 4, 0);
+    } else if constexpr (requires { Operand::kMatrices; }) {
+      tma_load(block, from.map, full, from.column, step, matrix);
     } else {
       tma_load(block, from.map, full, from.column, step);
     }
@@ -129,12 +132,14 @@ struct GemmProblem {
   }
   DEV RowSamples samples(const WgmmaItem& item) const { return {p.sizes.count.inner, item.m, Tile::kM, p.sizes.m}; }
   DEV void load_a(const WgmmaItem& item, int step, uint32_t a, uint32_t full) const {
-    if constexpr (kColumnsA) return load_columns<A, false>(p, a, Tile::kM, item.m * Tile::kM, column_of(step), full);
+    if constexpr (kColumnsA)
+      return load_columns<A, false>(p, a, Tile::kM, item.m * Tile::kM, column_of(step), batch(item), full);
     const TmaSource from = A::source(p, column_of(step));
     tma_load(a, from.map, full, from.column, batch(item) * p.sizes.m + item.m * Tile::kM);
   }
   DEV void load_b(const WgmmaItem& item, int step, uint32_t b, uint32_t full) const {
-    if constexpr (kColumnsB) return load_columns<B, B::kInRuns>(p, b, Tile::kN, column(item), column_of(step), full);
+    if constexpr (kColumnsB)
+      return load_columns<B, B::kInRuns>(p, b, Tile::kN, column(item), column_of(step), batch(item), full);
     const TmaSource from = B::source(p, column_of(step));
     load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(
         b, batch(item) * p.sizes.n + column(item), columns(),

@@ -64,6 +64,8 @@ class Machine {
   virtual void mbarrier_arrive(uint32_t barrier, int bytes) = 0;
   virtual void mbarrier_wait(uint32_t barrier, int parity) = 0;
   virtual void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) = 0;
+  virtual void tma_store(const void* map, uint32_t src, const int (&at)[5], int rank) = 0;
+  virtual void tma_store_wait() = 0;
   virtual void sync_cluster() = 0;
   virtual void griddep_wait() = 0;
   virtual void griddep_launch() = 0;
@@ -314,6 +316,10 @@ DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, At... at
   const int coordinates[5] = {at...};
   host::machine->tma_load(dst, &map, barrier, coordinates, sizeof...(At));
 }
+DEV void tma_store(const TensorMap& map, uint32_t src, int x, int y, int z) {
+  host::machine->tma_store(&map, src, {x, y, z}, 3);
+}
+DEV void tma_store_wait() { host::machine->tma_store_wait(); }
 DEV int cluster_rank() { return host::machine->cluster_rank; }
 DEV void sync_cluster() { host::machine->sync_cluster(); }
 DEV void mbarrier_arrive_at(uint32_t barrier, int rank) { host::machine->mbarrier_arrive_at(barrier, rank); }

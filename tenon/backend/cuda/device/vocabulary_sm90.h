@@ -76,6 +76,19 @@ DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, i
       : "memory");
 }
 
+// ---- TMA copies of a box from shared memory to a tensor; elements outside of it are not written. The threads that
+// wrote the box call fence_async() before. One thread issues a copy and, before the box may change and before it ends,
+// waits.
+DEV void tma_store(const TensorMap& map, uint32_t src, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];\n"
+      "cp.async.bulk.commit_group;" ::"l"(&map),
+      "r"(src), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+/// Waits until all boxes that this thread stores were read.
+DEV void tma_store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
 // ---- Clusters: neighbouring blocks along x that run at the same time and can access each other's shared memory.
 DEV int cluster_rank() {
   int rank;

@@ -132,7 +132,7 @@ bool AnchorKernel::dense(const Expr& operand) const {
 }
 
 std::string AnchorKernel::map_source(const std::string& name, const Expr& operand, bool in_columns, Params& params,
-                                     const MakeRowsBox& box) const {
+                                     const MakeRowsBox& box, int64_t matrices) const {
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   std::string source;
   for (size_t i = 0; i < pieces->size(); ++i) {
@@ -141,14 +141,22 @@ std::string AnchorKernel::map_source(const std::string& name, const Expr& operan
                   end = in_columns ? p.row_end : p.col_end;
     const Digit& along = (in_columns ? p.cols : p.rows)[0];
     const int64_t stride = along.extent > 1 ? along.step : in_columns ? operand.shape().rows() : operand.shape()[-1];
-    const std::string map = params.map(
-        p.leaf, [=](void* address) { return box(static_cast<std::byte*>(address) + offset, end - begin, stride); });
+    const int64_t width = matrices ? operand.shape()[-2] : end - begin,
+                  step = matrices ? step_of_matrices(operand, p) * size_of(operand.dtype()) : 0;
+    const std::string map = params.map(p.leaf, [=](void* address) {
+      TensorBox made = box(static_cast<std::byte*>(address) + offset, width, stride);
+      if (matrices == 0) return made;
+      made.extent[made.rank] = matrices, made.stride_bytes[made.rank] = step, made.box[made.rank] = 1;
+      ++made.rank;
+      return made;
+    });
     const std::string column = i ? "column - " + params.integer("begin", begin) : "column";
     if (i + 1 < pieces->size()) source += "    if (column < " + params.integer("end", end) + ") ";
     source += "    return {" + map + ", " + column + "};\n";
   }
   return "struct " + name + " {\n  using T = " + type_source(operand.dtype()) +
          (in_columns ? ";\n  static constexpr bool kColumns = true" : "") +
+         (matrices ? ";\n  static constexpr bool kMatrices = true" : "") +
          ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") +
          ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
 }

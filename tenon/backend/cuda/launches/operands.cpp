@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tenon/backend/arithmetic.h"
 #include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/attention/attention_route.h"
 #include "tenon/backend/cuda/attention/paged_heads.h"
@@ -14,7 +15,6 @@
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
 #include "tenon/kernels/affine.h"
-#include "tenon/kernels/arithmetic.h"
 
 namespace tenon::cuda {
 namespace {
@@ -95,14 +95,29 @@ bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
          2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
 }
 
+// Scores' gradients are stored where reading them takes less time than the products that recompute them: heads of many
+// columns, all visible. For a while that takes memory. Keys beyond a given number have gradients of 0, but would be
+// multiplied by them, so they must be computed: what lies in a caller's tensor behind its last key may be anything.
+bool keeps_scores(const Expr& anchor, const DeviceFacts& facts) {
+  constexpr int64_t kColumns = 96, kMaxBytes = int64_t{2} << 30;
+  const Shape& s = anchor.shape();
+  const Expr &q = anchor->in[0], &k = anchor->in[1];
+  const bool there = anchor->in.size() == nodes::AttentionGradient::kOperands || !is_view_chain(k);
+  return !anchor->attrs.ints[0] && there && q.shape()[1] == k.shape()[1] && q.shape()[3] >= kColumns &&
+         s[3] % run_of(anchor.dtype()) == 0 && bytes_of(s, anchor.dtype()) <= kMaxBytes && !facts.one_order;
+}
+
 bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
   const std::optional<DType> arithmetic = arithmetic_of(anchor);
   const Shape &q = anchor->in[0].shape(), &v = anchor->in[2].shape();
   const bool typed = arithmetic && (*arithmetic == DType::BF16 || *arithmetic == DType::F16);
   const bool shaped = q[3] == v[3] && q[3] % 8 == 0 && q[3] > 0 && anchor.shape().numel() > 0;
+  const bool keeps = anchor.is<nodes::AttentionScoreGradient>();
+  if (keeps && !keeps_scores(anchor, facts)) return false;
   if (!typed || !shaped || anchor->attrs.nums[0] <= 0) return false;
   return wgmma_allowed(facts) &&
-         pick_attention_gradient(checked_int(q[3]), anchor.is<nodes::AttentionKeyGradient>(), facts).depth > 0;
+         pick_attention_gradient(checked_int(q[3]), !anchor.is<nodes::AttentionQueryGradient>(), facts, keeps).depth >
+             0;
 }
 
 }  // namespace
@@ -207,20 +222,27 @@ bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
          hole.shape().numel() * size_of(unit) <= kMaxBytes;
 }
 
+int64_t step_of_matrices(const Expr& operand, const AffinePiece& whole) {
+  return whole.rows.size() > 1 ? whole.rows[0].step : operand.shape()[-2] * whole.rows[0].step;
+}
+
 namespace {
 
 // True if boxes 128 bytes wide along one axis (rows or columns) cover the other axis fully: of one tensor, or of
-// several joined at whole boxes. `least`: smallest stride from one line of a box to the next.
-bool in_boxes(const Expr& operand, DType unit, bool along_rows, int64_t least) {
+// several joined at whole boxes. `least`: smallest stride from one line of a box to the next. `matrices`: a stack of
+// transposed ones, of one tensor.
+bool in_boxes(const Expr& operand, DType unit, bool along_rows, int64_t least, bool matrices = false) {
   const int64_t size = size_of(unit), step = 128 / size;
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
-  if (!pieces) return false;
+  if (!pieces || (matrices && pieces->size() > 1)) return false;
   for (const AffinePiece& p : *pieces) {
     const bool whole = along_rows ? p.col_begin == 0 && p.col_end == operand.shape()[-1]
                                   : p.row_begin == 0 && p.row_end == operand.shape().rows();
     if (!whole || (along_rows ? p.row_begin : p.col_begin) % step) return false;
-    if (!p.leaf || p.rows.size() != 1 || p.cols.size() != 1) return false;
-    const Digit &inside = (along_rows ? p.rows : p.cols)[0], &lines = (along_rows ? p.cols : p.rows)[0];
+    if (!p.leaf || p.rows.size() > (matrices ? 2 : 1) || p.cols.size() != 1) return false;
+    if (matrices && (step_of_matrices(operand, p) * size % 16 || p.rows.back().extent % operand.shape()[-2]))
+      return false;
+    const Digit &inside = (along_rows ? p.rows : p.cols).back(), &lines = (along_rows ? p.cols : p.rows)[0];
     if (inside.step != 1 || lines.step < least || lines.step * size % 16 || p.offset * size % 16) return false;
   }
   return true;
@@ -230,9 +252,9 @@ bool in_boxes(const Expr& operand, DType unit, bool along_rows, int64_t least) {
 
 bool rows_in_boxes(const Expr& operand, DType unit) { return in_boxes(operand, unit, false, 0); }
 
-bool columns_in_boxes(const Expr& operand, DType unit) {
+bool columns_in_boxes(const Expr& operand, DType unit, bool matrices) {
   return is_view_chain(operand) && operand.dtype() == unit && operand.shape().numel() > 0 &&
-         in_boxes(operand, unit, true, 1);
+         in_boxes(operand, unit, true, 1, matrices);
 }
 
 namespace {
@@ -241,7 +263,8 @@ namespace {
 bool may_take_columns(const Form& form, DType unit, const DeviceFacts& facts) {
   if (!multiplies_rows(form.anchor) || size_of(unit) != 2 || !wgmma_allowed(facts)) return false;
   const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
-  return x.rank() > 1 && !nodes::Linear::batched(x, w) && x[-1] > 0 && (form.lanes == 1 || lanes_apart(form)) &&
+  if (nodes::Linear::batched(x, w) && (of_weights_only(form.holes[0]) || of_weights_only(form.holes[1]))) return false;
+  return x.rank() > 1 && x[-1] > 0 && (form.lanes == 1 || lanes_apart(form)) &&
          (x.rows() > SkinnyTileShape::kMaxRowsInFront || few_in_columns(form, unit, facts));
 }
 
@@ -256,9 +279,10 @@ bool boxed_rows(const Form& form, size_t i, DType unit) {
 
 bool takes_columns(const Form& form, size_t i, DType unit, const DeviceFacts& facts) {
   if (i > 1 || !may_take_columns(form, unit, facts) || of_weights_only(form.holes[i])) return false;
-  const size_t other = 1 - i;
-  return columns_in_boxes(form.holes[i], unit) &&
-         (columns_in_boxes(form.holes[other], unit) || boxed_rows(form, other, unit));
+  const Expr &mine = form.holes[i], &other = form.holes[1 - i];
+  const bool matrices = nodes::Linear::batched(form.holes[0].shape(), form.holes[1].shape());
+  return columns_in_boxes(mine, unit, matrices) &&
+         (columns_in_boxes(other, unit, matrices) || boxed_rows(form, 1 - i, unit));
 }
 
 Expr weights_in_columns(const Form& form, DType unit, const DeviceFacts& facts) {

@@ -64,7 +64,9 @@ bool rows_in_boxes(const Expr& operand, DType unit);
 
 /// True if TMA can load boxes of an operand stored transposed, [K][rows]: from one tensor, or from several joined at
 /// multiples of 64 rows.
-bool columns_in_boxes(const Expr& operand, DType unit);
+bool columns_in_boxes(const Expr& operand, DType unit, bool matrices = false);
+/// Elements from a matrix of a stack to the next, `whole` being all of the operand.
+int64_t step_of_matrices(const Expr& operand, const AffinePiece& whole);
 /// True if the wgmma core takes hole `i` of a product transposed as it is, given the other hole as it now is.
 bool takes_columns(const Form& form, size_t i, DType unit, const DeviceFacts& facts);
 /// For constant weights of which the product reads columns as rows: the value to store instead, [K][rows]; else empty.

@@ -1,4 +1,4 @@
-#include "tenon/kernels/arithmetic.h"
+#include "tenon/backend/arithmetic.h"
 
 #include <algorithm>
 
