@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "tenon/core/error.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 namespace tenon {
@@ -53,6 +54,30 @@ TEST(KeptNetworks, SizesShareWeightsWithinABound) {
     made = kept.weights.made_bytes;
   }
   EXPECT_LE(alone.kept().counters().networks, 1);
+}
+
+// A network searched for the launch that overflowed runs as before in later pictures.
+TEST(KeptNetworks, APictureThatOverflowsIsItsOwnError) {
+  PipelineOptions options;
+  options.type = DType::F32;
+  options.keep_networks = true;
+  TextToImage pipeline(StableDiffusionModel::open(""), options);
+  ImageRequest r;
+  r.prompt = "a red circle";
+  r.width = r.height = 64;
+  r.steps = 1;
+  r.latents.assign(static_cast<size_t>(4 * 8 * 8), 3e38F);
+  const auto error = [&]() -> std::string {
+    try {
+      pipeline.generate(r);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "none";
+  };
+  const std::string first = error();
+  EXPECT_TRUE(first.starts_with("[step 1] [unet] launch '")) << first;
+  EXPECT_EQ(error(), first);
 }
 
 }  // namespace
