@@ -89,7 +89,8 @@ function header() {
   const tiles = [`<b>${c.total}</b> <small>launches per ${unit}</small><p>${c.kernels} kernels: ${c.elementwise} elementwise, ${c.concat} concat, ${c.permute} permute, ${c.upsample} upsample` +
       (hoisted ? `; ${hoisted} more that run less often` : '') + `</p>`,
     `<b>${bytes(net.bytes.fused)}</b> <small>moved per ${unit}</small><div class="pair"><span>fused</span>${meter(net.bytes.fused, net.bytes.unfused, true)}<span>unfused</span>${meter(net.bytes.unfused, net.bytes.unfused)}</div><p>${bytes(net.bytes.unfused)} unfused, ${timesCount(net.bytes.unfused, net.bytes.fused)} as much</p>`,
-    `<b>${bytes(net.peak_bytes)}</b> <small>peak memory</small><p>activations ${bytes(net.memory.activations)}, weights ${bytes(net.memory.weights)}, scratch ${bytes(net.memory.scratch)}</p>`,
+    `<b>${bytes(net.peak_bytes)}</b> <small>peak memory</small><p>activations ${bytes(net.memory.activations)}, weights ${bytes(net.memory.weights)}, scratch ${bytes(net.memory.scratch)}` +
+      ['states', 'places'].map(k => net.memory[k] ? `, ${k} ${bytes(net.memory[k])}` : '').join('') + `</p>`,
     ms ? `<b>${time(ms)}</b> <small>per ${unit}</small><p>${three(flops/1e9)} GFLOP, ${three(flops/ms/1e6)} GFLOP/s</p>`
        : `<b>${three(flops/1e9)}</b> <small>GFLOP per ${unit}</small><p>not timed: use explain --time</p>`];
   byId('tiles').replaceChildren(...tiles.map(t => make('div', 'tile', t)));

@@ -59,6 +59,17 @@ TEST_F(CliVerbs, Explain) {
   EXPECT_LT(j["bytes"]["fused"], j["bytes"]["unfused"]);
 }
 
+TEST_F(CliVerbs, ExplainedMemoryAddsUp) {
+  const json all = json_of({"explain", "-m", "sums", "--part", "all"});
+  EXPECT_EQ(all["parts"].size(), 4);
+  for (const json& part : all["parts"]) {
+    int64_t sum = 0;
+    for (const json& bytes : part["memory"]) sum += bytes.get<int64_t>();
+    EXPECT_EQ(part["peak_bytes"], sum) << part["part"];
+  }
+  EXPECT_NE(tenon({"explain", "-m", "sums"}).out.find(", states "), std::string::npos) << "the cache";
+}
+
 TEST_F(CliVerbs, ExplainAsTextAndPage) {
   const Finished text = tenon(with({"explain"}));
   EXPECT_EQ(text.code, 0) << text.err;
