@@ -91,6 +91,15 @@ TEST_F(CliVerbs, ExplainSumsUpInUnitsThatFit) {
   EXPECT_EQ(text.out.find(" 0 GFLOP"), std::string::npos);
 }
 
+// A cache counts as far as a launch writes it, in every way.
+TEST_F(CliVerbs, ComparesABlockOverACache) {
+  const json ways = json_of({"explain", "-m", "random:qwen2.5-0.5b", "--compare"})["ways"];
+  EXPECT_LT(ways[2]["bytes"], ways[1]["bytes"]);
+  EXPECT_LT(ways[1]["bytes"], ways[0]["bytes"]);
+  EXPECT_EQ(ways[2]["launches"][1]["maths"].get<std::string>().find("[attention]"), std::string::npos);
+  EXPECT_LT(ways[2]["launches"][1]["bytes"], 4096) << "keys and values of one token";
+}
+
 // Launches that only repeat or move values have a name in it too.
 TEST_F(CliVerbs, CompareNamesEveryLaunchsMaths) {
   const json j = json_of({"explain", "--compare"});
