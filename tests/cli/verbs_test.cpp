@@ -79,6 +79,7 @@ TEST_F(CliVerbs, ExplainAsTextAndPage) {
   std::ifstream in(folder() / "page.html");
   const std::string page{std::istreambuf_iterator<char>(in), {}};
   EXPECT_NE(page.find("conv_in"), std::string::npos);
+  EXPECT_EQ(page.find("/1e9)} GFLOP"), std::string::npos) << "0.00 GFLOP of a small network";
   for (const char* outside : {"src=", "href=", "@import", "https://"})
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
   EXPECT_EQ(tenon(with({"explain", "--html", "page.html"})).code, 2);
