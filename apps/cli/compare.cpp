@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
+#include <span>
 
 #include "tenon/core/error.h"
 #include "tenon/explain/explanation.h"
 #include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
+#include "tenon/expr/state.h"
+#include "tenon/kernels/form.h"
 
 namespace tenon::cli {
 namespace {
@@ -49,13 +54,42 @@ int64_t stored_bytes(const Expr& e, DType act) {
   return bytes_of(e.shape(), wide ? act : e.dtype());
 }
 
+// Every tensor in memory that a launch reads, once. Weights that its anchor multiplies are stored in the type of the
+// multiplication, with whatever was folded into them; of a state that is updated, nothing is read.
+int64_t bytes_read(const Launch& l, DType act) {
+  const Expr anchor = anchor_of(l);
+  const bool multiplies = anchor && arithmetic_of(anchor);
+  const DType type = multiplies ? *arithmetic_of(anchor) : act;
+  const std::span<const Expr> factors =
+      multiplies ? std::span(anchor->in).first(static_cast<size_t>(anchor->type->factors)) : std::span<const Expr>();
+  const auto is_weight = [&](const Expr& e) {
+    return std::ranges::find(factors, e) != factors.end() && of_weights_only(e) && size_of(e.dtype()) >= size_of(type);
+  };
+  std::vector<Expr> left;
+  for (const Output& o : l.outputs)
+    for (const Expr& e : needed_for(o.value)) left.push_back(e);
+  std::set<const Node*> seen;
+  int64_t bytes = 0;
+  while (!left.empty()) {
+    const Expr e = left.back();
+    left.pop_back();
+    if (!seen.insert(e.get()).second) continue;
+    if (is_weight(e))
+      bytes += bytes_of(e.shape(), type);
+    else if (is_memory_leaf(e) || is_update(e))  // a reader of an update reads memory
+      bytes += stored_bytes(e, act);
+    else
+      left.insert(left.end(), e->in.begin(), e->in.end());
+  }
+  return bytes;
+}
+
 ComparedLaunch compared(const Launch& l, DType act) {
-  ComparedLaunch out{l.name, l.skeleton, "", "", 0};
-  for (const Expr& e : operands_of(l)) out.bytes += stored_bytes(e, act);
+  ComparedLaunch out{l.name, l.skeleton, "", "", bytes_read(l, act)};
   std::vector<Expr> roots;
   for (const Output& o : l.outputs) {
     roots.push_back(o.value);
-    out.bytes += stored_bytes(o.value, act);
+    out.bytes += stored_bytes(written_by(o.value), act);
     out.type += (out.type.empty() ? "" : ", ") + std::string(name_of(o.value.dtype())) + o.value.shape().str();
   }
   for (const Expr& e : topological(roots)) {

@@ -95,6 +95,7 @@ ordered_json explanation_object(const Explanation& e) {
                     {{"activations", e.memory.arena},
                      {"weights", e.memory.weights},
                      {"scratch", e.memory.scratch + e.memory.kept}}}};
+  if (e.memory.states) out["memory"]["states"] = e.memory.states;
   if (e.memory.host) out["memory"].update({{"places", e.memory.staging}, {"host", e.memory.host}});
   if (e.roofline)
     out["roofline"] = {{"copy_gb_per_s", e.roofline->copied / 1e9},

@@ -74,6 +74,7 @@ const make = (tag, cls, html) => { const e = document.createElement(tag); if (cl
 const esc = s => String(s).replace(/[&<>"]/g, c => ({'&':'&amp;','<':'&lt;','>':'&gt;','"':'&quot;'}[c]));
 const three = x => x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2);
 const bytes = b => b >= 1e9 ? three(b/1e9)+' GB' : b >= 1e6 ? three(b/1e6)+' MB' : b >= 1e3 ? three(b/1e3)+' kB' : b+' B';
+const work = f => f >= 1e9 ? three(f/1e9)+' GFLOP' : f >= 1e6 ? three(f/1e6)+' MFLOP' : three(f/1e3)+' kFLOP';
 const time = ms => ms >= 1000 ? three(ms/1000)+' s' : ms >= 1 ? three(ms)+' ms' : three(ms*1000)+' us';
 const color = k => `var(--${['gemm','conv2d','attention','rows','groups','map'].includes(k) ? k : 'map'})`;
 const timesCount = (a, b) => b > 0 ? (a/b).toFixed(1).replace(/\.0$/, '') + ' x' : '';
@@ -89,9 +90,10 @@ function header() {
   const tiles = [`<b>${c.total}</b> <small>launches per ${unit}</small><p>${c.kernels} kernels: ${c.elementwise} elementwise, ${c.concat} concat, ${c.permute} permute, ${c.upsample} upsample` +
       (hoisted ? `; ${hoisted} more that run less often` : '') + `</p>`,
     `<b>${bytes(net.bytes.fused)}</b> <small>moved per ${unit}</small><div class="pair"><span>fused</span>${meter(net.bytes.fused, net.bytes.unfused, true)}<span>unfused</span>${meter(net.bytes.unfused, net.bytes.unfused)}</div><p>${bytes(net.bytes.unfused)} unfused, ${timesCount(net.bytes.unfused, net.bytes.fused)} as much</p>`,
-    `<b>${bytes(net.peak_bytes)}</b> <small>peak memory</small><p>activations ${bytes(net.memory.activations)}, weights ${bytes(net.memory.weights)}, scratch ${bytes(net.memory.scratch)}</p>`,
-    ms ? `<b>${time(ms)}</b> <small>per ${unit}</small><p>${three(flops/1e9)} GFLOP, ${three(flops/ms/1e6)} GFLOP/s</p>`
-       : `<b>${three(flops/1e9)}</b> <small>GFLOP per ${unit}</small><p>not timed: use explain --time</p>`];
+    `<b>${bytes(net.peak_bytes)}</b> <small>peak memory</small><p>activations ${bytes(net.memory.activations)}, weights ${bytes(net.memory.weights)}, scratch ${bytes(net.memory.scratch)}` +
+      ['states', 'places'].map(k => net.memory[k] ? `, ${k} ${bytes(net.memory[k])}` : '').join('') + `</p>`,
+    ms ? `<b>${time(ms)}</b> <small>per ${unit}</small><p>${work(flops)}, ${work(flops/ms*1e3)}/s</p>`
+       : `<b>${work(flops)}</b> <small>per ${unit}</small><p>not timed: use explain --time</p>`];
   byId('tiles').replaceChildren(...tiles.map(t => make('div', 'tile', t)));
   byId('keys').replaceChildren(...[...new Set(net.launches.map(l => l.skeleton))].map(k =>
     make('span', 'key', `<i class="dot" style="background:${color(k)}"></i>${esc(k)} ${net.launches.filter(l => l.skeleton === k).length}`)));
@@ -163,7 +165,7 @@ function select(i, scroll) {
     (l.lets.length ? `<h3>computed first</h3>${holes(l.lets)}` : '') + (l.holes.length ? `<h3>fills the holes</h3>${holes(l.holes)}` : '') +
     `<h3>writes</h3>${holes(l.sinks, 'out')}` + (l.stored || []).map(s => `<div style="color:var(--soft)">${esc(s.buffer)}: ${esc(s.why)}</div>`).join('') +
     `<h3>cost</h3><div class="pair"><span>fused</span><div class="meter now" style="width:${100*l.bytes/worst}%"></div><span>unfused</span><div class="meter" style="width:${100*l.unfused_bytes/worst}%"></div></div>` +
-    `<div>${bytes(l.bytes)} moved, ${bytes(l.unfused_bytes)} with one launch per node${l.flops ? `, ${three(l.flops/1e9)} GFLOP` : ''}${l.ms ? `, ${time(l.ms)}${l.flops ? ` (${three(l.flops/l.ms/1e6)} GFLOP/s)` : ''}` : ''}</div>` +
+    `<div>${bytes(l.bytes)} moved, ${bytes(l.unfused_bytes)} with one launch per node${l.flops ? `, ${work(l.flops)}` : ''}${l.ms ? `, ${time(l.ms)}${l.flops ? ` (${work(l.flops/l.ms*1e3)}/s)` : ''}` : ''}</div>` +
     (l.ms ? `<div>${three(l.gb_per_s)} GB/s${l.flop_per_byte ? `, ${three(l.flop_per_byte)} FLOP per byte` : ''}${l.roofline_share !== undefined ? `, ${(100*l.roofline_share).toFixed(0)} % of the roofline` : ''}</div>` : '') +
     (l.how ? `<div style="color:var(--soft)">${esc(l.how)}</div>` : '') +
     `<h3>neighbours</h3><div>reads ${links(l.reads, writers)}</div><div>read by ${links(l.writes, readers)}</div>` +

@@ -106,6 +106,7 @@ std::string explanation_text(const Explanation& e) {
          bytes_text(static_cast<double>(e.memory.arena)) + ", weights " +
          bytes_text(static_cast<double>(e.memory.weights)) + ", scratch " +
          bytes_text(static_cast<double>(e.memory.scratch + e.memory.kept));
+  if (e.memory.states) out += ", states " + bytes_text(static_cast<double>(e.memory.states));
   if (e.memory.host)
     out += ", places " + bytes_text(static_cast<double>(e.memory.staging)) + " for weights of " +
            bytes_text(static_cast<double>(e.memory.host)) + " that wait in the host's memory";

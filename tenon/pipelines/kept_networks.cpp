@@ -67,6 +67,11 @@ std::unique_ptr<Executable> KeptNetworks::prepare(Plan plan, const std::string& 
   return std::make_unique<Executable>(std::move(plan), store, std::map<std::string, void*>{}, nullptr, nullptr, arena_);
 }
 
+Executable& KeptNetworks::used(Executable& network) {
+  peak_ = std::max(peak_, network.allocated().total());
+  return network;
+}
+
 Executable& KeptNetworks::get(const std::string& name, const std::string& component, const std::string& key,
                               const std::function<Plan()>& plan, Runs runs) {
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
@@ -74,7 +79,7 @@ Executable& KeptNetworks::get(const std::string& name, const std::string& compon
     const auto known = std::ranges::find(sizes->second, key, &Ready::key);
     if (known != sizes->second.end()) {
       sizes->second.splice(sizes->second.begin(), sizes->second, known);
-      return *sizes->second.front().executable;
+      return used(*sizes->second.front().executable);
     }
   }
   check_stop("generate");
@@ -101,7 +106,7 @@ Executable& KeptNetworks::get(const std::string& name, const std::string& compon
   executable.warm_up();
   spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", executable.plan().name, seconds(planned - begin),
                 seconds(Clock::now() - planned));
-  return executable;
+  return used(executable);
 }
 
 }  // namespace tenon

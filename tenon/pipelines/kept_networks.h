@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/runtime/executable.h"
@@ -40,6 +41,9 @@ class KeptNetworks {
   /// Frees all networks and weights.
   void release() { free_all(); }
 
+  /// The most bytes that one of the networks got since the last call takes, as planned.
+  int64_t take_peak() { return std::exchange(peak_, 0); }
+
   struct Counters {
     int networks = 0;               ///< ready now, one per size
     int prepared = 0;               ///< prepared so far
@@ -52,6 +56,7 @@ class KeptNetworks {
     std::string key;
     std::unique_ptr<Executable> executable;
   };
+  Executable& used(Executable& network);
   std::unique_ptr<Executable> prepare(Plan plan, const std::string& component, Runs runs);
   void free_all();
 
@@ -61,6 +66,7 @@ class KeptNetworks {
   std::shared_ptr<Arena> arena_;  // shared by all networks, which run in turn
   bool keep_;
   int keep_sizes_, prepared_ = 0;
+  int64_t peak_ = 0;
   std::map<std::string, std::shared_ptr<WeightStore>> stores_;  // by component
   std::map<std::string, std::list<Ready>> networks_;            // by name; most recently used first
 };

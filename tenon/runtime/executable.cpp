@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "tenon/core/clock.h"
@@ -32,7 +33,7 @@ struct Executable::State {
   std::shared_ptr<Arena> arena;
   std::byte* temporaries = nullptr;     // the arena's memory when addresses were last set
   std::vector<const Buffer*> in_arena;  // buffers in the arena
-  bool lost = false;                    // another executable has used the arena since
+  std::set<Rate> lost;                  // phases that have not run since another executable used the arena
   std::shared_ptr<void> kept;
   Staging staging;  // launches by their index below
   MemoryPlan allocated;
@@ -90,7 +91,7 @@ struct Executable::State {
   }
   void take_arena() {
     if (!arena->take(this, last)) return;
-    lost = true;
+    for (const tenon::Phase& p : plan.phases) lost.insert(p.rate);
     if (temporaries == arena->memory()) return;
     place();
     rebind();
@@ -239,12 +240,9 @@ void Executable::enqueue(Rate rate, int n) {
   TENON_CHECK(Usage, n >= 0, s.plan.name) << "cannot run " << n << " times";
   TENON_CHECK(Usage, s.plan.phase(rate), s.plan.name) << "has no phase '" << name_of(rate) << "'";
   Stream& on = s.go_on();
-  if (s.lost && rate == s.plan.phases.back().rate) {
-    s.lost = false;
-    for (const tenon::Phase& p : s.plan.phases)
-      if (p.rate != rate) enqueue(p.rate);
-  }
-  for (int i = 0; i < n; ++i)
+  for (const tenon::Phase& p : s.plan.phases)
+    if (p.rate < rate && s.lost.contains(p.rate)) enqueue(p.rate);
+  for (int i = 0; i < n; ++i, s.lost.erase(rate))
     if (!s.replay(on, rate)) s.launch(on, rate);
 }
 
@@ -286,8 +284,8 @@ void Executable::bind(const std::map<std::string, void*>& buffers) {
 void Executable::start(const std::shared_ptr<Stream>& on) {
   TENON_CHECK(Usage, !on || state_->backend->takes(*on), plan().name) << "its stream is of another backend";
   Stream& stream = state_->go_on(on ? on : state_->stream);
-  state_->lost = false;
   for (const tenon::Phase& p : state_->plan.phases) state_->launch(stream, p.rate);
+  state_->lost.clear();
 }
 
 void Executable::wait_for(const Executable& other) { state_->go_on().wait(*other.state_->last->mark()); }

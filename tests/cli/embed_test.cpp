@@ -140,6 +140,10 @@ TEST_F(CliEmbed, ComparesABlock) {
   EXPECT_EQ(launches(2), 5u);
   EXPECT_GT(moved(0), moved(1));
   EXPECT_GT(moved(1), moved(2));
+  // Weights with scales folded into them count as they are stored.
+  const Finished e = tenon({"explain", "-m", "random:vit-g14", "--batch-size", "8", "--only", "blocks.1.", "--json"});
+  const json own = json::parse(e.out)["launches"];
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(j["ways"][2]["launches"][i]["bytes"], own[i]["bytes"]) << own[i]["name"];
   const Finished text = tenon({"explain", "-m", "random:vit-g14", "--compare"});
   EXPECT_NE(text.out.find("Tenon: 5 launches"), std::string::npos) << text.out;
 }

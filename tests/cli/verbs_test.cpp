@@ -59,6 +59,17 @@ TEST_F(CliVerbs, Explain) {
   EXPECT_LT(j["bytes"]["fused"], j["bytes"]["unfused"]);
 }
 
+TEST_F(CliVerbs, ExplainedMemoryAddsUp) {
+  const json all = json_of({"explain", "-m", "sums", "--part", "all"});
+  EXPECT_EQ(all["parts"].size(), 4);
+  for (const json& part : all["parts"]) {
+    int64_t sum = 0;
+    for (const json& bytes : part["memory"]) sum += bytes.get<int64_t>();
+    EXPECT_EQ(part["peak_bytes"], sum) << part["part"];
+  }
+  EXPECT_NE(tenon({"explain", "-m", "sums"}).out.find(", states "), std::string::npos) << "the cache";
+}
+
 TEST_F(CliVerbs, ExplainAsTextAndPage) {
   const Finished text = tenon(with({"explain"}));
   EXPECT_EQ(text.code, 0) << text.err;
@@ -68,6 +79,7 @@ TEST_F(CliVerbs, ExplainAsTextAndPage) {
   std::ifstream in(folder() / "page.html");
   const std::string page{std::istreambuf_iterator<char>(in), {}};
   EXPECT_NE(page.find("conv_in"), std::string::npos);
+  EXPECT_EQ(page.find("/1e9)} GFLOP"), std::string::npos) << "0.00 GFLOP of a small network";
   for (const char* outside : {"src=", "href=", "@import", "https://"})
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
   EXPECT_EQ(tenon(with({"explain", "--html", "page.html"})).code, 2);
@@ -78,6 +90,15 @@ TEST_F(CliVerbs, ExplainSumsUpInUnitsThatFit) {
   const Finished text = tenon({"explain", "-m", "random:tiny", "--part", "text"});
   EXPECT_NE(text.out.find(" MFLOP\n"), std::string::npos) << text.out.substr(text.out.rfind("one "));
   EXPECT_EQ(text.out.find(" 0 GFLOP"), std::string::npos);
+}
+
+// A cache counts as far as a launch writes it, in every way.
+TEST_F(CliVerbs, ComparesABlockOverACache) {
+  const json ways = json_of({"explain", "-m", "random:qwen2.5-0.5b", "--compare"})["ways"];
+  EXPECT_LT(ways[2]["bytes"], ways[1]["bytes"]);
+  EXPECT_LT(ways[1]["bytes"], ways[0]["bytes"]);
+  EXPECT_EQ(ways[2]["launches"][1]["maths"].get<std::string>().find("[attention]"), std::string::npos);
+  EXPECT_LT(ways[2]["launches"][1]["bytes"], 4096) << "keys and values of one token";
 }
 
 // Launches that only repeat or move values have a name in it too.

@@ -3,6 +3,8 @@
 
 #include <map>
 
+#include "tenon/core/error.h"
+#include "tenon/pipelines/families/stable_diffusion/networks.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 namespace tenon {
@@ -53,6 +55,54 @@ TEST(KeptNetworks, SizesShareWeightsWithinABound) {
     made = kept.weights.made_bytes;
   }
   EXPECT_LE(alone.kept().counters().networks, 1);
+}
+
+// The decoder may need more than the network that runs every step.
+TEST(KeptNetworks, PeakIsOfThePicturesLargestNetwork) {
+  const auto model = StableDiffusionModel::open("");
+  PipelineOptions options;
+  options.type = DType::F32;
+  options.keep_networks = true;
+  TextToImage pipeline(model, options);
+  const auto peak = [&](int64_t side, bool decode) {
+    ImageRequest r;
+    r.prompt = "a red circle";
+    r.width = r.height = side;
+    r.steps = 1;
+    r.decode = decode;
+    return pipeline.generate(r).peak_bytes;
+  };
+  const GenerationShape shape{.height = 256, .width = 256};
+  const int64_t decoder = plan_memory(plan_vae_decode(*model, shape, {}), make_backend("cpu")).total();
+  const int64_t large = peak(256, true);
+  EXPECT_GE(large, decoder);
+  EXPECT_LT(peak(256, false), decoder);
+  EXPECT_LT(peak(64, true), large / 2) << "of this picture, not of an earlier one";
+  EXPECT_EQ(peak(256, true), large);
+}
+
+// A network searched for the launch that overflowed runs as before in later pictures.
+TEST(KeptNetworks, APictureThatOverflowsIsItsOwnError) {
+  PipelineOptions options;
+  options.type = DType::F32;
+  options.keep_networks = true;
+  TextToImage pipeline(StableDiffusionModel::open(""), options);
+  ImageRequest r;
+  r.prompt = "a red circle";
+  r.width = r.height = 64;
+  r.steps = 1;
+  r.latents.assign(static_cast<size_t>(4 * 8 * 8), 3e38F);
+  const auto error = [&]() -> std::string {
+    try {
+      pipeline.generate(r);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "none";
+  };
+  const std::string first = error();
+  EXPECT_TRUE(first.starts_with("[step 1] [unet] launch '")) << first;
+  EXPECT_EQ(error(), first);
 }
 
 }  // namespace

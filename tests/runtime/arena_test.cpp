@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
@@ -68,6 +69,41 @@ TEST(Arena, ExecutablesRunInTurn) {
     many.executable.run();
     EXPECT_THAT(many.executable.get("y"), Each(4203));
   }
+}
+
+TEST(Arena, SlowerPhasesAreMadeAgainAfterAnInterruptedRun) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    const auto arena = std::make_shared<Arena>(place.backend);
+    Runner one(place, 100, arena), other(place, 100, arena);
+    for (Runner* r : {&one, &other}) {
+      r->set("slow", r == &one ? 1 : 10);
+      r->set("x", 5);
+      r->executable.run_all();
+    }
+    {
+      const StopScope stop([] { return true; });
+      EXPECT_THROW(one.executable.run(), Error);
+    }
+    one.executable.run();
+    EXPECT_THAT(one.executable.get("y"), Each(23));
+  }
+}
+
+TEST(Arena, SlowerPhasesAreMadeAgainOnce) {
+  const std::shared_ptr<Backend> backend = make_backend("cpu", {1});
+  const auto arena = std::make_shared<Arena>(backend);
+  Runner one({"cpu", backend}, 100, arena), other({"cpu", backend}, 50, arena);
+  for (Runner* r : {&one, &other}) {
+    r->set("slow", 1);
+    r->set("x", 5);
+    r->executable.run_all();
+  }
+  int launches = 0;  // it is asked before each
+  const StopScope count([&] { return ++launches < 0; });
+  one.executable.run_all();
+  EXPECT_EQ(launches, 3) << "one of the schedule and two of the step";
+  EXPECT_THAT(one.executable.get("y"), Each(23));
 }
 
 TEST(Arena, ResultsAreReadBeforeTheNextRuns) {

@@ -63,6 +63,20 @@ TEST(OddArguments, ParametersAndUpdates) {
   expect_usage("[loss] is [4,4], expected one number", [&] { differentiate(w * w); });
 }
 
+TEST(OddArguments, AValueThatIsNotFiniteIsOneStepsError) {
+  Parameters parameters = ones(0);
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 4});
+  const Expr large = materialize(exp(x * param(g, "w", DType::F32, {4, 4})));
+  Gradients gradients(parameters, differentiate(mean(reshape(clamp(large, 0.0, 1.0), {1, 16}))));
+  const auto run = [&](double value) {
+    gradients.set("x", std::vector<float>(16, static_cast<float>(value)));
+    return gradients.run();
+  };
+  EXPECT_THROW(run(kNotANumber), Error);
+  EXPECT_EQ(run(1000), 1) << "infinity in between is no error, before or after another step's";
+}
+
 TEST(OddArguments, NothingWhereThereMustBeOne) {
   const auto source = std::make_shared<HostWeights>();
   const WeightShapes shapes{{"w", Shape{4, 4}}};

@@ -225,7 +225,6 @@ void TextToImage::denoise(const ImageRequest& r, Sampler& sampler, const std::ve
   Executable& unet = kept_.get(
       "unet", "unet", key, [&] { return plan_unet(*model_, shape, networks_); }, KeptNetworks::Runs::EveryStep);
   result.timings.load += seconds_since(load);
-  result.peak_bytes = std::max(result.peak_bytes, unet.allocated().total());
   const auto begin = Clock::now();
   std::vector<float> times(steps.begin(), steps.end());
   unet.set("timesteps", times);
@@ -244,6 +243,7 @@ void TextToImage::denoise(const ImageRequest& r, Sampler& sampler, const std::ve
 
 ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_step) {
   ImageRequest filled = complete(request);
+  kept_.take_peak();  // of a picture that failed
   kept_.reread(loras_.apply(filled.loras));
   auto [sampler, noise, result] =
       begin_drawing(std::move(filled), model_->scheduler_config(), networks_, loras_.apply_as());
@@ -255,6 +255,7 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   denoise(r, *sampler, context, tokens, latents, noise, result, on_step);
   const auto plan = [&] { return plan_vae_decode(*model_, shape_of(r, 0, 0), networks_); };
   if (r.decode) result.images = decoded(kept_, plan, r, latents, result.timings);
+  result.peak_bytes = kept_.take_peak();
   result.latents = std::move(latents);
   return std::move(result);
 }

@@ -194,7 +194,6 @@ void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts&
       "transformer", "transformer", key, [&] { return plan_transformer(*model_, shape, networks_); },
       KeptNetworks::Runs::EveryStep);
   result.timings.load += seconds_since(load);
-  result.peak_bytes = std::max(result.peak_bytes, e.allocated().total());
   const auto begin = Clock::now();
   std::vector<float> times, hidden;
   for (int i = 0; i < sampler.calls(); ++i)  // the network's time runs from noise to picture
@@ -223,6 +222,7 @@ void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts&
 
 ImageResult ZImageGenerator::generate(const ImageRequest& request, const OnStep& on_step) {
   ImageRequest filled = complete(request);
+  kept_.take_peak();  // of a picture that failed
   kept_.reread(loras_.apply(filled.loras));
   auto [sampler, noise, result] =
       begin_drawing(std::move(filled), model_->scheduler_config(), networks_, loras_.apply_as());
@@ -235,6 +235,7 @@ ImageResult ZImageGenerator::generate(const ImageRequest& request, const OnStep&
   flow(r, *sampler, texts, noise, latents, result, on_step);
   const auto plan = [&] { return plan_vae_decode(*model_, r.batch, r.height, r.width, networks_); };
   if (r.decode) result.images = decoded(kept_, plan, r, latents, result.timings);
+  result.peak_bytes = kept_.take_peak();
   result.latents = std::move(latents);
   return std::move(result);
 }
