@@ -104,9 +104,9 @@ template <class V>
 HD inline V erf(V x) {
   return erff(x);
 }
-/// Distribution function of the standard normal, erfc(-x / sqrt 2) / 2, by hd.h's fit for vectors, as a power of 2 whose
-/// coefficients contain log2 e and the powers of sqrt 1/2. It takes a fraction of erfcf's instructions, which dominate the
-/// cost of GELU after a product. Tails below 2^-126 are 0.
+/// Distribution function of the standard normal, erfc(-x / sqrt 2) / 2, by hd.h's fit for vectors, as a power of 2
+/// whose coefficients contain log2 e and the powers of sqrt 1/2. It takes a fraction of erfcf's instructions, which
+/// dominate the cost of GELU after a product. Tails below 2^-126 are 0.
 template <class V>
 HD inline V normal_cdf(V x) {
   const float a = fabsf(x);
