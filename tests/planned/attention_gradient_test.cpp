@@ -101,7 +101,7 @@ TEST(AttentionGradient, ShapesAndTypes) {
                          {1, 1, 1, 65, 129, 80, true},
                          {1, 1, 1, 64, 100, 160, false},
                          {1, 2, 2, 136, 200, 128, false},
-                         {2, 1, 1, 200, 72, 128, false},
+                         {2, 2, 2, 72, 136, 96, false},
                          {1, 2, 2, 132, 64, 128, false},
                          {3, 1, 1, 72, 300, 128, false, true, true},
                          {3, 1, 1, 72, 100, 128, false, true},

@@ -10,8 +10,8 @@
 // where the columns of one step (128 bytes) must come from one map. An operand of 16-bit elements with kColumns is
 // stored transposed, [K][rows]: boxes are 64 of its columns, the product's rows, x 64 of K (32 if the rows
 // in memory are in runs), and source(p, row) gives the position of a row of the product; 64 of them must come from one
-// map. If it has kMatrices, it is a stack of them, the map's third coordinate. B then has one lane and is not shared in
-// a cluster, and kN is a multiple of 64.
+// map. A stack of such matrices has place(p, matrix) and maps of rank 3. B then has one lane and is not shared in a
+// cluster, and kN is a multiple of 64.
 //
 // A narrow product may be added to the results after they are scaled and before the epilogue:
 //   struct Branch { using A = .., B = ..;      // as above, of 16-bit elements; B is in runs
@@ -28,6 +28,11 @@ namespace tenon::device {
 
 struct NoBranch {};
 
+/// Where a matrix of a stack of transposed ones lies: its first column, and the third coordinate.
+struct MatrixPlace {
+  int column, group;
+};
+
 /// Copies `rows` rows of the product, starting at row `first` of matrix `matrix`, of a transposed operand, 64 of K from
 /// `step` on. kInRuns: rows in memory are in runs, and boxes of 32 restore their order.
 template <class Operand, bool kInRuns, class Params>
@@ -38,8 +43,9 @@ DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int st
     if constexpr (kInRuns) {
       tma_load(block, from.map, full, from.column, 0, step / 8, 0);
       tma_load(block + kColumnsBlock / 2, from.map, full, from.column, 0, step / 8 + 4, 0);
-    } else if constexpr (requires { Operand::kMatrices; }) {
-      tma_load(block, from.map, full, from.column, step, matrix);
+    } else if constexpr (requires { Operand::place(p, matrix); }) {
+      const MatrixPlace place = Operand::place(p, matrix);
+      tma_load(block, from.map, full, place.column + from.column, step, place.group);
     } else {
       tma_load(block, from.map, full, from.column, step);
     }

@@ -132,33 +132,39 @@ bool AnchorKernel::dense(const Expr& operand) const {
 }
 
 std::string AnchorKernel::map_source(const std::string& name, const Expr& operand, bool in_columns, Params& params,
-                                     const MakeRowsBox& box, int64_t matrices) const {
+                                     const MakeRowsBox& box, bool matrices) const {
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
-  std::string source;
+  std::string source, place;
   for (size_t i = 0; i < pieces->size(); ++i) {
     const AffinePiece& p = (*pieces)[i];
     const int64_t offset = p.offset * size_of(operand.dtype()), begin = in_columns ? p.row_begin : p.col_begin,
                   end = in_columns ? p.row_end : p.col_end;
     const Digit& along = (in_columns ? p.cols : p.rows)[0];
     const int64_t stride = along.extent > 1 ? along.step : in_columns ? operand.shape().rows() : operand.shape()[-1];
-    const int64_t width = matrices ? operand.shape()[-2] : end - begin,
-                  step = matrices ? step_of_matrices(operand, p) * size_of(operand.dtype()) : 0;
-    const std::string map = params.map(p.leaf, [=](void* address) {
-      TensorBox made = box(static_cast<std::byte*>(address) + offset, width, stride);
-      if (matrices == 0) return made;
-      made.extent[made.rank] = matrices, made.stride_bytes[made.rank] = step, made.box[made.rank] = 1;
+    const MatrixStack stack = matrices ? stack_of(operand, p) : MatrixStack{};
+    const std::string map = params.map(p.leaf, [=, bytes = size_of(operand.dtype())](void* address) {
+      TensorBox made = box(static_cast<std::byte*>(address) + offset, end - begin, stride);
+      if (stack.groups == 0) return made;
+      made.extent[0] /= stack.groups;
+      made.extent[made.rank] = stack.groups, made.stride_bytes[made.rank] = stack.step * bytes, made.box[made.rank] = 1;
       ++made.rank;
       return made;
     });
+    if (matrices) {
+      const std::string beside = params.divisor("beside", stack.beside),
+                        rows = params.integer("rows", operand.shape()[-2]);
+      place = "  DEV static MatrixPlace place(const Params& p, int matrix) {\n    const int group = matrix / " +
+              beside + ";\n    return {(matrix - group * static_cast<int>(" + beside + ".divisor)) * " + rows +
+              ", group};\n  }\n";
+    }
     const std::string column = i ? "column - " + params.integer("begin", begin) : "column";
     if (i + 1 < pieces->size()) source += "    if (column < " + params.integer("end", end) + ") ";
     source += "    return {" + map + ", " + column + "};\n";
   }
   return "struct " + name + " {\n  using T = " + type_source(operand.dtype()) +
          (in_columns ? ";\n  static constexpr bool kColumns = true" : "") +
-         (matrices ? ";\n  static constexpr bool kMatrices = true" : "") +
-         ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") +
-         ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
+         ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") + ";\n" + place +
+         "  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
 }
 
 // Results of lanes that are not combined: one functor per lane, selected by the column.

@@ -222,8 +222,10 @@ bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
          hole.shape().numel() * size_of(unit) <= kMaxBytes;
 }
 
-int64_t step_of_matrices(const Expr& operand, const AffinePiece& whole) {
-  return whole.rows.size() > 1 ? whole.rows[0].step : operand.shape()[-2] * whole.rows[0].step;
+MatrixStack stack_of(const Expr& operand, const AffinePiece& whole) {
+  constexpr Digit kAlone{1, 16};  // TMA wants a step of whole 16 bytes even if there is nothing to step to
+  const Digit &inner = whole.rows.back(), &outer = whole.rows.size() > 1 ? whole.rows[0] : kAlone;
+  return {inner.extent / operand.shape()[-2], outer.extent, outer.step};
 }
 
 namespace {
@@ -240,8 +242,8 @@ bool in_boxes(const Expr& operand, DType unit, bool along_rows, int64_t least, b
                                   : p.row_begin == 0 && p.row_end == operand.shape().rows();
     if (!whole || (along_rows ? p.row_begin : p.col_begin) % step) return false;
     if (!p.leaf || p.rows.size() > (matrices ? 2 : 1) || p.cols.size() != 1) return false;
-    if (matrices && (step_of_matrices(operand, p) * size % 16 || p.rows.back().extent % operand.shape()[-2]))
-      return false;
+    if (matrices && p.rows.back().extent % operand.shape()[-2]) return false;
+    if (p.rows.size() > 1 && p.rows[0].step * size % 16) return false;
     const Digit &inside = (along_rows ? p.rows : p.cols).back(), &lines = (along_rows ? p.cols : p.rows)[0];
     if (inside.step != 1 || lines.step < least || lines.step * size % 16 || p.offset * size % 16) return false;
   }

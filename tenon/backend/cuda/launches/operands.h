@@ -65,8 +65,12 @@ bool rows_in_boxes(const Expr& operand, DType unit);
 /// True if TMA can load boxes of an operand stored transposed, [K][rows]: from one tensor, or from several joined at
 /// multiples of 64 rows.
 bool columns_in_boxes(const Expr& operand, DType unit, bool matrices = false);
-/// Elements from a matrix of a stack to the next, `whole` being all of the operand.
-int64_t step_of_matrices(const Expr& operand, const AffinePiece& whole);
+/// Where a stack of transposed matrices lies: groups of `beside` matrices next to each other, `step` elements apart.
+struct MatrixStack {
+  int64_t beside, groups, step;
+};
+/// For an operand that columns_in_boxes takes, of which `whole` is all.
+MatrixStack stack_of(const Expr& operand, const AffinePiece& whole);
 /// True if the wgmma core takes hole `i` of a product transposed as it is, given the other hole as it now is.
 bool takes_columns(const Form& form, size_t i, DType unit, const DeviceFacts& facts);
 /// For constant weights of which the product reads columns as rows: the value to store instead, [K][rows]; else empty.

@@ -15,7 +15,7 @@ class GemmKernel : public ProductKernel {
     sizes_.m = checked_int(batched ? x[-2] : x.rows());
     sizes_.n = checked_int(w[-2]);
     sizes_.batch = checked_int(batched && sizes_.m ? x.rows() / sizes_.m : 1);
-    if (batched) matrices_ = sizes_.batch;
+    batched_ = batched;
     const DeviceFacts& facts = this->device().facts();
     const int64_t run = run_of(unit_);
     const bool few_rows = takes_few_rows(form_, unit_, facts);

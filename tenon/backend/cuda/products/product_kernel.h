@@ -51,7 +51,7 @@ class ProductKernel : public AnchorKernel {
   /// True for operands stored transposed, [K][rows].
   bool a_in_columns() const { return a_in_columns_; }
   bool b_in_columns() const { return b_in_columns_; }
-  int64_t matrices() const { return matrices_; }  ///< of a batched product, else 0
+  bool batched() const { return batched_; }  ///< several products, of matrices of their own
 
   /// A kernel's argument so far: its sizes.
   Params begin(const ProductSizes& sizes) const;
@@ -142,7 +142,7 @@ class ProductKernel : public AnchorKernel {
 
   Expr a_, b_;
   bool in_runs_ = false, a_in_columns_ = false, b_in_columns_ = false;
-  int64_t matrices_ = 0;
+  bool batched_ = false;
   bool computes_pixels_ = false;      ///< operand A is computed where the kernel reads it
   std::optional<MatmulRoute> route_;  ///< set before choose()
 
