@@ -42,11 +42,15 @@ void drop_behind(const fs::path& path, int64_t last, bool due) {
   if (!file_exists(path)) return;
   const std::string all = read_file(path, kMaxMetrics);
   std::string kept;
+  bool any = all.find('\n') == std::string::npos;  // nothing but a line that was never finished
   each_line(all, [&](std::string_view text, const nlohmann::json& line) {
     if (!line.is_object()) return;
+    any = true;
     const auto step = line.at("step").get<int64_t>();
     if (step < last || (step == last && !(due && is_evaluation(line)))) kept += text;
   });
+  TENON_CHECK(Usage, any, path.string())
+      << "has no metrics of a training step, so no run wrote it; move it, or choose another folder";
   if (kept != all) write_file(path, std::as_bytes(std::span(kept)), Overwrite::Yes);
 }
 

@@ -24,7 +24,7 @@ class MetricsLog {
  public:
   /// Drops lines of steps after `last`, which will be repeated, and incomplete lines; with `due` also evaluations of
   /// `last`. `events`: also write an event file, which declares void what other event files of this folder have after
-  /// `last`.
+  /// `last`. Error(Usage) if there is a file of that name without a line of a run.
   MetricsLog(const std::filesystem::path& folder, int64_t last, bool events, bool due = false);
   /// Appends a line; it is completely written on return. Error(Internal) if the system cannot write, Error(Usage) for
   /// metrics without a step.

@@ -38,6 +38,19 @@ TEST(Metrics, WhatIsNotWholeIsPassedOver) {
   EXPECT_THROW(read_metrics(run.path() / "none"), Error);
 }
 
+TEST(Metrics, AFileOfSomethingElseIsNotEmptied) {
+  const language_test::Folder run;
+  const std::string notes = "bought: 3 apples\n{\"loss\": 1}\n";
+  run.write(kMetricsFile, notes);
+  EXPECT_THROW(MetricsLog(run.path(), -1, false), Error);
+  EXPECT_EQ(read_file(run.path() / kMetricsFile, 1000), notes);
+  for (const char* of_a_run : {"", "{\"step\": 1, \"lo", "{\"step\": 1, \"loss\": 2}\n"}) {
+    run.write(kMetricsFile, of_a_run);
+    MetricsLog(run.path(), -1, false);
+    EXPECT_EQ(read_file(run.path() / kMetricsFile, 1000), "") << of_a_run;
+  }
+}
+
 // A run that was killed after the evaluation that was due, before it noted that: it is made again, and has one line.
 TEST(Metrics, AnEvaluationThatIsDueIsMadeAgain) {
   const language_test::Folder run;
