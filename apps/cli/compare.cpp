@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <set>
 #include <span>
 
 #include "tenon/core/error.h"
@@ -65,22 +64,18 @@ int64_t bytes_read(const Launch& l, DType act) {
   const auto is_weight = [&](const Expr& e) {
     return std::ranges::find(factors, e) != factors.end() && of_weights_only(e) && size_of(e.dtype()) >= size_of(type);
   };
-  std::vector<Expr> left;
+  std::vector<Expr> needed;
   for (const Output& o : l.outputs)
-    for (const Expr& e : needed_for(o.value)) left.push_back(e);
-  std::set<const Node*> seen;
+    for (const Expr& e : needed_for(o.value)) needed.push_back(e);
   int64_t bytes = 0;
-  while (!left.empty()) {
-    const Expr e = left.back();
-    left.pop_back();
-    if (!seen.insert(e.get()).second) continue;
-    if (is_weight(e))
+  walk_below(std::move(needed), [&](const Expr& e) {
+    const bool weight = is_weight(e), memory = is_memory_leaf(e) || is_update(e);  // an update's reader reads memory
+    if (weight)
       bytes += bytes_of(e.shape(), type);
-    else if (is_memory_leaf(e) || is_update(e))  // a reader of an update reads memory
+    else if (memory)
       bytes += stored_bytes(e, act);
-    else
-      left.insert(left.end(), e->in.begin(), e->in.end());
-  }
+    return !weight && !memory;
+  });
   return bytes;
 }
 

@@ -17,15 +17,13 @@ namespace {
 // Repeats the step, checking every launch, to report where the first non-finite value came from.
 [[noreturn]] void name_launch(Executable& network, int step) {
   const std::string where = "step " + std::to_string(step + 1);
-  network.check_finite(true);
+  const std::shared_ptr<void> checks = network.checks_finite();  // only of this step: it may be kept for other pictures
   try {
     network.run(Rate::Step);
   } catch (const Error& e) {
-    network.check_finite(false);  // it may be kept for other pictures
     if (e.kind() != ErrorKind::Numeric) throw;
     throw Error(ErrorKind::Numeric, where, e.what());
   }
-  network.check_finite(false);
   throw Error(ErrorKind::Numeric, where, "the guided output is not finite");
 }
 

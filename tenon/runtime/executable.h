@@ -81,6 +81,11 @@ class Executable {
   std::vector<LaunchTime> times() const;
   /// Whether later runs check each launch's outputs for non-finite values; Error(Numeric) then names the launch.
   void check_finite(bool on);
+  /// check_finite(true) until the result is destroyed, which must be before this object is moved or destroyed.
+  std::shared_ptr<void> checks_finite() {
+    check_finite(true);
+    return {nullptr, [this](void*) { check_finite(false); }};
+  }
   /// How each launch of a phase runs, as Kernel::describe says.
   std::vector<std::string> describe(Rate rate = Rate::Step) const;
 

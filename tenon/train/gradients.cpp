@@ -19,19 +19,6 @@ Launch sum_of_gradients(Graph& g) {
   return {"sum of gradients", "map", {{"sum", list_vector(g, "sum") + list_vector(g, "fresh")}}, {}};
 }
 
-// Runs everything again, checking every launch, to report where the first non-finite value came from.
-[[noreturn]] void name_launch(Executable& step, double loss) {
-  step.check_finite(true);
-  try {
-    step.run_all();
-  } catch (const Error&) {
-    step.check_finite(false);  // a caller may go on with another batch
-    throw;
-  }
-  step.check_finite(false);
-  throw Error(ErrorKind::Numeric, "loss", "is " + std::to_string(loss));
-}
-
 // The target, but attention's gradients recompute scores instead of storing their gradients.
 Target without_stored_scores(const Target& target) {
   Target out = target;
@@ -105,7 +92,11 @@ double Gradients::run(bool first) {
     executable_->run_all();
   ran_ = true;
   const double loss = static_cast<double>(executable_->get(kLoss)[0]);
-  if (!std::isfinite(loss)) name_launch(*executable_, loss);
+  if (!std::isfinite(loss)) {
+    const std::shared_ptr<void> checks = executable_->checks_finite();  // a caller may go on with another batch
+    executable_->run_all();
+    throw Error(ErrorKind::Numeric, "loss", "is " + std::to_string(loss));
+  }
   std::vector<std::shared_ptr<void>> fresh;
   for (const Parameter& p : parameters_.all())
     fresh.emplace_back(std::shared_ptr<void>(), executable_->address(gradient_name(p.name)));

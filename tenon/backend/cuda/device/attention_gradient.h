@@ -70,9 +70,8 @@ struct GradientPlace {
   int first_head, heads;         ///< of the streamed operands
   int first, tiles;              ///< tiles of each of these heads
 
-  /// `all`: sizes with the capacity for keys; `s`: with the actual number. Missing keys are skipped if `skips`.
-  DEV GradientPlace(const AttentionSizes& all, const AttentionSizes& s, bool skips)
-      : batch(block_z()), head(block_y()) {
+  /// `all`: sizes with the capacity for keys; `s`: with the actual number.
+  DEV GradientPlace(const AttentionSizes& all, const AttentionSizes& s) : batch(block_z()), head(block_y()) {
     const int share = s.heads / s.kv_heads, ahead = s.keys - s.queries;
     rows = Tile::kOfKeys ? all.keys : s.queries;
     // Under a causal mask the last queries and the first keys have the most work: they start first.
@@ -85,7 +84,7 @@ struct GradientPlace {
     if (s.causal && Tile::kOfKeys && row > ahead) begin = row - ahead;
     if (s.causal && !Tile::kOfKeys && row + Tile::kRows + ahead < end) end = row + Tile::kRows + ahead;
     first = begin / Tile::kKeys;
-    if (Tile::kOfKeys && row >= s.keys && skips) end = 0;
+    if (Tile::kOfKeys && !Tile::kKeeps && row >= s.keys) end = 0;  // else their zeros are stored too
     tiles = (end + Tile::kKeys - 1) / Tile::kKeys - first;
     if (tiles < 0) tiles = 0;
   }
@@ -339,7 +338,7 @@ DEV void attention_gradient(const Params& p) {
   AttentionSizes counted;
   if constexpr (Keys::kGiven) counted = sizes_of_entry<Keys>(p, block_z());
   const AttentionSizes& s = Keys::kGiven ? counted : p.sizes;
-  const GradientPlace<Tile> at(p.sizes, s, !Tile::kKeeps);
+  const GradientPlace<Tile> at(p.sizes, s);
   if (thread_index() == 0) {
     GradientStage<Tile> ring;
     mbarrier_init(ring.held_full(), 1);

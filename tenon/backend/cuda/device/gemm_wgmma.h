@@ -8,10 +8,10 @@
 //     static constexpr bool kConstant = false;   // true: valid before the preceding kernels have ended
 //     static constexpr bool kInRuns = false; };  // of B: mma_results.h
 // where the columns of one step (128 bytes) must come from one map. An operand of 16-bit elements with kColumns is
-// stored transposed, [K][rows]: boxes are 64 of its columns, the product's rows, x 64 of K (32 if the rows
-// in memory are in runs), and source(p, row) gives the position of a row of the product; 64 of them must come from one
-// map. A stack of such matrices has place(p, matrix) and maps of rank 3. B then has one lane and is not shared in a
-// cluster, and kN is a multiple of 64.
+// stored transposed, [K][rows]: boxes are 64 of its columns, the product's rows, x 64 of K (32 if the rows in memory
+// are in runs), and source(p, row) gives the position of a row of the product; 64 of them must come from one map. A
+// stack of such matrices has place(p, matrix) and maps of rank 3. B then has one lane and is not shared in a cluster,
+// and kN is a multiple of 64.
 //
 // A narrow product may be added to the results after they are scaled and before the epilogue:
 //   struct Branch { using A = .., B = ..;      // as above, of 16-bit elements; B is in runs

@@ -132,7 +132,8 @@ bool AnchorKernel::dense(const Expr& operand) const {
 }
 
 std::string AnchorKernel::map_source(const std::string& name, const Expr& operand, bool in_columns, Params& params,
-                                     const MakeRowsBox& box, bool matrices) const {
+                                     const MakeRowsBox& box, bool batched) const {
+  const bool matrices = batched && in_columns;
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   std::string source, place;
   for (size_t i = 0; i < pieces->size(); ++i) {

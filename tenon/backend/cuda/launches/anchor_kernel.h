@@ -56,9 +56,9 @@ class AnchorKernel : public LaunchKernel {
   /// `constant`: no kernel modifies it.
   static std::string with_runs(bool runs, bool constant);
   /// "struct A { .. }" for wgmma: tensor maps of rows, or of an operand stored transposed, [columns][rows];
-  /// `matrices`: a stack of these.
+  /// `batched`: these are a stack of matrices.
   std::string map_source(const std::string& name, const Expr& operand, bool in_columns, Params& params,
-                         const MakeRowsBox& box, bool matrices = false) const;
+                         const MakeRowsBox& box, bool batched = false) const;
   /// "struct Epilogue { .. }" with fragments of up to `most` columns. `loads_apart`: a separate function issues its
   /// loads, where lanes are combined. `factor`: multiplies the sums by that factor, whose reduction is passed in the
   /// slot after the lanes.

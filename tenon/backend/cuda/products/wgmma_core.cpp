@@ -69,10 +69,9 @@ class WgmmaCore : public ProductCore {
     Params params = kernel.begin(sizes);
     const Boxes box = std::visit([&](const auto& s) { return boxes(kernel, tile, s); }, sizes);
     text.functors = kernel.runs_source() + kernel.epilogue_source(params, text.headers, 8);
-    text.functors.insert(0, kernel.map_source("Rows", kernel.b(), kernel.b_in_columns(), params, box.b,
-                                              kernel.b_in_columns() && kernel.batched()));
-    text.functors.insert(0, kernel.map_source("A", kernel.a(), kernel.a_in_columns(), params, box.a,
-                                              kernel.a_in_columns() && kernel.batched()));
+    const bool batched = kernel.batched();
+    text.functors.insert(0, kernel.map_source("Rows", kernel.b(), kernel.b_in_columns(), params, box.b, batched));
+    text.functors.insert(0, kernel.map_source("A", kernel.a(), kernel.a_in_columns(), params, box.a, batched));
     std::string arguments;
     if (kernel.branch()) {
       text.functors += branch_of(kernel, tile, params, text.headers);
