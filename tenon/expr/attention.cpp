@@ -178,17 +178,6 @@ Expr nodes::AttentionQueryGradient::apart(const Expr& node) {
   return parts.rows.of_queries(parts.of_scores);
 }
 
-Expr nodes::AttentionScoreGradient::apart(const Expr& node) {
-  const Shape& s = node.shape();
-  const Expr scores = reshape(Parts(*node).of_scores, {s[0], s[1], s[3], s[2]});
-  return cast(transpose(scores) / node->attrs.nums[0], node.dtype());
-}
-
-Expr nodes::AttentionScoreGradient::of_queries(const Expr& node) {
-  const AttentionRows rows(*node, node->in[4], keys_of(*node));
-  return rows.of_queries(rows.by_keys(transpose(node))) * node->attrs.nums[0];
-}
-
 Expr nodes::AttentionKeyGradient::apart(const Expr& node) {
   const Parts parts(*node);
   const AttentionRows& rows = parts.rows;

@@ -24,8 +24,7 @@ std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target
     const Expr anchor = g.make(*e->type, in, e->attrs);
     const auto beside = [&](const Expr& of) { return of->in == e->in && of->attrs == e->attrs; };
     if (e.is<nodes::AttentionQueryGradient>() && target.runs && std::ranges::any_of(of_keys, beside))
-      if (const Expr scores = make_node<nodes::AttentionScoreGradient>(in, e->attrs); target.runs(scores))
-        return nodes::AttentionScoreGradient::of_queries(scores);
+      if (const Expr sums = make_node<nodes::AttentionQuerySums>(in, e->attrs); target.runs(sums)) return sums;
     if (target.runs && target.runs(anchor)) return anchor;
     const Expr parts = e->type->apart(anchor);
     gone.insert(parts.get());

@@ -19,13 +19,6 @@ Launch sum_of_gradients(Graph& g) {
   return {"sum of gradients", "map", {{"sum", list_vector(g, "sum") + list_vector(g, "fresh")}}, {}};
 }
 
-// The target, but attention's gradients recompute scores instead of storing their gradients.
-Target without_stored_scores(const Target& target) {
-  Target out = target;
-  out.runs = [runs = target.runs](const Expr& e) { return runs && !e.is<nodes::AttentionScoreGradient>() && runs(e); };
-  return out;
-}
-
 }  // namespace
 
 Differentiated differentiate(const Expr& loss) {
@@ -53,17 +46,8 @@ Plan plan_gradients(const Differentiated& d, const Target& target, const Gradien
   options.merge_siblings = o.merge_siblings;
   options.precision = o.precision;
   options.target = target;
-  if (o.arena_bytes == 0) return make_plan(results, options);
-  const auto within_limit = [&](const Target& t) {
-    options.target = t;
-    return make_plan(rematerialise(results, d.forward, o.arena_bytes, options), options);
-  };
-  try {
-    if (o.arena_bytes != kSmallestArena) return within_limit(target);
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::Memory || !target.runs) throw;
-  }
-  return within_limit(without_stored_scores(target));
+  if (o.arena_bytes > 0) results = rematerialise(results, d.forward, o.arena_bytes, options);
+  return make_plan(results, options);
 }
 
 Gradients::Gradients(Parameters& parameters, const Differentiated& d, const GradientOptions& options,

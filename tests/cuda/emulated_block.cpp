@@ -44,6 +44,7 @@ void Block::prepare(const LaunchShape& shape) {
   box_stores_.clear();
   products_.assign((shape.threads + 127) / 128, WarpgroupProducts{});
   cluster_waiters_.clear();
+  counter_waiters_.clear();
   grid_waiters_.clear();
   waited_ = false, starts_next_ = shape.starts_next;
   current = nullptr;
@@ -72,8 +73,9 @@ void Block::start(KernelEntry kernel, const void* params, const LaunchShape& sha
 bool Block::run_ready() {
   if (ready_.empty()) return false;
   while (error_.empty() && !ready_.empty()) {
-    const int t = ready_.front();
-    ready_.pop_front();
+    const auto next = backwards_ ? std::max_element(ready_.begin(), ready_.end()) : ready_.begin();
+    const int t = *next;
+    ready_.erase(next);
     resume(t);
   }
   return true;
@@ -294,20 +296,35 @@ void Block::tma_load(uint32_t dst, const void* map, uint32_t barrier, const int 
 }
 
 // A box is read as late as possible, when its thread waits.
-void Block::tma_store(const void* map, uint32_t src, const int (&at)[5], int rank) {
+void Block::tma_store(const void* map, uint32_t src, const int (&at)[5], int rank, bool adds) {
   BoxStore store{};
   std::memcpy(&store.box, map, sizeof(store.box));
   if (store.box.rank != rank) fail("tma_store of another rank than its tensor's");
   in_shared(src, box_bytes(store.box), 128, "tma_store");
   std::copy(at, at + 5, store.at);
-  store.src = src, store.by = thread;
+  store.src = src, store.by = thread, store.adds = adds;
   box_stores_.push_back(store);
 }
 
 void Block::tma_store_wait() {
   for (const BoxStore& s : box_stores_)
-    if (s.by == thread) store_box(s.box, s.at, shared - device::host::kSharedBase, s.src);
+    if (s.by == thread) store_box(s.box, s.at, shared - device::host::kSharedBase, s.src, s.adds);
   std::erase_if(box_stores_, [&](const BoxStore& s) { return s.by == thread; });
+}
+
+void Block::counter_wait(const uint32_t* counter, uint32_t value) {
+  while (*counter != value) {
+    counter_waiters_.push_back(thread);
+    suspend("counter_wait");
+  }
+}
+
+void Block::counter_set(uint32_t* counter, uint32_t value) {
+  for (const BoxStore& s : box_stores_)
+    if (s.by == thread) fail("counter_set before the boxes that it stores were written");
+  *counter = value;
+  for (Block* b : cluster_)
+    for (int t : std::exchange(b->counter_waiters_, {})) b->ready_.push_back(t);
 }
 
 // ---- clusters -----------------------------------------------------------------------------------------------------

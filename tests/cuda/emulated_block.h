@@ -32,7 +32,7 @@ class Block final : public Machine {
  public:
   Block();
   ~Block();
-  /// Runs all threads of a cluster's blocks to their end; the first block is block `at`. Threads that wait for the
+  /// Runs all threads of a cluster's blocks to their end, or of a whole grid; the first block is block `at`. Threads that wait for the
   /// preceding launch do so until `in_front`, if given, was called, which happens once no thread can continue
   /// otherwise. Throws std::string: what went wrong and where, without a kernel name.
   static void run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const LaunchShape& shape,
@@ -50,8 +50,10 @@ class Block final : public Machine {
   void mbarrier_arrive(uint32_t barrier, int bytes) override;
   void mbarrier_wait(uint32_t barrier, int parity) override;
   void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) override;
-  void tma_store(const void* map, uint32_t src, const int (&at)[5], int rank) override;
+  void tma_store(const void* map, uint32_t src, const int (&at)[5], int rank, bool adds) override;
   void tma_store_wait() override;
+  void counter_wait(const uint32_t* counter, uint32_t value) override;
+  void counter_set(uint32_t* counter, uint32_t value) override;
   void sync_cluster() override;
   void griddep_wait() override;
   void griddep_launch() override;
@@ -107,6 +109,7 @@ class Block final : public Machine {
     int at[5];
     uint32_t src;
     int by;  // the thread that issued it
+    bool adds;
   };
 
   static void fiber_main(boost::context::detail::transfer_t from);
@@ -152,6 +155,7 @@ class Block final : public Machine {
   std::vector<int> grid_waiters_;     ///< threads that wait for it
   std::vector<Block*> cluster_;       ///< its blocks, this one among them
   std::vector<int> cluster_waiters_;  ///< threads of this block at sync_cluster
+  std::vector<int> counter_waiters_;  ///< and at counter_wait
   std::string error_;
 };
 

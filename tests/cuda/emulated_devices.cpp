@@ -16,10 +16,10 @@ const std::vector<Device>& devices() {
       out.push_back({name, cuda::make_cuda_backend(std::move(device))});
     };
     const bool gpu_only = std::getenv("TENON_TEST_GPU_ONLY") != nullptr;
-    for (const char* arch : {"sm_90a", "sm_89"})
+    for (const std::string arch : {"sm_90a", "sm_89"})
       if (!gpu_only)
-        add(std::string("emulated ") + arch,
-            std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.arch = arch}));
+        add("emulated " + arch, std::make_shared<cuda::test::Emulator>(
+                                    cuda::test::EmulatorOptions{.arch = arch, .backwards = arch == "sm_90a"}));
     try {
       const auto gpu = std::make_shared<cuda::DriverDevice>();
       add(gpu->facts().name, gpu);

@@ -309,9 +309,18 @@ void copy_box(const TensorBox& box, const int (&at)[5], unsigned char* shared, u
   });
 }
 
-void store_box(const TensorBox& box, const int (&at)[5], const unsigned char* shared, uint32_t src) {
+void store_box(const TensorBox& box, const int (&at)[5], const unsigned char* shared, uint32_t src, bool adds) {
   for_each_element(box, at, src, [&](unsigned char* element, uint32_t place, bool inside) {
-    if (inside) std::memcpy(element, shared + place, static_cast<size_t>(box.element_bytes));
+    if (!inside) return;
+    if (adds) {
+      float sum, part;
+      std::memcpy(&sum, element, sizeof(sum));
+      std::memcpy(&part, shared + place, sizeof(part));
+      sum += part;
+      std::memcpy(element, &sum, sizeof(sum));
+    } else {
+      std::memcpy(element, shared + place, static_cast<size_t>(box.element_bytes));
+    }
   });
 }
 

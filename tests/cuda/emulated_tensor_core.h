@@ -54,7 +54,7 @@ int wgmma_bytes_of_b(const device::host::WgmmaArguments& product);
 /// Copies the box at coordinates `at` to address `dst` of shared memory, swizzled, zero outside the tensor.
 void copy_box(const TensorBox& box, const int (&at)[5], unsigned char* shared, uint32_t dst);
 /// The reverse: from shared memory to the tensor, only what lies inside it.
-void store_box(const TensorBox& box, const int (&at)[5], const unsigned char* shared, uint32_t src);
+void store_box(const TensorBox& box, const int (&at)[5], const unsigned char* shared, uint32_t src, bool adds);
 int box_bytes(const TensorBox& box);
 
 /// sums[n] += a[depth] b[depth][n], as in one instruction. For e4m3 a GPU keeps about 14 bits: all addends, including

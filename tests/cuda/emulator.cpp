@@ -316,12 +316,13 @@ class Emulator::Kernel : public Function {
     };
     std::vector<Line> aligned(params.size() / sizeof(Line) + 1);
     std::memcpy(aligned.data(), params.data(), params.size());
+    const unsigned together = shape.waits_for_blocks ? shape.grid_x : shape.cluster;
     unsigned at[3];
     for (at[2] = 0; at[2] < shape.grid_z; ++at[2])
       for (at[1] = 0; at[1] < shape.grid_y; ++at[1])
-        for (at[0] = 0; at[0] < shape.grid_x; at[0] += shape.cluster) try {
+        for (at[0] = 0; at[0] < shape.grid_x; at[0] += together) try {
             const std::function<void()> in_front = on_.late_ ? [this] { on_.run_late(); } : std::function<void()>();
-            Block::run(shared_blocks(shape.cluster, late), entry_, aligned.data(), shape, at, on_.options_.backwards,
+            Block::run(shared_blocks(together, late), entry_, aligned.data(), shape, at, on_.options_.backwards,
                        in_front);
           } catch (const std::string& what) {
             throw Error(ErrorKind::Device, name_, what);

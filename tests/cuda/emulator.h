@@ -20,7 +20,8 @@ struct EmulatorOptions {
   int argument_bytes = 4096;
   /// Include folders: "tenon/backend/cuda/device/x.h" and what that includes in turn.
   std::vector<std::string> includes = default_includes();
-  /// Threads of a block start in the opposite order: finds errors that the usual order hides.
+  /// Of a block's threads that can go on the last one does, not the one that has waited longest: finds errors that the
+  /// usual order hides.
   bool backwards = false;
   /// Runs this launch, counted from 0, as late as possible: when its successor or the host waits for it.
   int late = -1;

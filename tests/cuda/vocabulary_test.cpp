@@ -316,6 +316,60 @@ KERNEL(32, 1, Params, p) {
   }
 }
 
+// Three blocks add to one box, the last block first: the sum depends on the order.
+TEST_F(Vocabulary, BlocksAddBoxesInTurn) {
+  const auto summed = [&](const std::string& turn, const std::string& written) {
+    auto memory = device.allocate(32 * 4 + 4);
+    std::memset(memory.get(), 0, 32 * 4 + 4);
+    struct {
+      TensorMap map;
+      uint32_t* counter;
+    } params{device.encode({.address = memory.get(),
+                            .element_bytes = 4,
+                            .rank = 3,
+                            .extent = {32, 1, 1},
+                            .stride_bytes = {4, 128, 128},
+                            .box = {32, 1, 1},
+                            .swizzle_bytes = 128}),
+             reinterpret_cast<uint32_t*>(memory.get()) + 32};
+    device
+        .load({"probe", R"(
+#include "tenon/backend/cuda/device/elements.h"
+using namespace tenon::device;
+struct Params { TensorMap map; uint32_t* counter; };
+KERNEL(32, 1, Params, p) {
+  reinterpret_cast<float*>(shared_memory())[lane()] = block_x() == 0 ? -1e8f : block_x() == 1 ? 1.0f : 1e8f;
+  fence_async();
+  sync_warp();
+  if (lane() != 0) return;
+  counter_wait(p.counter, )" +
+                            turn + R"();
+  if (block_x() == 2)
+    tma_store(p.map, shared_address(shared_memory()), 0, 0, 0);
+  else
+    tma_add(p.map, shared_address(shared_memory()), 0, 0, 0);
+  )" + written + R"(
+  counter_set(p.counter, *p.counter + 1);
+})"})
+        ->launch(*stream, {.grid_x = 3, .threads = 32, .shared_bytes = 128, .waits_for_blocks = true},
+                 std::as_bytes(std::span(&params, 1)));
+    return load_element(DType::F32, memory.get(), 31);
+  };
+  const std::string written = "tma_store_finish();";
+  EXPECT_EQ(summed("2 - block_x()", written), 0);        // (1e8 + 1) - 1e8
+  EXPECT_EQ(summed("(block_x() + 1) % 3", written), 1);  // (1e8 - 1e8) + 1
+  const auto failure = [&](const std::string& turn, const std::string& waits) -> std::string {
+    try {
+      summed(turn, waits);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(failure("2 - block_x()", ""), testing::HasSubstr("counter_set before the boxes"));
+  EXPECT_THAT(failure("3 - block_x()", written), testing::HasSubstr("wait at counter_wait"));
+}
+
 TEST_F(Vocabulary, BankConflictsAreCounted) {
   const std::string read = R"(
     uint32_t a[4];

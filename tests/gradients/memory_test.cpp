@@ -11,7 +11,6 @@
 #include "tenon/expr/oracle.h"
 #include "tenon/expr/vjp.h"
 #include "tenon/nn/loss.h"
-#include "tenon/train/gradients.h"
 #include "tenon/train/rematerialise.h"
 
 namespace tenon {
@@ -148,29 +147,6 @@ TEST(Rematerialise, ADeepNetworkWithTables) {
     return whole;
   };
   EXPECT_GT(bytes(24, 0.25), 3 * bytes(4, 0.7) / 2);
-}
-
-// On a device that can store the gradients of scores, a limit that leaves no room for them is kept without them.
-TEST(Rematerialise, ScoresAreRecomputedWithinALimit) {
-  constexpr int64_t kTokens = 256, kWidth = 32;
-  Graph g;
-  const Expr x = input(g, "x", DType::F32, {kTokens, kWidth});
-  const auto heads = [&](const char* weight) {
-    return reshape(linear(x, param(g, weight, DType::F32, {kWidth, kWidth})), {1, 1, kTokens, kWidth});
-  };
-  const Expr y = attention(heads("q"), heads("k"), heads("v"), 0.25);
-  const train::Differentiated d = train::differentiate(reshape(mean(reshape(y * y, {kTokens * kWidth})), {}));
-  Target target;
-  target.runs = [](const Expr&) { return true; };
-  const auto planned = [&](int64_t limit) { return plan_gradients(d, target, {.arena_bytes = limit}); };
-  const auto stores = [](const Plan& p) { return print_plan(p).find("attention_score_gradient") != std::string::npos; };
-  const Plan free = planned(0), smallest = planned(kSmallestArena);
-  EXPECT_TRUE(stores(free));
-  EXPECT_TRUE(stores(planned(free.arena_bytes)));
-  EXPECT_FALSE(stores(smallest));
-  EXPECT_LT(smallest.arena_bytes + kTokens * kTokens * 2, free.arena_bytes);
-  EXPECT_EQ(planned(smallest.arena_bytes).arena_bytes, smallest.arena_bytes);
-  EXPECT_THROW(planned(smallest.arena_bytes / 2), Error);
 }
 
 }  // namespace

@@ -15,12 +15,9 @@ namespace {
 struct Heads {
   int64_t batch, heads, kv_heads, queries, keys, depth;
   bool causal, counted = false;  // counted: the number of keys per batch entry is in memory
-  bool computed = false;         // keys are not in memory at first
 
-  // Whether the gradient of queries is a product with stored gradients of scores.
-  bool keeps_scores() const {
-    return depth >= 96 && depth <= 128 && heads == kv_heads && queries % 8 == 0 && !causal && (computed || !counted);
-  }
+  // Whether one kernel computes all gradients.
+  bool of_all() const { return depth > 64 && depth <= 128 && !causal; }
 };
 
 // q, k and v in a layer's layout, tokens by heads, and the gradient of heads that are joined again.
@@ -31,10 +28,8 @@ Program gradients_of(const Heads& h, DType t) {
     const Expr x = input(g, name, type, {h.batch, tokens, heads * h.depth});
     return permute(reshape(x, {h.batch, tokens, heads, h.depth}), {0, 2, 1, 3});
   };
-  Expr k = by_heads("k", t, h.keys, h.kv_heads);
-  if (h.computed) k = cast(k * 2.0, t);
-  const Expr q = by_heads("q", t, h.queries, h.heads), v = by_heads("v", t, h.keys, h.kv_heads),
-             seed = by_heads("g", DType::F32, h.queries, h.heads);
+  const Expr q = by_heads("q", t, h.queries, h.heads), k = by_heads("k", t, h.keys, h.kv_heads),
+             v = by_heads("v", t, h.keys, h.kv_heads), seed = by_heads("g", DType::F32, h.queries, h.heads);
   const Expr there = h.counted ? input(g, "index" + std::to_string(h.keys), DType::I32, {h.batch}) : Expr();
   const Expr y = attention(q, k, v, 1 / std::sqrt(static_cast<double>(h.depth)), h.causal, there);
   const std::vector<Expr> grads = gradients(y, seed, std::array{q, k, v});
@@ -60,7 +55,7 @@ void expect_everywhere(const Heads& h, DType t) {
                                            : PrecisionPolicy::Rule::BF16};
     options.target = device.backend->target();
     const bool sm90 = (device.name + device.backend->describe()).find("sm_90a") != std::string::npos;
-    EXPECT_EQ(anchors_of(program, options), !sm90 || t == DType::F32 ? 0 : h.keeps_scores() ? 1 : 2);
+    EXPECT_EQ(anchors_of(program, options), !sm90 || t == DType::F32 ? 0 : h.of_all() ? 1 : 2);
     const Finding found = check_run(program, options, device);
     EXPECT_FALSE(found) << found.what;
   }
@@ -73,7 +68,7 @@ TEST(AttentionGradient, MeansTheSameTakenApart) {
     EXPECT_EQ(anchors_of(program, {}), 0);
     PlanOptions whole, recomputed;
     whole.target.runs = [](const Expr&) { return true; };
-    recomputed.target.runs = [](const Expr& e) { return !e.is<nodes::AttentionScoreGradient>(); };
+    recomputed.target.runs = [](const Expr& e) { return !e.is<nodes::AttentionQuerySums>(); };
     EXPECT_EQ(anchors_of(program, whole), 1);
     EXPECT_EQ(anchors_of(program, recomputed), 2);
     for (const PlanOptions& options : {PlanOptions{}, whole, recomputed}) {
@@ -83,7 +78,7 @@ TEST(AttentionGradient, MeansTheSameTakenApart) {
   }
 }
 
-// The gradients of scores are a second result of that of keys: without it they are recomputed.
+// The gradient of queries is a second result of that of keys: without it, a launch of its own computes it.
 TEST(AttentionGradient, OfQueriesAlone) {
   Program program = gradients_of({1, 2, 2, 64, 64, 128, false}, DType::BF16);
   std::erase_if(program.results, [](const Result& r) { return r.name == "dk" || r.name == "dv"; });
@@ -103,7 +98,9 @@ TEST(AttentionGradient, ShapesAndTypes) {
                          {1, 2, 2, 136, 200, 128, false},
                          {2, 2, 2, 72, 136, 96, false},
                          {1, 2, 2, 132, 64, 128, false},
-                         {3, 1, 1, 72, 300, 128, false, true, true},
+                         {3, 1, 1, 72, 300, 128, false, true},
+                         {1, 4, 2, 200, 260, 80, false},
+                         {2, 2, 2, 40, 500, 128, false, true},
                          {3, 1, 1, 72, 100, 128, false, true},
                          {3, 2, 1, 70, 200, 64, false, true},
                          {3, 1, 1, 70, 150, 40, true, true}}) {

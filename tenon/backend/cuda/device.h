@@ -31,12 +31,13 @@ struct KernelSource {
 
 struct LaunchShape {
   unsigned grid_x = 1, grid_y = 1, grid_z = 1;
-  unsigned threads = 1;       ///< in x
-  unsigned shared_bytes = 0;  ///< dynamic shared memory
-  unsigned cluster = 1;       ///< blocks per cluster, along x
-  bool overlaps = false;      ///< may start while its predecessor drains (programmatic dependent launch)
-  bool starts_next = false;   ///< lets its successor start before its own wait has ended
-  bool reads_early = false;   ///< reads settled memory before its wait: not after a kernel that starts_next
+  unsigned threads = 1;           ///< in x
+  unsigned shared_bytes = 0;      ///< dynamic shared memory
+  unsigned cluster = 1;           ///< blocks per cluster, along x
+  bool overlaps = false;          ///< may start while its predecessor drains (programmatic dependent launch)
+  bool starts_next = false;       ///< lets its successor start before its own wait has ended
+  bool reads_early = false;       ///< reads settled memory before its wait: not after a kernel that starts_next
+  bool waits_for_blocks = false;  ///< blocks wait for others of the grid, which has the cluster's dimension only
 };
 
 /// What a kernel uses of a multiprocessor, read from its machine code.

@@ -115,19 +115,10 @@ struct AttentionKeyGradient : AttentionGradient {
   static Expr apart(const Expr& node);
 };
 
-/// A second result of the gradient of keys, in q's type: [B, H, Sk, Sq], ds^T, the gradient of scaled scores. With it
-/// in memory, that of queries is one product.
-struct AttentionScoreGradient : AttentionGradient {
-  static constexpr auto name = "attention_score_gradient";
+/// The gradient of q as a second result of that of keys, which computes the same scores.
+struct AttentionQuerySums : AttentionQueryGradient {
+  static constexpr auto name = "attention_query_sums";
   static constexpr std::string_view companion_of = "attention_key_gradient";
-  static DType dtype(std::span<const Expr> in, const Attrs&) { return in[0].dtype(); }
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
-    check(in, attrs);
-    shape = {in[0].shape()[0], in[0].shape()[1], in[1].shape()[2], in[0].shape()[2]};
-  }
-  static Expr apart(const Expr& node);
-  /// The gradient of queries from `node`.
-  static Expr of_queries(const Expr& node);
 };
 
 }  // namespace tenon::nodes
@@ -136,7 +127,7 @@ NODE(Attention)
 NODE(AttentionLse)
 NODE(AttentionQueryGradient)
 NODE(AttentionKeyGradient)
-NODE(AttentionScoreGradient)
+NODE(AttentionQuerySums)
 
 namespace tenon {
 

@@ -14,7 +14,7 @@ class Attention : public SkeletonOf<nodes::Attention> {
   }
 };
 
-// The gradient of queries, or those of keys and values side by side, with those of scores as a second result.
+// The gradient of queries, or those of keys and values side by side, with that of queries as a second result.
 class AttentionGradient : public SkeletonOf<nodes::AttentionQueryGradient, nodes::AttentionKeyGradient> {
  public:
   AttentionGradient() : SkeletonOf("attention_gradient", {"q", "k", "v", "g", "lse", "delta", "keys"}) {}

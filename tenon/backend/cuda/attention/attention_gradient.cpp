@@ -16,8 +16,9 @@ class AttentionGradientKernel : public AnchorKernel {
     const Shape q = form_.holes[0].shape();
     of_keys_ = form_.anchor.is<nodes::AttentionKeyGradient>();
     for (const FormOutput& o : form_.outputs)
-      if (o.companion) kept_ = o.place;
-    tile_ = pick_attention_gradient(checked_int(q[3]), of_keys_, this->device().facts(), static_cast<bool>(kept_));
+      if (o.companion) of_queries_ = o.place;
+    tile_ =
+        pick_attention_gradient(checked_int(q[3]), of_keys_, this->device().facts(), static_cast<bool>(of_queries_));
     TENON_CHECK(Usage, tensor_cores() && tile_.depth > 0, name())
         << "heads of " << q[3] << " columns in " << name_of(unit_) << ": the plan was made for another device";
     for (size_t i = 0; i < kHeads; ++i) {
@@ -32,6 +33,7 @@ class AttentionGradientKernel : public AnchorKernel {
     }
     for (size_t i = kHeads; i < form_.holes.size(); ++i) read_beside(form_.holes[i]);
     sizes_ = attention_sizes(form_);
+    reserve_split(attention_launch(tile_, sizes_));
     reserve_statistics();
   }
 
@@ -51,11 +53,12 @@ class AttentionGradientKernel : public AnchorKernel {
     const bool counted = form_.holes.size() > nodes::AttentionGradient::kOperands;
     text.functors += keys_source(counted ? form_.holes.back() : Expr(), params, text.headers);
     text.functors +=
-        epilogue_source(params, text.headers, 8) + kept_source(params) + "using Tile = " + tile_.type() + ";\n";
+        epilogue_source(params, text.headers, 8) + query_sums_source(params) + "using Tile = " + tile_.type() + ";\n";
     text.headers = "#include \"tenon/backend/cuda/device/attention_gradient.h\"\n" + text.headers;
     text.name = name() + " " + tile_.type();
     text.kernel =
-        "KERNEL(Tile::kThreads, 1, Params, p) { attention_gradient<Tile, Q, K, V, G, Sums, Epilogue, Keys, Kept>(p); "
+        "KERNEL(Tile::kThreads, 1, Params, p) { attention_gradient<Tile, Q, K, V, G, Sums, Epilogue, Keys, "
+        "QuerySums>(p); "
         "}\n";
     const CoreLaunch launch = attention_launch(tile_, sizes_);
     add_core(KernelCall(device(), text, params, launch.shape), offsetof(device::AttentionSizes, split));
@@ -80,25 +83,26 @@ class AttentionGradientKernel : public AnchorKernel {
            "(const Params& p, int row) { return " + functor + "::eval(p, row, 0).v[0]; }\n";
   }
 
-  // "struct Kept { .. }": where the scores' gradients go.
-  std::string kept_source(Params& params) const {
-    if (!kept_) return "using Kept = NoScores;\n";
+  // "struct QuerySums { .. }": where the gradient of queries goes.
+  std::string query_sums_source(Params& params) const {
+    if (!of_queries_) return "using QuerySums = NoQuerySums;\n";
     const auto box = [s = sizes_](void* address) {
       return TensorBox{.address = address,
+                       .element_bytes = 4,
                        .rank = 3,
-                       .extent = {s.queries, s.keys, int64_t{s.batch} * s.heads},
-                       .stride_bytes = {2, int64_t{2} * s.queries, int64_t{2} * s.queries * s.keys},
-                       .box = {64, 16, 1},
+                       .extent = {s.depth, s.queries, int64_t{s.batch} * s.heads},
+                       .stride_bytes = {4, int64_t{4} * s.depth, int64_t{4} * s.depth * s.queries},
+                       .box = {32, 64, 1},
                        .swizzle_bytes = 128};
     };
-    return "struct Kept {\n  DEV static const TensorMap& map(const Params& p) { return " + params.map(kept_, box) +
-           "; }\n};\n";
+    return "struct QuerySums {\n  DEV static const TensorMap& map(const Params& p) { return " +
+           params.map(of_queries_, box) + "; }\n};\n";
   }
 
   bool of_keys_ = false;
   AttentionGradientShape tile_;
   device::AttentionSizes sizes_;
-  Expr kept_;  // empty: the scores' gradients are not stored
+  Expr of_queries_;  // their gradient, if this kernel computes it beside that of keys
   std::vector<Expr> operands_;
   std::vector<HeadRows> boxes_;
 };

@@ -273,7 +273,7 @@ inline CoreLaunch attention_launch(const AttentionShortShape& tile, const device
 /// device::AttentionGradientTile as a value.
 struct AttentionGradientShape {
   int depth = 64, value_columns = 64, groups = 2, keys = 64, stages = 2;
-  bool of_keys = false, keeps = false;
+  bool of_keys = false, sums_queries = false;
 
   int rows() const { return 64 * groups; }
   int threads() const { return 128 * groups + 128; }
@@ -282,22 +282,24 @@ struct AttentionGradientShape {
     const int slab = 16 * ((n % 80 == 0 ? 80 : n % 64 == 0 ? 64 : n) + 8) * 4;
     const int group = std::max(2 * column_blocks * 64 * 128, (4 * slab + 1023) / 1024 * 1024);
     return stages * (2 * column_blocks * keys * 128 + (of_keys ? 8 * keys : 0) + 16) + groups * group +
-           (keeps ? 8192 * groups : 0) + 16;
+           (sums_queries ? 6 * groups * 8192 + 80 : 0) + 16;
   }
   std::string type() const {
     std::string text = "AttentionGradientTile<" + std::to_string(depth);
     for (int x : {value_columns, groups, keys, stages}) text += ", " + std::to_string(x);
-    return text + (!of_keys ? ", false>" : keeps ? ", true, true>" : ", true>");
+    return text + (!of_keys ? ", false>" : sums_queries ? ", true, true>" : ", true>");
   }
 };
 
 /// The gradient tile for heads of `depth`, depth 0 if there is none: the widest streamed tile that fits in the
-/// registers of two warpgroups, and as many stages as fit, up to three. `keeps`: it stores the scores' gradients, which
-/// it does 64 queries wide.
+/// registers of two warpgroups, and as many stages as fit, up to three. `sums_queries`: that of keys also computes that
+/// of queries, of heads of 65 to 128 columns.
 inline AttentionGradientShape pick_attention_gradient(int depth, bool of_keys, const DeviceFacts& facts,
-                                                      bool keeps = false) {
-  AttentionGradientShape tile{
-      .depth = (depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(depth), .of_keys = of_keys, .keeps = keeps};
+                                                      bool sums_queries = false) {
+  AttentionGradientShape tile{.depth = (depth + 15) / 16 * 16,
+                              .value_columns = wgmma_value_columns(depth),
+                              .of_keys = of_keys,
+                              .sums_queries = sums_queries};
   // Sums, scores, the gradient of their weights and both rounded, and 24 registers for the rest.
   const auto registers = [&](int keys) {
     return (of_keys ? 2 : 1) * tile.value_columns / 2 + (of_keys ? 6 : 5) * keys / 4 + 24;
@@ -305,7 +307,8 @@ inline AttentionGradientShape pick_attention_gradient(int depth, bool of_keys, c
   tile.keys = 0;
   for (const int keys : {32, 64, 128})
     if (registers(keys) <= 248) tile.keys = keys;
-  if (tile.value_columns == 0 || tile.keys == 0 || (keeps && tile.keys != 64)) return {.depth = 0};
+  if (tile.value_columns == 0 || tile.keys == 0) return {.depth = 0};
+  if (sums_queries && (tile.keys != 64 || depth <= 64 || depth > 128)) return {.depth = 0};
   tile.stages = 3;
   while (tile.stages > 1 && tile.shared_bytes() > facts.shared_bytes) --tile.stages;
   return tile.stages > 1 ? tile : AttentionGradientShape{.depth = 0};
@@ -320,6 +323,11 @@ inline CoreLaunch attention_launch(const AttentionGradientShape& tile, const dev
                   .grid_z = static_cast<unsigned>(s.batch),
                   .threads = static_cast<unsigned>(tile.threads()),
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  if (!tile.sums_queries) return launch;
+  launch.shape.grid_x *= launch.shape.grid_y * launch.shape.grid_z;
+  launch.shape.grid_y = launch.shape.grid_z = 1;
+  launch.shape.waits_for_blocks = true;
+  launch.counters = 1 + int64_t{s.batch} * s.heads * ((s.queries + tile.keys - 1) / tile.keys);
   return launch;
 }
 

@@ -3,8 +3,9 @@
 //
 //   of queries           dq = scale ds k                    held: q and g       stream: k and v
 //   of keys and values   dk = scale ds^T q, dv = p^T g      held: k and v       stream: q and g
+//   of all three         dk and dv, and a part of dq for each tile of queries (attention_query_sums.h)
 //
-// One kernel for both roles. A warpgroup has 64 rows: its two held operands stay in shared memory, while tiles of kKeys
+// One kernel for all roles. A warpgroup has 64 rows: its two held operands stay in shared memory, while tiles of kKeys
 // rows of the other two stream by.
 //
 //   one warp: boxes --TMA--> shared memory: blocks of 64 columns, swizzled; kStages tiles deep
@@ -13,27 +14,29 @@
 //     the gradient of their weights --> p and ds, rounded to T --wgmma, from registers--> sums --slabs--> the epilogue
 //
 // Weights are computed while the second product runs, and ds while other warpgroups' products run. Sums for keys are
-// over the queries of all heads that share them, in order: results do not depend on which block is first.
+// over the queries of all heads that share them, in a fixed order: results do not depend on which block is first.
 //
-// grid.x = tiles of 64 * kGroups rows, grid.y = heads (of keys if rows are keys), grid.z = batch; Tile::kThreads,
-// Tile::kSharedBytes. Params has a member `sizes`; Q, K, V, G are tensors [batch][head][token][column] as in
-// attention_wgmma.h, in boxes of 64 rows if held, else of kKeys. Sums: lse(p, row) and delta(p, row) of row (batch *
-// heads + head) * queries + query. Epilogue (one lane) gets the rows of the held operands, row (batch * heads + head) *
-// rows + token: dq, or dk followed by dv after its `depth` columns. Keys as in attention_wgmma.h: keys beyond their
-// number have gradients of 0. With kKeeps, Kept::map(p) is where the gradients of scores go,
-// [batch * heads][keys][queries], in boxes of 64 queries x 16 keys.
+// grid.x = tiles of 64 * kGroups rows, grid.y = heads (of keys if rows are keys), grid.z = batch; with kSumsQueries,
+// all of these along x. Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q, K, V, G are tensors
+// [batch][head][token][column] as in attention_wgmma.h, in boxes of 64 rows if held, else of kKeys. Sums: lse(p, row)
+// and delta(p, row) of row (batch * heads + head) * queries + query. Epilogue (one lane) gets the rows of the held
+// operands, row (batch * heads + head) * rows + token: dq, or dk followed by dv after its `depth` columns. Keys as in
+// attention_wgmma.h: keys beyond their number have gradients of 0. With kSumsQueries, QuerySums::map(p) is where dq
+// goes, f32 [batch * heads][queries][depth], in boxes of 32 columns x 64 queries, and sizes.split.counters are blocks
+// that have started, then those that have added to a tile of a head's queries. It takes no causal mask.
 #pragma once
-#include "tenon/backend/cuda/device/attention_wgmma.h"
+#include "tenon/backend/cuda/device/attention_query_sums.h"
 
 namespace tenon::device {
 
 /// kDepth_, kValueColumns_ as in AttentionWgmmaTile. kKeys_: rows of a streamed tile, 32, 64, 96 or 128.
-template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, bool kOfKeys_, bool kKeeps_ = false>
+template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, bool kOfKeys_,
+          bool kSumsQueries_ = false>
 struct AttentionGradientTile {
   static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kGroups = kGroups_, kKeys = kKeys_;
   static constexpr int kStages = kStages_;
-  static constexpr bool kOfKeys = kOfKeys_;  ///< rows are keys
-  static constexpr bool kKeeps = kKeeps_;    ///< the gradients of scores are stored
+  static constexpr bool kOfKeys = kOfKeys_;            ///< rows are keys
+  static constexpr bool kSumsQueries = kSumsQueries_;  ///< and dq is computed, too
   static constexpr int kRows = 64 * kGroups, kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
   static constexpr int kEqualRegisters = 512 / (kGroups + 1) / 8 * 8;
   static constexpr int kMaxRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
@@ -51,14 +54,19 @@ struct AttentionGradientTile {
   static constexpr int kStageBytes = 2 * kTileBytes;
   static constexpr int kGroupBytes = 2 * kHeldBytes > 4 * kSlabBytes ? 2 * kHeldBytes
                                                                      : (4 * kSlabBytes + 1023) / 1024 * 1024;
-  static constexpr int kGroupsAt = kStages * kStageBytes, kKeptAt = kGroupsAt + kGroups * kGroupBytes;
-  static constexpr int kBoxBytes = 16 * 128, kSumsAt = kKeptAt + (kKeeps ? kSumWarps * kBoxBytes : 0);
+  static constexpr int kGroupsAt = kStages * kStageBytes, kScoresAt = kGroupsAt + kGroups * kGroupBytes;
+  // Gradients of scores and parts of dq, in boxes: two tiles deep.
+  static constexpr int kScoreBytes = 64 * 128, kBoxBytes = 64 * 128, kBoxes = 2 * kGroups;
+  static constexpr int kPartAt = kScoresAt + (kSumsQueries ? 2 * kGroups * kScoreBytes : 0);
+  static constexpr int kSumsAt = kPartAt + (kSumsQueries ? 2 * kBoxes * kBoxBytes : 0);
   static constexpr int kStageSums = kOfKeys ? 2 * kKeys * 4 : 0;  ///< bytes of lse and delta
   // Arrivals for a full tile, and of a warpgroup for an empty one. A lane's arrival orders only its own accesses, so
   // all lanes that write or read lse and delta arrive.
   static constexpr int kFullArrivals = kOfKeys ? 1 + 32 : 1, kEmptyArrivals = kOfKeys ? 128 : 4;
   static constexpr int kBarriersAt = kSumsAt + kStages * kStageSums;
-  static constexpr int kSharedBytes = kBarriersAt + 16 * kStages + 16;
+  static constexpr int kQueryBarriersAt = kBarriersAt + 16 * kStages + 16;
+  static constexpr int kSharedBytes = kQueryBarriersAt + (kSumsQueries ? 80 : 0);
+  static_assert(!kSumsQueries || (kOfKeys && kKeys == 64 && kGroups == 2 && kDepth > 64 && kDepth <= 128));
   static_assert(kDepth % 16 == 0 && kKeys % 32 == 0 && kValueColumns <= 64 * kColumnBlocks && kGroups <= 4);
 };
 
@@ -69,24 +77,38 @@ struct GradientPlace {
   int rows;                      ///< of the head
   int first_head, heads;         ///< of the streamed operands
   int first, tiles;              ///< tiles of each of these heads
+  int start = 0;                 ///< the tile to begin with, relative to the first; the others follow in a circle
+
+  int blocks;  ///< of the head's rows
 
   /// `all`: sizes with the capacity for keys; `s`: with the actual number.
-  DEV GradientPlace(const AttentionSizes& all, const AttentionSizes& s) : batch(block_z()), head(block_y()) {
+  DEV GradientPlace(const AttentionSizes& all, const AttentionSizes& s, const BlockNumber& number)
+      : batch(number.batch), head(number.head) {
     const int share = s.heads / s.kv_heads, ahead = s.keys - s.queries;
     rows = Tile::kOfKeys ? all.keys : s.queries;
     // Under a causal mask the last queries and the first keys have the most work: they start first.
-    row = (Tile::kOfKeys ? block_x() : grid_x() - 1 - block_x()) * Tile::kRows;
+    row = (Tile::kOfKeys ? number.tile : grid_x() - 1 - number.tile) * Tile::kRows;
     const int left = (rows - row + 63) / 64;
-    groups = left < Tile::kGroups ? left : Tile::kGroups;
+    groups = left < Tile::kGroups && !Tile::kSumsQueries ? left : Tile::kGroups;
     first_head = Tile::kOfKeys ? head * share : head / share;
     heads = Tile::kOfKeys ? share : 1;
     int begin = 0, end = Tile::kOfKeys ? s.queries : s.keys;
     if (s.causal && Tile::kOfKeys && row > ahead) begin = row - ahead;
     if (s.causal && !Tile::kOfKeys && row + Tile::kRows + ahead < end) end = row + Tile::kRows + ahead;
     first = begin / Tile::kKeys;
-    if (Tile::kOfKeys && !Tile::kKeeps && row >= s.keys) end = 0;  // else their zeros are stored too
+    if (Tile::kOfKeys && !Tile::kSumsQueries && row >= s.keys) end = 0;  // else others wait for its turn
     tiles = (end + Tile::kKeys - 1) / Tile::kKeys - first;
     if (tiles < 0) tiles = 0;
+    blocks = (rows + Tile::kRows - 1) / Tile::kRows;
+    if (Tile::kSumsQueries) start = number.tile * tiles / blocks;
+  }
+  /// The first row of the i-th tile that streams by.
+  DEV int token(int i) const { return (first + (start + i < tiles ? start + i : start + i - tiles)) * Tile::kKeys; }
+  /// How many of the head's blocks come to a tile of queries before this one: those that begin nearest before it are
+  /// the first.
+  DEV int query_turn(int token) const {
+    const int nearest = ((token / Tile::kKeys + 1) * blocks - 1) / tiles, turn = nearest - row / Tile::kRows;
+    return turn < 0 ? turn + blocks : turn;
   }
 };
 
@@ -129,7 +151,7 @@ DEV void gradient_produce(const Params& p, const GradientPlace<Tile>& at) {
   NO_UNROLL for (int head = 0; head < at.heads; ++head) NO_UNROLL for (int tile = 0; tile < at.tiles; ++tile) {
     mbarrier_wait(to.empty(), to.phase ^ 1);
     mbarrier_arrive_expecting(to.full(), Tile::kStageBytes);
-    const int token = (at.first + tile) * Tile::kKeys;
+    const int token = at.token(tile);
     load_head_rows<Tile>(to.tile(0), Tile::kKeyBlock, Stream0::map(p), to.full(), token, at.first_head + head,
                          at.batch);
     load_head_rows<Tile>(to.tile(1), Tile::kKeyBlock, Stream1::map(p), to.full(), token, at.first_head + head,
@@ -147,7 +169,7 @@ DEV void gradient_sums(const Params& p, const GradientPlace<Tile>& at) {
     mbarrier_wait(to.empty(), to.phase ^ 1);
     float* const sums = to.sums();
     UNROLL for (int i = 0; i < Tile::kKeys; i += 32) {
-      const int query = (at.first + tile) * Tile::kKeys + i + lane();
+      const int query = at.token(tile) + i + lane();
       const int row = (at.batch * s.heads + at.first_head + head) * s.queries + query;
       const bool there = query < s.queries;
       sums[i + lane()] = there ? exponent_of(Sums::lse(p, row)) : bits_to_float(0x7f800000u);
@@ -253,27 +275,8 @@ DEV void clear_unseen(AttentionScores<Tile>& gradient, const AttentionScores<Til
   }
 }
 
-/// Scores' gradients are not stored.
-struct NoScores {};
-/// Stores a warp's part of a tile of the scores' gradients, rounded, through its own box in shared memory.
-template <class Tile, class Kept, class Params>
-DEV void keep_scores(const Params& p, const AttentionWeights<Tile>& rounded, int head, int key, int token) {
-  static_assert(Tile::kKeys == 64, "a row of a box has 128 bytes");
-  unsigned char* const box = shared_memory() + Tile::kKeptAt + warp() * Tile::kBoxBytes;
-  if (lane() == 0) tma_store_wait();
-  sync_warp();
-  UNROLL for (int half = 0; half < 2; ++half) UNROLL for (int j = 0; j < Tile::kKeys / 8; ++j) {
-    const int row = lane() / 4, chunk = j ^ row;  // swizzled; row + 8 has the same pattern
-    *reinterpret_cast<uint32_t*>(box + (row + 8 * half) * 128 + chunk * 16 + lane() % 4 * 4) =
-        rounded.f[j / 2][0][half + j % 2 * 2];
-  }
-  fence_async();
-  sync_warp();
-  if (lane() == 0) tma_store(Kept::map(p), shared_address(box), token, key, head);
-}
-
 /// All streamed tiles, for one warpgroup's rows. first: sums of ds; second, for keys: of p.
-template <class Tile, class T, class Sums, class Keys, class Kept, class Params>
+template <class Tile, class T, class Sums, class Keys, class Params>
 DEV void gradient_consume(const Params& p, const AttentionSizes& s, const GradientPlace<Tile>& at, MmaSums<Tile>& first,
                           MmaSums<Tile>& second) {
   const int group = warp_uniform() / 4, row = at.row + 64 * group;
@@ -283,19 +286,27 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
   if constexpr (!Tile::kOfKeys) rows.template load<Sums>(p, at, row);
   const uint32_t held = here.shared + Tile::kGroupsAt + group * Tile::kGroupBytes;
   mbarrier_wait(here.held_full(), 0);
+  if constexpr (Keys::kGiven && Tile::kSumsQueries) clear_values<Tile>(held, row < s.keys ? s.keys - row : 0, group);
+  const QueryParts<Tile> parts;
   AttentionWeights<Tile> weights, rounded;
+  AttentionScores<Tile> part;
   const int count = at.heads * at.tiles;
-  int tile = 0, head = at.batch * s.heads + at.first_head;
+  int tile = 0;
   NO_UNROLL for (int i = 0; i < count; ++i) {
-    if (tile == at.tiles) tile = 0, ++head;
-    const int token = (at.first + tile++) * Tile::kKeys;
-    AttentionScores<Tile> scores, gradient;
+    if (tile == at.tiles) tile = 0;
+    const int token = at.token(tile++);
+    AttentionScores<Tile> scores, gradient, product;
     mbarrier_wait(here.full(), here.phase);
     if constexpr (Keys::kGiven && !Tile::kOfKeys) clear_values<Tile>(here.tile(0), s.keys - token, group);
     wgmma_fence();
     multiply_held<Tile, T>(scores, held, here.tile(0));
+    if constexpr (Tile::kSumsQueries) {
+      if (i > 1) parts.put_part(part, group, i - 2);  // while this product runs
+      wgmma_wait<0>();
+      wgmma_fence();
+    }
     multiply_held<Tile, T>(gradient, held + Tile::kHeldBytes, here.tile(1));
-    wgmma_wait<1>();
+    if constexpr (!Tile::kSumsQueries) wgmma_wait<1>();
     wgmma_settle(scores.v[0]);
     const bool unseen = some_unseen<Tile>(s, row, token);
     if (unseen) hide_unseen(s, scores, row, token);
@@ -312,9 +323,14 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
     to_scores(gradient, scores, rows, here.sums());
     if (Keys::kGiven && unseen) clear_unseen(gradient, scores);
     rounded.round(T{}, gradient);
+    if constexpr (Tile::kSumsQueries) {
+      parts.put_scores(rounded, i);
+      // Other warpgroups have put the tile before by now. Of the first tile there is none: its sums are not used.
+      if (i > 0) mbarrier_wait(parts.scores_full(i - 1), (i - 1) / 2 % 2);
+    }
     wgmma_fence();
     add_streamed<Tile, T>(first, rounded, here.tile(0));
-    if constexpr (Tile::kKeeps) keep_scores<Tile, Kept>(p, rounded, head, row + warp() % 4 * 16, token);
+    if constexpr (Tile::kSumsQueries) parts.template multiply<T>(product, group, i + 1);  // i - 1's place
     // The other warpgroups' products run meanwhile. If these were still in flight at the loop's back edge, the
     // assembler would serialize all of them.
     wgmma_wait<0>();
@@ -325,20 +341,27 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
     else
       leave(here.empty());
     here.advance();
+    if constexpr (Tile::kSumsQueries) {
+      wgmma_settle(product.v[0]);
+      if (i > 0) leave(parts.scores_empty(i - 1));
+      // Not in place: the assembler lets no one read a product's registers while another runs.
+      parts.scale(part, product, s.scale);
+    }
   }
-  if constexpr (Tile::kKeeps)
-    if (lane() == 0) tma_store_wait();
+  if constexpr (Tile::kSumsQueries)
+    if (count > 0) parts.template finish<T>(part, group, count, s.scale);
   UNROLL for (int j = 0; j < first.kColumns; ++j) UNROLL for (int e = 0; e < 4; ++e) first.v[0][j][e] *= s.scale;
 }
 
 template <class Tile, class Q, class K, class V, class G, class Sums, class Epilogue, class Keys = AllKeys,
-          class Kept = NoScores, class Params>
+          class QuerySums = NoQuerySums, class Params>
 DEV void attention_gradient(const Params& p) {
   static_assert(Epilogue::kLanes == 1);
+  const BlockNumber number = block_number<Tile>(p.sizes);
   AttentionSizes counted;
-  if constexpr (Keys::kGiven) counted = sizes_of_entry<Keys>(p, block_z());
+  if constexpr (Keys::kGiven) counted = sizes_of_entry<Keys>(p, number.batch);
   const AttentionSizes& s = Keys::kGiven ? counted : p.sizes;
-  const GradientPlace<Tile> at(p.sizes, s);
+  const GradientPlace<Tile> at(p.sizes, s, number);
   if (thread_index() == 0) {
     GradientStage<Tile> ring;
     mbarrier_init(ring.held_full(), 1);
@@ -346,6 +369,7 @@ DEV void attention_gradient(const Params& p) {
       mbarrier_init(ring.full(), Tile::kFullArrivals);
       mbarrier_init(ring.empty(), Tile::kEmptyArrivals * at.groups);
     }
+    if constexpr (Tile::kSumsQueries) QueryParts<Tile>().init();
     mbarrier_init_fence();
   }
   sync_block();
@@ -356,6 +380,9 @@ DEV void attention_gradient(const Params& p) {
     if constexpr (Tile::kOfKeys) {
       if (thread_index() == 32 * Tile::kSumWarps) gradient_produce<Tile, K, V, Q, G>(p, at);
       if (warp_uniform() == Tile::kSumWarps + 1) gradient_sums<Tile, Sums>(p, at);
+      if constexpr (Tile::kSumsQueries)
+        if (warp_uniform() >= Tile::kSumWarps + 2 && lane() == 0)
+          gradient_add_parts<Tile, QuerySums>(p, at, warp_uniform() - Tile::kSumWarps - 2);
     } else {
       if (thread_index() == 32 * Tile::kSumWarps) gradient_produce<Tile, Q, G, K, V>(p, at);
     }
@@ -365,8 +392,12 @@ DEV void attention_gradient(const Params& p) {
   if (group >= at.groups) return;
   if constexpr (Tile::kMovesRegisters) registers_increase<Tile::kRegisters>();
   MmaSums<Tile> first = {}, second = {};
-  gradient_consume<Tile, typename Q::T, Sums, Keys, Kept>(p, s, at, first, second);
-  sync_named(8 + group, 128);  // the whole warpgroup is done with its rows: slabs reuse their memory
+  gradient_consume<Tile, typename Q::T, Sums, Keys>(p, s, at, first, second);
+  // All are done with the rows whose memory slabs reuse: the warpgroup, or all of them if each reads all keys.
+  if constexpr (Tile::kSumsQueries)
+    sync_named(8, 128 * Tile::kGroups);
+  else
+    sync_named(8 + group, 128);
   const WarpPlace place{warp() * 16, 0,
                         reinterpret_cast<float*>(shared_memory() + Tile::kGroupsAt + group * Tile::kGroupBytes +
                                                  warp() % 4 * Tile::kSlabBytes)};

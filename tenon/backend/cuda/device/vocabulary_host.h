@@ -64,8 +64,10 @@ class Machine {
   virtual void mbarrier_arrive(uint32_t barrier, int bytes) = 0;
   virtual void mbarrier_wait(uint32_t barrier, int parity) = 0;
   virtual void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) = 0;
-  virtual void tma_store(const void* map, uint32_t src, const int (&at)[5], int rank) = 0;
+  virtual void tma_store(const void* map, uint32_t src, const int (&at)[5], int rank, bool adds) = 0;
   virtual void tma_store_wait() = 0;
+  virtual void counter_wait(const uint32_t* counter, uint32_t value) = 0;
+  virtual void counter_set(uint32_t* counter, uint32_t value) = 0;
   virtual void sync_cluster() = 0;
   virtual void griddep_wait() = 0;
   virtual void griddep_launch() = 0;
@@ -190,7 +192,7 @@ DEV uint32_t ballot(bool predicate) {
   return arguments.result;
 }
 
-// Fibers do not switch in here, and blocks run one after another.
+// Fibers do not switch in here, and blocks run one after another, or as fibers, too.
 template <class T>
 DEV T atomic_add(T* p, std::type_identity_t<T> value) {
   const T old = *p;
@@ -317,9 +319,15 @@ DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, At... at
   host::machine->tma_load(dst, &map, barrier, coordinates, sizeof...(At));
 }
 DEV void tma_store(const TensorMap& map, uint32_t src, int x, int y, int z) {
-  host::machine->tma_store(&map, src, {x, y, z}, 3);
+  host::machine->tma_store(&map, src, {x, y, z}, 3, false);
+}
+DEV void tma_add(const TensorMap& map, uint32_t src, int x, int y, int z) {
+  host::machine->tma_store(&map, src, {x, y, z}, 3, true);
 }
 DEV void tma_store_wait() { host::machine->tma_store_wait(); }
+DEV void tma_store_finish() { host::machine->tma_store_wait(); }
+DEV void counter_wait(const uint32_t* counter, uint32_t value) { host::machine->counter_wait(counter, value); }
+DEV void counter_set(uint32_t* counter, uint32_t value) { host::machine->counter_set(counter, value); }
 DEV int cluster_rank() { return host::machine->cluster_rank; }
 DEV void sync_cluster() { host::machine->sync_cluster(); }
 DEV void mbarrier_arrive_at(uint32_t barrier, int rank) { host::machine->mbarrier_arrive_at(barrier, rank); }

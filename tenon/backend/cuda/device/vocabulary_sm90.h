@@ -86,8 +86,30 @@ DEV void tma_store(const TensorMap& map, uint32_t src, int x, int y, int z) {
       "r"(src), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
-/// Waits until all boxes that this thread stores were read.
+/// Adds a box of f32 to the tensor's elements.
+DEV void tma_add(const TensorMap& map, uint32_t src, int x, int y, int z) {
+  asm volatile(
+      "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];\n"
+      "cp.async.bulk.commit_group;" ::"l"(&map),
+      "r"(src), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+/// Waits until all boxes that this thread stores or adds were read.
 DEV void tma_store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+/// Waits until they were written.
+DEV void tma_store_finish() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// ---- Turns of blocks that all run at some time: a counter in memory says whose turn it is. What a thread wrote before
+// it sets the counter, boxes included, is there for a thread that has waited for it.
+DEV void counter_wait(const uint32_t* counter, uint32_t value) {
+  uint32_t now;
+  do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+  while (now != value);
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+DEV void counter_set(uint32_t* counter, uint32_t value) {
+  asm volatile("fence.proxy.async.global;\nst.release.gpu.global.u32 [%0], %1;" ::"l"(counter), "r"(value) : "memory");
+}
 
 // ---- Clusters: neighbouring blocks along x that run at the same time and can access each other's shared memory.
 DEV int cluster_rank() {

@@ -327,10 +327,10 @@ DnnLibrary* DriverDevice::dnn_library() {
 TensorMap DriverDevice::encode(const TensorBox& box) const {
   TENON_CHECK(Internal, box.rank >= 1 && box.rank <= 5, "tensor map")
       << "expected a box of 1 to 5 dimensions, got " << box.rank;
-  // Only whole elements move, and zero is zero in every type, so unsigned integers of the same size work.
-  constexpr int kUint8 = 0, kUint16 = 1, kUint32 = 2, kUint64 = 4;
+  // Mostly, only whole elements move, and zero is zero in every type, so integers of the same size work; f32 is added.
+  constexpr int kUint8 = 0, kUint16 = 1, kUint64 = 4, kFloat32 = 7;
   const int size = box.element_bytes;
-  const int type = size == 8 ? kUint64 : size == 4 ? kUint32 : size == 2 ? kUint16 : kUint8;
+  const int type = size == 8 ? kUint64 : size == 4 ? kFloat32 : size == 2 ? kUint16 : kUint8;
   const int swizzle = box.swizzle_bytes == 0 ? 0 : box.swizzle_bytes == 32 ? 1 : box.swizzle_bytes == 64 ? 2 : 3;
   constexpr int kNoInterleave = 0, kPromoteTo128Bytes = 2, kZeroOutside = 0;
   uint64_t extents[5] = {}, strides[5] = {};

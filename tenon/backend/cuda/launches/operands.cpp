@@ -95,16 +95,11 @@ bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
          2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
 }
 
-// Scores' gradients are stored where reading them takes less time than the products that recompute them: heads of many
-// columns, all visible. For a while that takes memory. Keys beyond a given number have gradients of 0, but would be
-// multiplied by them, so they must be computed: what lies in a caller's tensor behind its last key may be anything.
-bool keeps_scores(const Expr& anchor, const DeviceFacts& facts) {
-  constexpr int64_t kColumns = 96, kMaxBytes = int64_t{2} << 30;
-  const Shape& s = anchor.shape();
-  const Expr &q = anchor->in[0], &k = anchor->in[1];
-  const bool there = anchor->in.size() == nodes::AttentionGradient::kOperands || !is_view_chain(k);
-  return !anchor->attrs.ints[0] && there && q.shape()[1] == k.shape()[1] && q.shape()[3] >= kColumns &&
-         s[3] % run_of(anchor.dtype()) == 0 && bytes_of(s, anchor.dtype()) <= kMaxBytes && !facts.one_order;
+// One kernel computes the gradients of queries, keys and values where its blocks of a head can all run at once; blocks
+// wait for each other's sums, so all of them should have work for all queries.
+bool sums_queries(const Expr& anchor, const AttentionGradientShape& tile, const DeviceFacts& facts) {
+  const int64_t keys = anchor->in[1].shape()[2];
+  return !anchor->attrs.ints[0] && (keys + tile.rows() - 1) / tile.rows() <= facts.multiprocessors && !facts.one_order;
 }
 
 bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
@@ -112,12 +107,11 @@ bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
   const Shape &q = anchor->in[0].shape(), &v = anchor->in[2].shape();
   const bool typed = arithmetic && (*arithmetic == DType::BF16 || *arithmetic == DType::F16);
   const bool shaped = q[3] == v[3] && q[3] % 8 == 0 && q[3] > 0 && anchor.shape().numel() > 0;
-  const bool keeps = anchor.is<nodes::AttentionScoreGradient>();
-  if (keeps && !keeps_scores(anchor, facts)) return false;
-  if (!typed || !shaped || anchor->attrs.nums[0] <= 0) return false;
-  return wgmma_allowed(facts) &&
-         pick_attention_gradient(checked_int(q[3]), !anchor.is<nodes::AttentionQueryGradient>(), facts, keeps).depth >
-             0;
+  if (!typed || !shaped || anchor->attrs.nums[0] <= 0 || !wgmma_allowed(facts)) return false;
+  const bool of_all = anchor.is<nodes::AttentionQuerySums>();
+  const AttentionGradientShape tile =
+      pick_attention_gradient(checked_int(q[3]), !anchor.is<nodes::AttentionQueryGradient>(), facts, of_all);
+  return tile.depth > 0 && (!of_all || sums_queries(anchor, tile, facts));
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
-// Gradients of scores that attention's gradient of keys stores for that of queries: machine code at the size of a
-// picture of 1024 x 1024.
+// Attention's gradient of keys, with and without that of queries: machine code at the size of a picture of 1024 x 1024.
 #include "tenon/expr/precision.h"
 #include "tests/cuda/launch_code.h"
 
 namespace tenon::launches {
 namespace {
 
-class KeptScores : public LaunchCodeTest {
+class QuerySums : public LaunchCodeTest {
  protected:
   static constexpr int64_t kHeads = 2, kTokens = 4224, kColumns = 128;
 
@@ -20,17 +19,17 @@ class KeptScores : public LaunchCodeTest {
   }
 };
 
-TEST_F(KeptScores, NothingSpills) {
+TEST_F(QuerySums, NothingSpills) {
   SKIP_WITHOUT_NVRTC();
   const Attrs attrs{.dtype = DType::BF16, .ints = {0}, .nums = {0.088}};
   std::vector<Expr> in = operands();
   for (const bool counted : {false, true}) {
     if (counted) in.push_back(leaf("keys", DType::I32, {1}));
     const Expr of_keys = cast(g.make(node_type<nodes::AttentionKeyGradient>(), in, attrs), DType::BF16);
-    const Expr kept = g.make(node_type<nodes::AttentionScoreGradient>(), in, attrs);
-    for (const bool keeps : {false, true}) {
+    const Expr of_queries = g.make(node_type<nodes::AttentionQuerySums>(), in, attrs);
+    for (const bool sums : {false, true}) {
       std::vector<Output> outputs{{"dkv", of_keys}};
-      if (keeps) outputs.push_back({"ds", kept});
+      if (sums) outputs.push_back({"dq", of_queries});
       cuda::KernelExpectations expected;
       expected.contains = {cuda::Opcode::Hgmma};
       EXPECT_EQ(expect_code("sm_90a", launch("attention_gradient", outputs),
