@@ -17,7 +17,8 @@ struct Target {
   /// Whether the device has a kernel for an anchor that has an equivalent in other nodes (NodeType::apart,
   /// BranchedLinear) and whose arithmetic is set. Empty: for none of them.
   std::function<bool(const Expr& anchor)> runs = {};
-  bool i8_blocks = false;  ///< whether linear layers can run in i8 (nodes::Linear)
+  bool i8_blocks = false;    ///< whether linear layers can run in i8 (nodes::Linear)
+  bool copies_e4m3 = false;  ///< whether products that read e4m3 transposed copy it first, in every run
   /// The fixed cost of a launch, as the bytes that the device could move in that time.
   int64_t launch_bytes = 65536;
 };

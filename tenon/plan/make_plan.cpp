@@ -15,6 +15,7 @@ constexpr int64_t kDearLaunch = int64_t{1} << 20;
 // Weights are packed for the launch that reads them. Packing can reduce their rows (to quantise them), but not through
 // a view: a value seen through one is stored instead, for all its readers.
 bool is_packed(const Expr& operand) {
+  if (operand.is<nodes::Materialize>()) return false;
   Expr base = operand;
   while (base->family() == Family::View && base->in.size() == 1) base = base->in[0];
   return of_weights_only(operand) && (base == operand || !reduces_rows(base));
@@ -93,7 +94,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   if (options.fold_scales && rewrite && products) roots = fold_products(g, roots);
   if (options.fold_scales && rewrite) roots = fold_scales(g, roots);
   if (options.merge_siblings && rewrite) roots = merge_sibling_linears(g, roots);
-  roots = set_precision(g, roots, options.precision);
+  roots = set_precision(g, roots, options.precision, options.copies_weights);
   roots = take_apart(g, roots, options.target);
   if (rewrite) roots = join_branches(g, roots, options.target);
 

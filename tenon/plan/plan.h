@@ -74,6 +74,7 @@ struct PlanOptions {
   bool anchors_alone = false;
   bool fold_scales = true;  ///< fold constant scales of linear layers into their weights
   PrecisionPolicy precision = {};
+  bool copies_weights = false;  ///< e4m3 weights that are multiplied both ways are stored both ways
   Target target = {};
 };
 

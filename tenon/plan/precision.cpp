@@ -59,10 +59,13 @@ Expr scaled_columns(const Expr& y, const Expr& scale) { return y * reshape(scale
 QuantizedRows quantized(const Expr& x) { return x.dtype() == DType::E4M3 ? QuantizedRows{x, {}} : quantize_rows(x); }
 
 // Matrices whose rows are quantised for a product that reads them untransposed.
-using Matrices = std::unordered_set<const Node*>;
+struct Matrices {
+  std::unordered_set<const Node*> all;
+  bool copied;  // into memory, for products that read them transposed
+};
 
 bool transposed_of(const Expr& w, const Matrices& matrices) {
-  return w.is<nodes::Permute>() && w.shape().rank() == 2 && matrices.contains(w->in[0].get());
+  return w.is<nodes::Permute>() && w.shape().rank() == 2 && matrices.all.contains(w->in[0].get());
 }
 
 // Concatenated tensors of one shape, or x alone.
@@ -94,7 +97,7 @@ Expr of_quantized_rows(const Expr& anchor, const Matrices& matrices) {
   QuantizedRows w, rows;
   if (transposed_of(anchor->in[1], matrices)) {  // w = (s q)^T: x w^T = (x s) q, with the q of the other product
     rows = quantized(anchor->in[1]->in[0]);
-    w.q = transpose(rows.q);
+    w.q = matrices.copied ? materialize(transpose(rows.q)) : transpose(rows.q);
   } else {
     w = quantized(anchor->in[1]);
   }
@@ -172,11 +175,11 @@ DType arithmetic_of_operands(const Expr& anchor) {
   return DType::F32;
 }
 
-std::vector<Expr> set_precision(Graph& g, std::span<const Expr> roots, const PrecisionPolicy& policy) {
-  Matrices matrices;
+std::vector<Expr> set_precision(Graph& g, std::span<const Expr> roots, const PrecisionPolicy& policy, bool copies) {
+  Matrices matrices{{}, copies};
   for (const Expr& e : topological(roots))
     if (e.is<nodes::Linear>() && multiplies_rows_by_weights(e) && rule_of(e, policy) == Rule::E4m3Rows)
-      matrices.insert(e->in[1].get());
+      matrices.all.insert(e->in[1].get());
   const Replace set = [&](const Expr& e, std::span<const Expr> in) -> Expr {
     if (e->family() != Family::Anchor || arithmetic_of(e)) return {};
     return with_arithmetic(g.make(*e->type, in, e->attrs), rule_of(e, policy), matrices);

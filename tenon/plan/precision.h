@@ -47,7 +47,8 @@ DType arithmetic_of_operands(const Expr& anchor);
 /// becomes a node. An anchor that already has an arithmetic keeps it. Quantised layers are y = (q_x q_w^T) s_x s_w
 /// (quantize_rows of x and of w) or, if only weights are quantised, (x q_w^T) s_w; operands that are quantised already
 /// are left alone. A matrix multiplied both ways, as by a layer and its gradient, is quantised once, by rows of w; the
-/// other product is then g w = (q_h q_w) s_h with h = g s_w.
-std::vector<Expr> set_precision(Graph& g, std::span<const Expr> roots, const PrecisionPolicy& policy);
+/// other product is then g w = (q_h q_w) s_h with h = g s_w. With `copies` that one reads a transposed copy of q_w.
+std::vector<Expr> set_precision(Graph& g, std::span<const Expr> roots, const PrecisionPolicy& policy,
+                                bool copies = false);
 
 }  // namespace tenon

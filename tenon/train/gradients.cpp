@@ -46,6 +46,7 @@ Plan plan_gradients(const Differentiated& d, const Target& target, const Gradien
   options.merge_siblings = o.merge_siblings;
   options.precision = o.precision;
   options.target = target;
+  options.copies_weights = target.copies_e4m3 && o.arena_bytes == 0;
   if (o.arena_bytes > 0) results = rematerialise(results, d.forward, o.arena_bytes, options);
   return make_plan(results, options);
 }

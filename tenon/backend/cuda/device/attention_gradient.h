@@ -275,6 +275,22 @@ DEV void clear_unseen(AttentionScores<Tile>& gradient, const AttentionScores<Til
   }
 }
 
+/// Starts both held products of the i-th tile, and waits for the first.
+template <class Tile, class T>
+DEV void start_scores(const GradientStage<Tile>& here, uint32_t held, int i, const QueryParts<Tile>& parts,
+                      AttentionScores<Tile>& scores, AttentionScores<Tile>& gradient) {
+  wgmma_fence();
+  multiply_held<Tile, T>(scores, held, here.tile(0));
+  if constexpr (Tile::kSumsQueries) {
+    if (i > 1) parts.put_part(i - 2);  // while this product runs
+    wgmma_wait<0>();
+    wgmma_fence();
+  }
+  multiply_held<Tile, T>(gradient, held + Tile::kHeldBytes, here.tile(1));
+  if constexpr (!Tile::kSumsQueries) wgmma_wait<1>();
+  wgmma_settle(scores.v[0]);
+}
+
 /// All streamed tiles, for one warpgroup's rows. first: sums of ds; second, for keys: of p.
 template <class Tile, class T, class Sums, class Keys, class Params>
 DEV void gradient_consume(const Params& p, const AttentionSizes& s, const GradientPlace<Tile>& at, MmaSums<Tile>& first,
@@ -287,9 +303,8 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
   const uint32_t held = here.shared + Tile::kGroupsAt + group * Tile::kGroupBytes;
   mbarrier_wait(here.held_full(), 0);
   if constexpr (Keys::kGiven && Tile::kSumsQueries) clear_values<Tile>(held, row < s.keys ? s.keys - row : 0, group);
-  const QueryParts<Tile> parts;
+  QueryParts<Tile> parts{group};
   AttentionWeights<Tile> weights, rounded;
-  AttentionScores<Tile> part;
   const int count = at.heads * at.tiles;
   int tile = 0;
   NO_UNROLL for (int i = 0; i < count; ++i) {
@@ -298,16 +313,7 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
     AttentionScores<Tile> scores, gradient, product;
     mbarrier_wait(here.full(), here.phase);
     if constexpr (Keys::kGiven && !Tile::kOfKeys) clear_values<Tile>(here.tile(0), s.keys - token, group);
-    wgmma_fence();
-    multiply_held<Tile, T>(scores, held, here.tile(0));
-    if constexpr (Tile::kSumsQueries) {
-      if (i > 1) parts.put_part(part, group, i - 2);  // while this product runs
-      wgmma_wait<0>();
-      wgmma_fence();
-    }
-    multiply_held<Tile, T>(gradient, held + Tile::kHeldBytes, here.tile(1));
-    if constexpr (!Tile::kSumsQueries) wgmma_wait<1>();
-    wgmma_settle(scores.v[0]);
+    start_scores<Tile, T>(here, held, i, parts, scores, gradient);
     const bool unseen = some_unseen<Tile>(s, row, token);
     if (unseen) hide_unseen(s, scores, row, token);
     weigh(scores, rows, here.sums(), scale);
@@ -323,14 +329,10 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
     to_scores(gradient, scores, rows, here.sums());
     if (Keys::kGiven && unseen) clear_unseen(gradient, scores);
     rounded.round(T{}, gradient);
-    if constexpr (Tile::kSumsQueries) {
-      parts.put_scores(rounded, i);
-      // Other warpgroups have put the tile before by now. Of the first tile there is none: its sums are not used.
-      if (i > 0) mbarrier_wait(parts.scores_full(i - 1), (i - 1) / 2 % 2);
-    }
+    if constexpr (Tile::kSumsQueries) parts.put_scores(rounded, i);
     wgmma_fence();
     add_streamed<Tile, T>(first, rounded, here.tile(0));
-    if constexpr (Tile::kSumsQueries) parts.template multiply<T>(product, group, i + 1);  // i - 1's place
+    if constexpr (Tile::kSumsQueries) parts.template multiply<T>(product, i - 1);
     // The other warpgroups' products run meanwhile. If these were still in flight at the loop's back edge, the
     // assembler would serialize all of them.
     wgmma_wait<0>();
@@ -341,15 +343,10 @@ DEV void gradient_consume(const Params& p, const AttentionSizes& s, const Gradie
     else
       leave(here.empty());
     here.advance();
-    if constexpr (Tile::kSumsQueries) {
-      wgmma_settle(product.v[0]);
-      if (i > 0) leave(parts.scores_empty(i - 1));
-      // Not in place: the assembler lets no one read a product's registers while another runs.
-      parts.scale(part, product, s.scale);
-    }
+    if constexpr (Tile::kSumsQueries) parts.keep(product, i - 1, s.scale);
   }
   if constexpr (Tile::kSumsQueries)
-    if (count > 0) parts.template finish<T>(part, group, count, s.scale);
+    if (count > 0) parts.template finish<T>(count, s.scale);
   UNROLL for (int j = 0; j < first.kColumns; ++j) UNROLL for (int e = 0; e < 4; ++e) first.v[0][j][e] *= s.scale;
 }
 

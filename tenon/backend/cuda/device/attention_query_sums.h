@@ -35,13 +35,16 @@ DEV BlockNumber block_number(const AttentionSizes& s) {
 struct NoQuerySums {};
 
 /// What a block adds to the gradient of queries: its gradients of scores, ds^T [keys][queries] of a tile of queries,
-/// two tiles deep, and their product with its keys. `i`: how many tiles came before.
+/// two tiles deep, and their product with its keys, a tile later. `i`: how many tiles came before; of tile -1, before
+/// the first, everything is computed and nothing used.
 template <class Tile>
 struct QueryParts {
   using Part = AttentionScores<Tile>;  ///< 64 queries x 64 columns: a warpgroup's
+  int group = 0;
   uint32_t shared = shared_address(shared_memory());
+  Part part;
 
-  DEV int scores_at(int i) const { return Tile::kScoresAt + i % 2 * Tile::kGroups * Tile::kScoreBytes; }
+  DEV int scores_at(int i) const { return Tile::kScoresAt + (i & 1) * Tile::kGroups * Tile::kScoreBytes; }
   DEV uint32_t scores_full(int i) const { return shared + Tile::kQueryBarriersAt + 8 * (i % 2); }
   DEV uint32_t scores_empty(int i) const { return scores_full(i) + 16; }
   DEV uint32_t part_full(int i) const { return scores_full(i) + 32; }
@@ -55,7 +58,7 @@ struct QueryParts {
     }
   }
 
-  /// Stores a warp's gradients of scores, swizzled.
+  /// Stores a warp's gradients of scores, swizzled, and waits for those of the tile before.
   DEV void put_scores(const AttentionWeights<Tile>& rounded, int i) const {
     unsigned char* const rows = shared_memory() + scores_at(i) + warp() * 16 * 128;
     mbarrier_wait(scores_empty(i), i / 2 % 2 ^ 1);
@@ -67,28 +70,32 @@ struct QueryParts {
     fence_async();
     sync_warp();
     leave(scores_full(i));
+    if (i > 0) mbarrier_wait(scores_full(i - 1), (i - 1) / 2 % 2);
   }
-  /// Starts the warpgroup's part = ds k.
+  /// Starts to = ds k.
   template <class T>
-  DEV void multiply(Part& part, int group, int i) const {
+  DEV void multiply(Part& to, int i) const {
     UNROLL for (int from = 0; from < Tile::kGroups; ++from) {
       const uint32_t keys =
           shared + Tile::kGroupsAt + from * Tile::kGroupBytes + static_cast<uint32_t>(group) * Tile::kHeldBlock;
       const uint64_t a = columns_of(T{}, shared + scores_at(i) + from * Tile::kScoreBytes, 0),
                      b = columns_of(T{}, keys, 0);
       UNROLL for (int step = 0; step < 4; ++step)
-          wgmma_in_columns<true, true>(T{}, part.v[0], a + step * (2048 / 16), b + step * (2048 / 16), from + step > 0);
+          wgmma_in_columns<true, true>(T{}, to.v[0], a + step * (2048 / 16), b + step * (2048 / 16), from + step > 0);
     }
     wgmma_commit();
   }
-  /// to = from * scale
-  DEV static void scale(Part& to, const Part& from, float scale) {
-    UNROLL for (int j = 0; j < Part::kColumns; ++j) UNROLL for (int e = 0; e < 4; ++e) to.v[0][j][e] =
-        from.v[0][j][e] * scale;
+  /// Takes the finished product, times `scale`: not in place, because the assembler lets no one read a product's
+  /// registers while another runs.
+  DEV void keep(Part& product, int i, float scale) {
+    wgmma_settle(product.v[0]);
+    if (i >= 0) leave(scores_empty(i));
+    UNROLL for (int j = 0; j < Part::kColumns; ++j) UNROLL for (int e = 0; e < 4; ++e) part.v[0][j][e] =
+        product.v[0][j][e] * scale;
   }
   DEV int box_at(int i, int box) const { return Tile::kPartAt + (i % 2 * Tile::kBoxes + box) * Tile::kBoxBytes; }
   /// Stores the warpgroup's part, swizzled, where the thread that adds it reads it.
-  DEV void put_part(const Part& part, int group, int i) const {
+  DEV void put_part(int i) const {
     mbarrier_wait(part_empty(i), i / 2 % 2 ^ 1);
     // In an even row fragment j, in an odd one j ^ 2: otherwise both would go to the same banks.
     const int row = warp() % 4 * 16 + lane() / 4, odd = row % 2;
@@ -103,18 +110,17 @@ struct QueryParts {
     sync_warp();
     leave(part_full(i));
   }
-  /// Puts the last two of `count` parts, the first of which is `part`.
+  /// Puts the last two of `count` parts.
   template <class T>
-  DEV void finish(Part& part, int group, int count, float scale_of_scores) const {
-    if (count > 1) put_part(part, group, count - 2);
+  DEV void finish(int count, float scale) {
+    if (count > 1) put_part(count - 2);
     Part last;
     mbarrier_wait(scores_full(count - 1), (count - 1) / 2 % 2);
     wgmma_fence();
-    multiply<T>(last, group, count - 1);
+    multiply<T>(last, count - 1);
     wgmma_wait<0>();
-    wgmma_settle(last.v[0]);
-    scale(part, last, scale_of_scores);
-    put_part(part, group, count - 1);
+    keep(last, count - 1, scale);
+    put_part(count - 1);
   }
 };
 
@@ -122,7 +128,7 @@ struct QueryParts {
 /// every other tile, because it takes longer than a tile until others see what it has added.
 template <class Tile, class QuerySums, class Place, class Params>
 DEV void gradient_add_parts(const Params& p, const Place& at, int first) {
-  const QueryParts<Tile> parts;
+  const QueryParts<Tile> parts{};
   NO_UNROLL for (int i = first; i < at.heads * at.tiles; i += 2) {
     const int token = at.token(i % at.tiles), turn = at.query_turn(token);
     const int of = at.batch * p.sizes.heads + at.first_head + i / at.tiles;

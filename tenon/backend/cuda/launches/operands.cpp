@@ -336,7 +336,7 @@ Target target_of(std::shared_ptr<Device> device) {
     return anchor.is<nodes::BranchedLinear>() ? takes_branch(anchor, facts)
                                               : is_attention_gradient(anchor) && takes_gradient(anchor, facts);
   };
-  return {.reads = reads, .writes = writes, .runs = runs, .launch_bytes = kLaunchBytes};
+  return {.reads = reads, .writes = writes, .runs = runs, .copies_e4m3 = true, .launch_bytes = kLaunchBytes};
 }
 
 }  // namespace tenon::cuda
