@@ -46,7 +46,7 @@ class Gemm {
         shape_(args.b.shape),
         schedule_(shape_, args.m, args.batch, pool.threads(), ops.outruns_memory),
         work_(shape_, schedule_, pool.threads(), args.a.rows_at_once, scratch),
-        in_place_(in_place(ops, args)),
+        in_place_(in_place(ops, args) && !schedule_.in_parts),
         a_stride_(in_place_ ? args.a.ld * size_of(args.a.type) : kLine),
         streams_(ops.one_stream && schedule_.single_row && shape_.bytes_of != DType::E4M3 &&
                  shape_.bytes() > l2_bytes() / 4) {
