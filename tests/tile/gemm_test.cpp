@@ -197,8 +197,8 @@ TEST(Gemm, InParts) {
     DType source;
     std::optional<DType> bytes;
   };
-  for (const auto& [c, source, bytes] : {Parts{{430, 530, 2100}, DType::F64, {}},
-                                         {{448, 520, 2112}, DType::BF16, {}},
+  for (const auto& [c, source, bytes] : {Parts{{430, 340, 3300}, DType::F64, {}},
+                                         {{448, 330, 3328}, DType::BF16, {}},
                                          {{150, 300, 4600, 2}, DType::F32, {}},
                                          {{130, 1100, 4128}, DType::BF16, DType::E4M3},
                                          {{130, 530, 4100, 1, 2, false}, DType::F64, {}}}) {

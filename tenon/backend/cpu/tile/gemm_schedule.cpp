@@ -7,7 +7,7 @@ namespace tenon::cpu {
 namespace {
 constexpr int64_t kEntriesOfThread = 4;  // shares then differ by at most a quarter
 // In parts: rows that columns serve each time they are read. Fewer need no parts if all of their K fits the cache.
-constexpr int64_t kMostRows = 384, kEnoughRows = 256;
+constexpr int64_t kMostRows = 384, kEnoughRows = 160;
 constexpr int64_t kTaskPanels = 32 * kGroupPanels;  // sums of a task then take 3 MB
 }  // namespace
 
