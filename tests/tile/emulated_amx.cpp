@@ -72,6 +72,7 @@ const TileOps& emulated_amx() {
     t.bf16_arithmetic = true;
     t.chunk_bytes = 20 << 10;
     t.reads_rows = true;
+    t.outruns_memory = true;
     t.gemm_bf16 = gemm_bf16;
     t.gemm_bf16_i8 = gemm_bf16_i8;
     t.enter = enter;

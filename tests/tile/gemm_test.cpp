@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "tenon/backend/cpu/tile/gemm_schedule.h"
 #include "tenon/core/i8_blocks.h"
 #include "tests/tile/support.h"
 
@@ -91,7 +92,7 @@ std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int thr
   args.batch = c.batch;
   args.b_batch_stride = c.shared_b ? 0 : shape.bytes();
   args.out = tile;
-  const Poisoned scratch(gemm_scratch_bytes(shape, c.m, c.batch, threads));
+  const Poisoned scratch(gemm_scratch_bytes(ops, shape, c.m, c.batch, threads));
   gemm(pool, ops, args, scratch.get());
   EXPECT_TRUE(scratch.intact());
   const int most = c.m == 1 ? threads : 1;  // a single row is packed by each thread
@@ -184,6 +185,38 @@ TEST(Gemm, BytesOfProductionSizes) {
     for (const TileOps* ops : all_ops())
       if (ops != &emulated_amx())
         check(p, run(p, *ops, DType::BF16, 2, t == DType::E4M3 ? t : DType::BF16, t), ops->name);
+  }
+}
+
+// Bands of rows times parts of K, where columns come from memory: bit-identical to all of K at once. Rows that are
+// computed, read in place (which needs multiples of 16 and 32) and copied; bytes; several lanes and entries.
+TEST(Gemm, InParts) {
+  if (l2_bytes() > 2 << 20) GTEST_SKIP() << "larger products would be needed";
+  struct Parts {
+    Case c;
+    DType source;
+    std::optional<DType> bytes;
+  };
+  for (const auto& [c, source, bytes] : {Parts{{430, 340, 3300}, DType::F64, {}},
+                                         {{448, 330, 3328}, DType::BF16, {}},
+                                         {{150, 300, 4600, 2}, DType::F32, {}},
+                                         {{130, 1100, 4128}, DType::BF16, DType::E4M3},
+                                         {{130, 530, 4100, 1, 2, false}, DType::F64, {}}}) {
+    const Problem p(c, bytes.value_or(DType::BF16));
+    for (const TileOps* ops : {tile_ops(Isa::Amx), &emulated_amx()}) {
+      if (!ops) continue;
+      PackedShape shape = linear_shape(DType::BF16, c.n, c.k, c.lanes);
+      shape.bytes_of = bytes;
+      ASSERT_TRUE(GemmSchedule(shape, c.m, c.batch, 2, ops->outruns_memory).in_parts) << c.m;
+      TileOps whole = *ops;
+      whole.outruns_memory = false;
+      const auto expected = run(p, whole, DType::BF16, 1, source, bytes);
+      check(p, expected, ops->name);
+      for (int threads : {1, 3}) {
+        const auto out = run(p, *ops, DType::BF16, threads, source, bytes);
+        EXPECT_EQ(0, std::memcmp(out.data(), expected.data(), out.size() * sizeof(float))) << ops->name << " " << c.m;
+      }
+    }
   }
 }
 

@@ -72,7 +72,7 @@ class Conv2dKernel : public AnchorKernel {
 
  private:
   int64_t driver_scratch(const PackedShape& packed) const {
-    if (product_) return gemm_scratch_bytes(packed, shape_.out_pixels(), 1, threads());
+    if (product_) return gemm_scratch_bytes(engine_->tile, packed, shape_.out_pixels(), 1, threads());
     return winograd_ ? winograd_scratch_bytes(shape_, threads()) : conv_scratch_bytes(shape_, tiles_, threads());
   }
 

@@ -27,7 +27,8 @@ class GemmKernel : public AnchorKernel {
     a_ = std::make_unique<RowHole>(form_.holes[0], tiles_, leaves_, engine_->vec);
     if (a_->tape()) use(*a_->tape());
     compile_epilogue(kMaxTileCols);
-    gemm_at_ = reserve_scratch(gemm_scratch_bytes(geometry.shape, rows_, batch_, threads(), a_->rows_at_once()));
+    gemm_at_ = reserve_scratch(
+        gemm_scratch_bytes(engine_->tile, geometry.shape, rows_, batch_, threads(), a_->rows_at_once()));
     seal();
   }
 

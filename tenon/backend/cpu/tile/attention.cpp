@@ -156,7 +156,10 @@ class Attention {
     ops_.pack_rows({q.data, q.type, q.ld, rows, s.d, own.q, s.type, kLine, kQueryRows * kLine});
     const int64_t there = keys_of(b),
                   visible = s.causal ? std::clamp<int64_t>(row0 + rows + there - s.sq, 0, there) : there;
-    for (int64_t key0 = 0; key0 < visible; key0 += plan_.keys) key_block(own, slot, row0, rows, key0, there);
+    // Whole terms of keys that none of these queries sees are left out: they would add zeros.
+    const int64_t end = std::min(there, round_up(visible, term_elements(DType::BF16)));
+    for (int64_t key0 = 0; key0 < visible; key0 += plan_.keys)
+      key_block(own, slot, row0, rows, key0, static_cast<int>(std::min(plan_.keys, end - key0)), there);
     // Rows that see no key: 0 / 0.
     const int64_t blind = s.causal ? std::clamp<int64_t>(s.sq - there - row0, 0, rows) : there > 0 ? 0 : rows;
     std::fill_n(own.o, blind * plan_.o_ld(), 0.0f);
@@ -168,10 +171,10 @@ class Attention {
     args_.out(b, h, row0, rows, own.o, plan_.o_ld(), thread);
   }
 
-  // `there`: the number of keys of the batch entry.
-  void key_block(const Buffers& own, int64_t slot, int64_t row0, int rows, int64_t key0, int64_t there) const {
+  // Adds what rows see of keys [key0, key0 + keys). `there`: the number of keys of the batch entry.
+  void key_block(const Buffers& own, int64_t slot, int64_t row0, int rows, int64_t key0, int keys,
+                 int64_t there) const {
     const AttentionShape& s = plan_.s;
-    const int keys = static_cast<int>(std::min(plan_.keys, there - key0));
     const int64_t k_stride = plan_.d_terms * kBlock;
     const std::byte* k = work_.k + slot * plan_.k_bytes() + key0 / kPanel * k_stride;
     ops_.gemm(s.type, {own.q, work_.offsets, kLine, k, k_stride, own.scores, plan_.score_ld(), plan_.d_terms, rows,

@@ -21,14 +21,16 @@ struct GemmWorkspace {
   std::byte* packed;  // of all rows, or of a band or the single row per thread
   float *staging, *sums;
   int64_t packed_bytes, staging_each, sums_each, bytes;
+  int64_t group_sums;  // in parts: floats of a column group's sums
 
   GemmWorkspace(const PackedShape& b, const GemmSchedule& s, int threads, int64_t rows_at_once, void* scratch) {
     ScratchCursor cursor(scratch);
     packed_bytes = round_up(s.packed_bytes(b), 64);
     staging_each = staging_floats(b.k, rows_at_once);
-    sums_each = sum_floats(b);
+    group_sums = div_up(s.longest_band(), kMaxTileRows) * b.lanes * kTileFloats;
+    sums_each = s.in_parts ? div_up(column_groups(b), s.tasks) * group_sums + widened_floats(b) : sum_floats(b);
     a_off = cursor.take<int64_t>(b.terms());
-    packed = cursor.take<std::byte>(packed_bytes * (s.together && !s.single_row ? 1 : threads));
+    packed = cursor.take<std::byte>(packed_bytes * (s.in_parts || (s.together && !s.single_row) ? 1 : threads));
     staging = cursor.take<float>(staging_each * threads);
     sums = cursor.take<float>(sums_each * threads);
     bytes = cursor.used();
@@ -42,9 +44,9 @@ class Gemm {
         ops_(ops),
         args_(args),
         shape_(args.b.shape),
-        schedule_(shape_, args.m, args.batch, pool.threads()),
+        schedule_(shape_, args.m, args.batch, pool.threads(), ops.outruns_memory),
         work_(shape_, schedule_, pool.threads(), args.a.rows_at_once, scratch),
-        in_place_(in_place(ops, args)),
+        in_place_(in_place(ops, args) && !schedule_.in_parts),
         a_stride_(in_place_ ? args.a.ld * size_of(args.a.type) : kLine),
         streams_(ops.one_stream && schedule_.single_row && shape_.bytes_of != DType::E4M3 &&
                  shape_.bytes() > l2_bytes() / 4) {
@@ -52,6 +54,11 @@ class Gemm {
   }
 
   void run() {
+    if (schedule_.in_parts) {
+      for (int64_t i = 0; i < args_.batch * schedule_.bands; ++i)
+        run_in_parts(i / schedule_.bands, i % schedule_.bands);
+      return;
+    }
     if (schedule_.together) {
       for (int64_t entry = 0; entry < args_.batch; ++entry) schedule_.single_row ? run_row(entry) : run_together(entry);
       return;
@@ -107,14 +114,37 @@ class Gemm {
     });
   }
 
+  // All threads pack rows [row0, row0 + rows).
+  void pack_together(int64_t entry, int64_t row0, int64_t rows) const {
+    const int64_t share = std::clamp<int64_t>(div_up(rows, int64_t{4} * pool_.threads()), 1, staging_rows(shape_.k));
+    const int64_t step = round_up(share, args_.a.rows_at_once);
+    pool_.parallel_for(in_place_ ? 0 : div_up(rows, step), [&](int64_t task, int thread) {
+      const int64_t at = task * step;
+      pack(entry, row0 + at, std::min(step, rows - at), work_.packed + at * kLine, thread);
+    });
+  }
+
+  void run_in_parts(int64_t entry, int64_t band) const {
+    const int64_t row0 = schedule_.first_row(band), rows = schedule_.first_row(band + 1) - row0;
+    const int64_t groups = column_groups(shape_), tasks = schedule_.tasks, terms = shape_.terms();
+    pack_together(entry, row0, rows);
+    with_product(entry, row0, rows, work_.packed, [&](const Product& product) {
+      pool_.parallel_for(tasks, [&](int64_t task, int thread) {
+        const TileScope scope(ops_);
+        const int64_t first = task * groups / tasks, end = (task + 1) * groups / tasks;
+        float* sums = work_.sums + thread * work_.sums_each;
+        auto* widened = reinterpret_cast<std::byte*>(sums + work_.sums_each - widened_floats(shape_));
+        for (int64_t term = 0; term < terms; term += schedule_.part_terms)
+          for (int64_t group = first; group < end; ++group)
+            product.run_part(group, div_up(rows, kMaxTileRows), term, std::min(terms, term + schedule_.part_terms),
+                             sums + (group - first) * work_.group_sums, widened, thread);
+      });
+    });
+  }
+
   void run_together(int64_t entry) const {
     const int64_t m = args_.m, tiles = div_up(m, kMaxTileRows), groups = column_groups(shape_);
-    const int64_t share = std::clamp<int64_t>(div_up(m, int64_t{4} * pool_.threads()), 1, staging_rows(shape_.k));
-    const int64_t step = round_up(share, args_.a.rows_at_once);
-    pool_.parallel_for(in_place_ ? 0 : div_up(m, step), [&](int64_t task, int thread) {
-      const int64_t row0 = task * step;
-      pack(entry, row0, std::min(step, m - row0), work_.packed + row0 * kLine, thread);
-    });
+    pack_together(entry, 0, m);
     const int64_t parts = row_parts(groups, tiles, pool_.threads());
     with_product(entry, 0, m, work_.packed, [&](const Product& product) {
       pool_.parallel_for(groups * parts, [&](int64_t task, int thread) {
@@ -139,8 +169,9 @@ class Gemm {
 
 }  // namespace
 
-int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t batch, int threads, int64_t rows_at_once) {
-  const GemmSchedule schedule(b, std::max<int64_t>(m, 1), batch, threads);
+int64_t gemm_scratch_bytes(const TileOps& ops, const PackedShape& b, int64_t m, int64_t batch, int threads,
+                           int64_t rows_at_once) {
+  const GemmSchedule schedule(b, std::max<int64_t>(m, 1), batch, threads, ops.outruns_memory);
   return GemmWorkspace(b, schedule, threads, rows_at_once, nullptr).bytes;
 }
 

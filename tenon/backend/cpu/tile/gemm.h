@@ -49,7 +49,8 @@ struct GemmArgs {
 };
 
 /// Exact scratch bytes that gemm() needs for these sizes; `rows_at_once` as a's.
-int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t batch, int threads, int64_t rows_at_once = 1);
+int64_t gemm_scratch_bytes(const TileOps& ops, const PackedShape& b, int64_t m, int64_t batch, int threads,
+                           int64_t rows_at_once = 1);
 /// C = A * B. `scratch`: gemm_scratch_bytes(...) bytes, 64-byte aligned, any contents. The bits do not depend on the
 /// number of threads.
 void gemm(ThreadPool& pool, const TileOps& ops, const GemmArgs& args, void* scratch);

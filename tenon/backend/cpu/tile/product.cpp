@@ -22,8 +22,7 @@ int last_steps(int64_t k, DType type) {
 }
 
 int64_t sum_floats(const PackedShape& shape) {
-  const int64_t sums = kTilesAtOnce * shape.lanes * kMaxTileRows * kMaxTileCols;
-  return shape.bytes_of ? sums + kWidenedBytes / int64_t{sizeof(float)} : sums;
+  return kTilesAtOnce * shape.lanes * kTileFloats + widened_floats(shape);
 }
 
 int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
@@ -38,55 +37,74 @@ void Product::run_panels(int64_t panel0, int64_t count, int64_t tile0, int64_t t
   const int64_t chunk = in_passing || streams ? terms : chunk_terms(ops, shape);
   // If K is one chunk, several tiles at once only reduce widening, and exceed the L1 cache.
   const int64_t at_once = chunk == terms && !widens ? 1 : kTilesAtOnce;
-  const int panels = static_cast<int>(count);
+  auto* widened = reinterpret_cast<std::byte*>(sums + kTilesAtOnce * shape.lanes * kTileFloats);
   for (int64_t first = tile0; first < tile1; first += at_once) {
-    const int64_t end = std::min(tile1, first + at_once);
-    for (int64_t term = 0; term < terms; term += chunk) {
-      const int64_t term_end = std::min(terms, term + chunk);
-      if (widens) widen(term, term_end, panel0, panels, widened(sums));
-      multiply(first, end, term, term_end, panel0, panels, sums, widens);
-    }
-    for (int64_t i = first; i < end; ++i) {
-      const RowTile rows = tile(i);
-      OutTile done{rows.row0, panel0 * kPanel, rows.rows, 0, {}, kMaxTileCols, thread};
-      done.cols = static_cast<int>(std::min<int64_t>(panels * kPanel, shape.cols - done.col0));
-      for (int lane = 0; lane < shape.lanes; ++lane) done.acc[lane] = sums_of(sums, i - first, lane);
-      out(done);
-    }
+    const Block block{panel0, static_cast<int>(count), first, std::min(tile1, first + at_once)};
+    add(block, 0, terms, chunk, sums, widens ? widened : nullptr);
+    finish(block, sums, thread);
   }
 }
 
-void Product::widen(int64_t term, int64_t term_end, int64_t panel0, int panels, std::byte* widened) const {
+void Product::run_part(int64_t group, int64_t tiles, int64_t term, int64_t term_end, float* sums, std::byte* widened,
+                       int thread) const {
+  const int64_t panel0 = group * kGroupPanels;
+  const Block block{panel0, static_cast<int>(std::min<int64_t>(kGroupPanels, shape.panels() - panel0)), 0, tiles};
+  add(block, term, term_end, chunk_terms(ops, shape), sums, shape.bytes_of ? widened : nullptr);
+  if (term_end == shape.terms()) finish(block, sums, thread);
+}
+
+void Product::add(const Block& block, int64_t term, int64_t term_end, int64_t chunk, float* sums,
+                  std::byte* widened) const {
+  for (; term < term_end; term += chunk) {
+    const int64_t end = std::min(term_end, term + chunk);
+    if (widened) widen(block, term, end, widened);
+    multiply(block, term, end, sums, widened);
+  }
+}
+
+void Product::finish(const Block& block, float* sums, int thread) const {
+  const int64_t col0 = block.panel0 * kPanel;
+  const int cols = static_cast<int>(std::min<int64_t>(block.panels * kPanel, shape.cols - col0));
+  for (int64_t i = block.tile0; i < block.tile1; ++i) {
+    const RowTile rows = tile(i);
+    OutTile done{rows.row0, col0, rows.rows, cols, {}, kMaxTileCols, thread};
+    for (int lane = 0; lane < shape.lanes; ++lane) done.acc[lane] = sums_of(sums, i - block.tile0, lane);
+    out(done);
+  }
+}
+
+void Product::widen(const Block& block, int64_t term, int64_t term_end, std::byte* widened) const {
   const int64_t elements = (term_end - term) * shape.block_bytes();
   for (int lane = 0; lane < shape.lanes; ++lane)
-    for (int panel = 0; panel < panels; ++panel, widened += 2 * elements) {
-      const int64_t at = (lane * shape.panels() + panel0 + panel) * shape.panel_bytes() + term * shape.block_bytes();
+    for (int panel = 0; panel < block.panels; ++panel, widened += 2 * elements) {
+      const int64_t at =
+          (lane * shape.panels() + block.panel0 + panel) * shape.panel_bytes() + term * shape.block_bytes();
       widen_bytes(ops, *shape.bytes_of, static_cast<const std::byte*>(b) + at, widened, elements);
     }
 }
 
-void Product::multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panels,
-                       float* sums, bool from_widened) const {
+void Product::multiply(const Block& block, int64_t term, int64_t term_end, float* sums,
+                       const std::byte* widened) const {
   TileArgs args{};
   args.a_off = a_off + term;
   args.a_stride = a_stride;
-  args.b_stride = from_widened ? (term_end - term) * kBlock : shape.panel_bytes();
+  args.b_stride = widened ? (term_end - term) * kBlock : shape.panel_bytes();
   args.ldc = kMaxTileCols;
   args.terms = term_end - term;
-  args.panels = panels;
+  args.panels = block.panels;
   args.accumulate = term > 0;
   args.streams = streams;
   args.last = term_end == shape.terms() ? last_steps(shape.k, shape.type) : 16;
   for (int lane = 0; lane < shape.lanes; ++lane) {
-    const int64_t at = lane * shape.panels() + panel0;
-    args.b = from_widened ? widened(sums) + lane * panels * args.b_stride
-                          : static_cast<const std::byte*>(b) + at * args.b_stride + term * shape.block_bytes();
-    for (int64_t i = first; i < end; ++i) {
+    const int64_t at = lane * shape.panels() + block.panel0;
+    args.b = widened ? widened + lane * block.panels * args.b_stride
+                     : static_cast<const std::byte*>(b) + at * args.b_stride + term * shape.block_bytes();
+    for (int64_t i = block.tile0; i < block.tile1; ++i) {
       const RowTile rows = tile(i);
       args.a = static_cast<const std::byte*>(a) + rows.a_offset;
       args.m = rows.rows;
-      args.c = sums_of(sums, i - first, lane);
-      shape.bytes_of && !from_widened ? ops.gemm_bf16_i8(args) : ops.gemm(shape.type, args);
+      args.c = sums_of(sums, i - block.tile0, lane);
+      shape.bytes_of && !widened ? ops.gemm_bf16_i8(args) : ops.gemm(shape.type, args);
     }
   }
 }

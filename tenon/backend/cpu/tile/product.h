@@ -12,6 +12,7 @@ namespace tenon::cpu {
 inline constexpr int kGroupPanels = kMaxTileCols / kPanel;
 /// Row tiles whose sums are kept while iterating over chunks of K.
 inline constexpr int kTilesAtOnce = 4;
+inline constexpr int64_t kTileFloats = kMaxTileRows * kMaxTileCols;
 /// Bytes to widen a group's panels to at once, for all those row tiles, in the L2 cache.
 inline constexpr int64_t kWidenedBytes = 256 << 10;
 /// Up to this many rows, i8 is widened on the way to registers instead.
@@ -62,18 +63,28 @@ class Product {
   }
   /// The same for up to kGroupPanels panels, starting at any panel.
   void run_panels(int64_t panel0, int64_t panels, int64_t tile0, int64_t tile1, float* sums, int thread) const;
+  /// Adds terms [term, term_end) to the sums of the first `tiles` tiles of a column group (the first term overwrites
+  /// them), and passes the tiles to `out` after the last term. `sums`: tiles * lanes * kTileFloats floats, kept from
+  /// call to call; `widened`: widened_floats(shape) floats.
+  void run_part(int64_t group, int64_t tiles, int64_t term, int64_t term_end, float* sums, std::byte* widened,
+                int thread) const;
 
  private:
-  // Widens terms of a group's panels to bf16, lane by lane and panel by panel.
-  void widen(int64_t term, int64_t term_end, int64_t panel0, int panels, std::byte* widened) const;
-  // Adds terms [term, term_end) of `panels` panels, from panel0 on, to the sums of tiles [first, end).
-  void multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panels, float* sums,
-                bool from_widened) const;
-  std::byte* widened(float* sums) const {
-    return reinterpret_cast<std::byte*>(sums + kTilesAtOnce * shape.lanes * kMaxTileRows * kMaxTileCols);
-  }
+  // Some columns times some rows.
+  struct Block {
+    int64_t panel0;
+    int panels;
+    int64_t tile0, tile1;
+  };
+  // Adds terms [term, term_end) to the sums of a block, `chunk` at a time; widens them to `widened` first, unless null.
+  void add(const Block& block, int64_t term, int64_t term_end, int64_t chunk, float* sums, std::byte* widened) const;
+  void finish(const Block& block, float* sums, int thread) const;
+  // Widens terms of a block's panels to bf16, lane by lane and panel by panel.
+  void widen(const Block& block, int64_t term, int64_t term_end, std::byte* widened) const;
+  // Adds terms [term, term_end), at `widened` unless null, to the sums of a block.
+  void multiply(const Block& block, int64_t term, int64_t term_end, float* sums, const std::byte* widened) const;
   float* sums_of(float* sums, int64_t tile_index, int lane) const {
-    return sums + (tile_index * shape.lanes + lane) * kMaxTileRows * kMaxTileCols;
+    return sums + (tile_index * shape.lanes + lane) * kTileFloats;
   }
 };
 
@@ -81,6 +92,10 @@ class Product {
 int last_steps(int64_t k, DType type);
 /// Column groups per lane.
 inline int64_t column_groups(const PackedShape& shape) { return div_up(shape.panels(), kGroupPanels); }
+/// Floats of a thread's buffer for widened panels; 0 if there is nothing to widen.
+inline int64_t widened_floats(const PackedShape& shape) {
+  return shape.bytes_of ? kWidenedBytes / int64_t{sizeof(float)} : 0;
+}
 /// Floats of a thread's buffer for the sums of a group, followed by the widened panels.
 int64_t sum_floats(const PackedShape& shape);
 /// Number of parts to split the row tiles into, so that (group, part) tasks keep all threads busy.

@@ -93,6 +93,7 @@ TileOps make_amx_ops() {
   ops.name = "amx";
   ops.chunk_bytes = kAmxChunk;
   ops.reads_rows = true;
+  ops.outruns_memory = true;
   ops.gemm_bf16 = amx_gemm_bf16;
   ops.gemm_bf16_i8 = amx_gemm_bf16_i8;
   ops.enter = amx_enter;

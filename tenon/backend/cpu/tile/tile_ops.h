@@ -149,6 +149,8 @@ struct TileOps {
   int64_t chunk_bytes;
   bool one_stream;  ///< a single row reads columns from memory faster as one stream than as several
   bool reads_rows;  ///< gemm_bf16 takes any a_stride: bf16 rows need no packing
+  /// gemm_bf16 is so fast that columns have to serve more rows than fit the L2 cache with all of a long K.
+  bool outruns_memory;
   /// Called by drivers at the start and end of a task that uses the kernels (AMX: configure and release the tiles).
   void (*enter)();
   void (*leave)();

@@ -19,6 +19,7 @@ constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) 
   t.chunk_bytes = kVectorChunk;
   t.one_stream = true;
   t.reads_rows = false;
+  t.outruns_memory = false;
   t.enter = t.leave = no_tiles;
   t.gemm_bf16 = bf16_tiles<Bf16Dot>;
   t.gemm_bf16_i8 = gemm_tiles<I8Dot>;
