@@ -32,9 +32,9 @@ class Block final : public Machine {
  public:
   Block();
   ~Block();
-  /// Runs all threads of a cluster's blocks to their end, or of a whole grid; the first block is block `at`. Threads that wait for the
-  /// preceding launch do so until `in_front`, if given, was called, which happens once no thread can continue
-  /// otherwise. Throws std::string: what went wrong and where, without a kernel name.
+  /// Runs all threads of a cluster's blocks to their end, or of a whole grid; the first block is block `at`. Threads
+  /// that wait for the preceding launch do so until `in_front`, if given, was called, which happens once no thread can
+  /// continue otherwise. Throws std::string: what went wrong and where, without a kernel name.
   static void run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const LaunchShape& shape,
                   const unsigned (&at)[3], bool backwards, const std::function<void()>& in_front);
   BlockStatistics statistics;

@@ -338,8 +338,8 @@ class Emulator::Kernel : public Function {
 
 Emulator::Emulator(EmulatorOptions options) : options_(std::move(options)) {
   const bool hopper = options_.arch != "sm_89";
-  facts_ = {"this machine's processor", options_.arch,    options_.multiprocessors,
-            hopper ? 232448 : 101376,   int64_t{4} << 30, options_.argument_bytes};
+  facts_ = {"this machine's processor", options_.arch,         options_.multiprocessors,
+            hopper ? 232448 : 101376,   options_.memory_bytes, options_.argument_bytes};
   if (options_.batch_invariant) facts_.chosen_samples = kChosenSamples;
   facts_.one_order = options_.one_order;
 }

@@ -18,6 +18,7 @@ struct EmulatorOptions {
   std::string arch = "sm_90a";
   int multiprocessors = 4;
   int argument_bytes = 4096;
+  int64_t memory_bytes = int64_t{4} << 30;
   /// Include folders: "tenon/backend/cuda/device/x.h" and what that includes in turn.
   std::vector<std::string> includes = default_includes();
   /// Of a block's threads that can go on the last one does, not the one that has waited longest: finds errors that the

@@ -11,6 +11,7 @@
 #include "tenon/expr/oracle.h"
 #include "tenon/expr/vjp.h"
 #include "tenon/nn/loss.h"
+#include "tenon/train/gradients.h"
 #include "tenon/train/rematerialise.h"
 
 namespace tenon {
@@ -147,6 +148,28 @@ TEST(Rematerialise, ADeepNetworkWithTables) {
     return whole;
   };
   EXPECT_GT(bytes(24, 0.25), 3 * bytes(4, 0.7) / 2);
+}
+
+// Where e4m3 weights are copied for each product that reads them transposed, a plan without a limit keeps the copies.
+TEST(Rematerialise, CopiesOfWeightsAreNotKeptWithinALimit) {
+  Graph g;
+  const Expr a = param(g, "a", DType::F32, {32, 32}), w = param(g, "w", DType::F32, {48, 32});
+  const Expr y = linear(linear(input(g, "x", DType::F32, {64, 32}), a), w);
+  const Expr loss = reshape(mean(reshape(y * y, {64 * 48})), {});
+  const train::Differentiated d{loss, {{"a", gradients(loss, {}, std::array{a})[0]}}, {}, {loss}};
+  Target target;
+  target.copies_e4m3 = true;
+  const auto keeps = [&](int64_t limit) {
+    const Plan plan = train::plan_gradients(
+        d, target, {.precision = PrecisionPolicy::parse("operands, e4m3 rows: w"), .arena_bytes = limit});
+    return std::ranges::any_of(plan.buffers, [](const Buffer& b) {
+      return b.dtype == DType::E4M3 && b.rate == Rate::Constant && b.shape == Shape{32, 48};
+    });
+  };
+  EXPECT_TRUE(keeps(0));
+  EXPECT_FALSE(keeps(1 << 20));
+  target.copies_e4m3 = false;
+  EXPECT_FALSE(keeps(0));
 }
 
 }  // namespace

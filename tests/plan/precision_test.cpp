@@ -142,6 +142,29 @@ TEST(Precision, AGradientReadsTheForwardPassesRows) {
             multiplied_in(linear(rows.q, own.q), DType::E4M3) * rows.scale * reshape(own.scale, {32}));
 }
 
+// With copies, the gradient's product finds a transposed copy in memory, made once of the same numbers.
+TEST(Precision, AGradientReadsATransposedCopy) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {5, 32}), h = input(g, "h", DType::F32, {5, 24});
+  const Expr w = param(g, "w", DType::BF16, {24, 32});
+  const std::array results{Result{"y", linear(x, w)}, Result{"dx", linear(h, transpose(w))}};
+  PlanOptions o;
+  o.precision = PrecisionPolicy::parse("e4m3 rows");
+  const auto read_by_gradient = [&](bool copies) {
+    o.copies_weights = copies;
+    const Plan plan = make_plan(results, o);
+    const Expr read = plan.phases[1].launches[1].form->holes[1];
+    EXPECT_EQ(read.shape(), (Shape{32, 24}));
+    EXPECT_TRUE(!copies || plan.buffer(read->attrs.text).rate == Rate::Constant);
+    return read;
+  };
+  EXPECT_TRUE(read_by_gradient(true).is<nodes::Input>());
+  EXPECT_FALSE(read_by_gradient(false).is<nodes::Input>());
+  const std::array roots{results[0].value, results[1].value};
+  const Expr copied = set_precision(g, roots, o.precision, true)[1], read = set_precision(g, roots, o.precision)[1];
+  EXPECT_TRUE(close(Oracle(leaf).eval(copied), Oracle(leaf).eval(read), Tolerance{0, 0}));
+}
+
 TEST(Precision, QuantisedLayersMeanTheirProducts) {
   Graph g;
   const Expr x = input(g, "x", DType::BF16, {3, 5, 32}), w = param(g, "w", DType::BF16, {24, 32});

@@ -313,6 +313,7 @@ std::optional<CentredNorm> norm_behind(const Form& form, DType unit, const Devic
 
 Target target_of(std::shared_ptr<Device> device) {
   constexpr int64_t kLaunchBytes = int64_t{2} << 20;  // what an H200 moves while a recorded launch starts
+  constexpr int64_t kRoomy = int64_t{40} << 30;       // trains a network of 6e9 weights beside a copy of them
   const DeviceFacts& facts = device->facts();
   const auto reads = [device](const Form& form, size_t hole) {
     const std::optional<DType> arithmetic = arithmetic_of(form.anchor);
@@ -336,7 +337,11 @@ Target target_of(std::shared_ptr<Device> device) {
     return anchor.is<nodes::BranchedLinear>() ? takes_branch(anchor, facts)
                                               : is_attention_gradient(anchor) && takes_gradient(anchor, facts);
   };
-  return {.reads = reads, .writes = writes, .runs = runs, .copies_e4m3 = true, .launch_bytes = kLaunchBytes};
+  return {.reads = reads,
+          .writes = writes,
+          .runs = runs,
+          .copies_e4m3 = facts.memory_bytes >= kRoomy,
+          .launch_bytes = kLaunchBytes};
 }
 
 }  // namespace tenon::cuda
