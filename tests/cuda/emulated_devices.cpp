@@ -18,8 +18,8 @@ const std::vector<Device>& devices() {
     const bool gpu_only = std::getenv("TENON_TEST_GPU_ONLY") != nullptr;
     for (const std::string arch : {"sm_90a", "sm_89"})
       if (!gpu_only)
-        add("emulated " + arch, std::make_shared<cuda::test::Emulator>(
-                                    cuda::test::EmulatorOptions{.arch = arch, .backwards = arch == "sm_90a"}));
+        add("emulated " + arch, std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{
+                                    .arch = arch, .multiprocessors = 8, .backwards = arch == "sm_90a"}));
     try {
       const auto gpu = std::make_shared<cuda::DriverDevice>();
       add(gpu->facts().name, gpu);

@@ -95,11 +95,12 @@ bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
          2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
 }
 
-// One kernel computes the gradients of queries, keys and values where its blocks of a head can all run at once; blocks
-// wait for each other's sums, so all of them should have work for all queries.
+// One kernel computes the gradients of queries, keys and values where its blocks of a head, which wait for each other,
+// can all run at once, even beside those of such a kernel on another stream. All blocks should have work for all
+// queries: under a causal mask they do not.
 bool sums_queries(const Expr& anchor, const AttentionGradientShape& tile, const DeviceFacts& facts) {
   const int64_t keys = anchor->in[1].shape()[2];
-  return !anchor->attrs.ints[0] && (keys + tile.rows() - 1) / tile.rows() <= facts.multiprocessors && !facts.one_order;
+  return !anchor->attrs.ints[0] && 2 * div_up(keys, tile.rows()) <= facts.multiprocessors && !facts.one_order;
 }
 
 bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
