@@ -69,16 +69,17 @@ TEST(KeptNetworks, PeakIsOfThePicturesLargestNetwork) {
     r.prompt = "a red circle";
     r.width = r.height = side;
     r.steps = 1;
+    r.cfg_scale = 1;  // or the UNet, of two samples, may be the largest
     r.decode = decode;
     return pipeline.generate(r).peak_bytes;
   };
-  const GenerationShape shape{.height = 256, .width = 256};
+  const GenerationShape shape{.height = 384, .width = 384};
   const int64_t decoder = plan_memory(plan_vae_decode(*model, shape, {}), make_backend("cpu")).total();
-  const int64_t large = peak(256, true);
+  const int64_t large = peak(384, true);
   EXPECT_GE(large, decoder);
-  EXPECT_LT(peak(256, false), decoder);
+  EXPECT_LT(peak(384, false), decoder);
   EXPECT_LT(peak(64, true), large / 2) << "of this picture, not of an earlier one";
-  EXPECT_EQ(peak(256, true), large);
+  EXPECT_EQ(peak(384, true), large);
 }
 
 // A network searched for the launch that overflowed runs as before in later pictures.

@@ -78,8 +78,7 @@ struct GradientPlace {
   int first_head, heads;         ///< of the streamed operands
   int first, tiles;              ///< tiles of each of these heads
   int start = 0;                 ///< the tile to begin with, relative to the first; the others follow in a circle
-
-  int blocks;  ///< of the head's rows
+  int blocks;                    ///< of the head's rows
 
   /// `all`: sizes with the capacity for keys; `s`: with the actual number.
   DEV GradientPlace(const AttentionSizes& all, const AttentionSizes& s, const BlockNumber& number)
@@ -96,7 +95,7 @@ struct GradientPlace {
     if (s.causal && Tile::kOfKeys && row > ahead) begin = row - ahead;
     if (s.causal && !Tile::kOfKeys && row + Tile::kRows + ahead < end) end = row + Tile::kRows + ahead;
     first = begin / Tile::kKeys;
-    if (Tile::kOfKeys && !Tile::kSumsQueries && row >= s.keys) end = 0;  // else others wait for its turn
+    if (Tile::kOfKeys && !Tile::kSumsQueries && row >= s.keys) end = 0;  // otherwise others wait for its turn
     tiles = (end + Tile::kKeys - 1) / Tile::kKeys - first;
     if (tiles < 0) tiles = 0;
     blocks = (rows + Tile::kRows - 1) / Tile::kRows;
