@@ -150,16 +150,16 @@ TEST(Precision, AGradientReadsATransposedCopy) {
   const std::array results{Result{"y", linear(x, w)}, Result{"dx", linear(h, transpose(w))}};
   PlanOptions o;
   o.precision = PrecisionPolicy::parse("e4m3 rows");
-  const auto read_by_gradient = [&](bool copies) {
+  const auto reads_memory = [&](bool copies) {
     o.copies_weights = copies;
     const Plan plan = make_plan(results, o);
     const Expr read = plan.phases[1].launches[1].form->holes[1];
     EXPECT_EQ(read.shape(), (Shape{32, 24}));
     EXPECT_TRUE(!copies || plan.buffer(read->attrs.text).rate == Rate::Constant);
-    return read;
+    return read.is<nodes::Input>();
   };
-  EXPECT_TRUE(read_by_gradient(true).is<nodes::Input>());
-  EXPECT_FALSE(read_by_gradient(false).is<nodes::Input>());
+  EXPECT_TRUE(reads_memory(true));
+  EXPECT_FALSE(reads_memory(false));
   const std::array roots{results[0].value, results[1].value};
   const Expr copied = set_precision(g, roots, o.precision, true)[1], read = set_precision(g, roots, o.precision)[1];
   EXPECT_TRUE(close(Oracle(leaf).eval(copied), Oracle(leaf).eval(read), Tolerance{0, 0}));
