@@ -18,7 +18,7 @@ struct Target {
   /// BranchedLinear) and whose arithmetic is set. Empty: for none of them.
   std::function<bool(const Expr& anchor)> runs = {};
   bool i8_blocks = false;    ///< whether linear layers can run in i8 (nodes::Linear)
-  bool copies_e4m3 = false;  ///< whether plans had better keep transposed copies of e4m3 that products read so
+  bool copies_e4m3 = false;  ///< whether to keep transposed copies of e4m3 weights that products read transposed
   /// The fixed cost of a launch, as the bytes that the device could move in that time.
   int64_t launch_bytes = 65536;
 };

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kDearLaunch = int64_t{1} << 20;
 
 // Weights are packed for the launch that reads them. Packing can reduce their rows (to quantise them), but not through
-// a view: a value seen through one is stored instead, for all its readers.
+// a view: a value seen through one is stored instead, for all its readers, as is what must be in memory anyway.
 bool is_packed(const Expr& operand) {
   if (operand.is<nodes::Materialize>()) return false;
   Expr base = operand;

@@ -37,7 +37,7 @@ struct LaunchShape {
   bool overlaps = false;          ///< may start while its predecessor drains (programmatic dependent launch)
   bool starts_next = false;       ///< lets its successor start before its own wait has ended
   bool reads_early = false;       ///< reads settled memory before its wait: not after a kernel that starts_next
-  bool waits_for_blocks = false;  ///< blocks wait for others of the grid, which has the cluster's dimension only
+  bool waits_for_blocks = false;  ///< blocks wait for others of the grid, which is along x alone
 };
 
 /// What a kernel uses of a multiprocessor, read from its machine code.

@@ -58,8 +58,7 @@ class AttentionGradientKernel : public AnchorKernel {
     text.name = name() + " " + tile_.type();
     text.kernel =
         "KERNEL(Tile::kThreads, 1, Params, p) { attention_gradient<Tile, Q, K, V, G, Sums, Epilogue, Keys, "
-        "QuerySums>(p); "
-        "}\n";
+        "QuerySums>(p); }\n";
     const CoreLaunch launch = attention_launch(tile_, sizes_);
     add_core(KernelCall(device(), text, params, launch.shape), offsetof(device::AttentionSizes, split));
   }

@@ -192,7 +192,7 @@ DEV uint32_t ballot(bool predicate) {
   return arguments.result;
 }
 
-// Fibers do not switch in here, and blocks run one after another, or as fibers, too.
+// Fibers do not switch in here, and all blocks run in one thread.
 template <class T>
 DEV T atomic_add(T* p, std::type_identity_t<T> value) {
   const T old = *p;
