@@ -1,5 +1,8 @@
-// Machine code for long rows: the next row is loaded into shared memory while one is computed, and nothing spills.
+// Long rows: the next row is loaded into shared memory while one is computed, nothing spills, and teams that share a
+// block do not depend on each other's order.
 #include "tenon/expr/precision.h"
+#include "tests/cuda/emulated_runner.h"
+#include "tests/cuda/emulator.h"
 #include "tests/cuda/launch_code.h"
 
 namespace tenon::launches {
@@ -18,16 +21,45 @@ class RowsAhead : public LaunchCodeTest {
 
 TEST_F(RowsAhead, GradientsOfATransformer) {
   SKIP_WITHOUT_NVRTC();
-  const auto tensor = [&](const std::string& name) { return leaf(name, DType::BF16, {264, 3840}); };
-  const Expr dy = tensor("dy"), more = tensor("more"), h = tensor("h"), rest = tensor("rest");
-  const Expr y = cast(dy + more, DType::BF16) * leaf("w", DType::F32, {3840}), size = mean(h * h) + 1e-5;
-  const Expr dx = cast(rest + y * rsqrt(size) - h * (mean(y * h) / size), DType::BF16);
-  const Expr packed = leaf("packed", DType::BF16, {264, 20480}), gate = slice(packed, -1, 0, 10240);
-  const QuantizedRows q = quantize_rows(cast(silu(gate) * slice(packed, -1, 10240, 20480), DType::BF16));
-  for (const std::string& arch : cuda::CompileDevice::architectures()) {
-    expect_ahead(arch, {{"dx", dx}}, true);
-    expect_ahead(arch, {{"q", q.q}, {"scale", q.scale}}, true);
-    expect_ahead(arch, {{"norm", cast(h * rsqrt(size), DType::BF16)}}, false);  // one tensor: a block per row
+  for (const int64_t rows : {264, 1061}) {  // for one team of a block, and for several
+    const auto tensor = [&](const std::string& name) { return leaf(numbered(name, rows), DType::BF16, {rows, 3840}); };
+    const Expr dy = tensor("dy"), more = tensor("more"), h = tensor("h"), rest = tensor("rest");
+    const Expr w = leaf("w", DType::F32, {3840}), y = cast(dy + more, DType::BF16) * w, size = mean(h * h) + 1e-5;
+    const Expr dx = cast(rest + y * rsqrt(size) - h * (mean(y * h) / size), DType::BF16);
+    const Expr packed = leaf(numbered("packed", rows), DType::BF16, {rows, 20480}), gate = slice(packed, -1, 0, 10240);
+    const QuantizedRows q = quantize_rows(cast(silu(gate) * slice(packed, -1, 10240, 20480), DType::BF16));
+    const Expr few = leaf("few", DType::BF16, {40, 3840});
+    for (const std::string& arch : cuda::CompileDevice::architectures()) {
+      expect_ahead(arch, {{"dx", dx}}, true);
+      expect_ahead(arch, {{"q", q.q}, {"scale", q.scale}}, true);
+      expect_ahead(arch, {{"norm", cast(few * rsqrt(mean(few * few)), DType::BF16)}}, false);  // a block per row
+    }
+  }
+}
+
+// Results are compared with the oracle's in Plain.LongRowsThatShareColumns.
+TEST_F(RowsAhead, TeamsInAnyOrder) {
+  constexpr int64_t kRows = 37;
+  const auto made = [&](const std::string& name, DType type, const Shape& shape) {
+    tensors.insert_or_assign(name, random_tensor(type, shape, 5));
+    return input(g, name, type, shape);
+  };
+  const auto tensor = [&](const std::string& name) { return made(name, DType::BF16, {kRows, 3840}); };
+  const Expr w = made("w", DType::F32, {3840}), gain = made("gain", DType::F32, {3840});
+  const Expr a = tensor("a"), b = tensor("b"), c = tensor("c"), d = tensor("d"), e = tensor("e");
+  const auto scaled = [&](const Expr& x, const Expr& by) {
+    return cast(x * w * gain * rsqrt(mean(by * by)), DType::BF16);
+  };
+  const Launch buffer_twice = launch("rows", {{"out", scaled(a, b)}}),
+               buffer_once = launch("rows", {{"out", scaled(a + c + d + e + sum(a * d), b)}});
+  for (const Launch& l : {buffer_twice, buffer_once}) {
+    Tensors first;
+    for (const bool backwards : {false, true}) {
+      const auto device = std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.backwards = backwards});
+      const Tensors got = run_on(device, l, tensors);
+      if (first.empty()) first = got;
+      EXPECT_TRUE(got.at("out").data == first.at("out").data);
+    }
   }
 }
 

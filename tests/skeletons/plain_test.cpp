@@ -304,6 +304,28 @@ TEST_F(Plain, RowsQuantiseToNearestEven) {
   }
 }
 
+// Rows that take several operands and the columns that all rows share: on a GPU the teams of a block share these, with
+// two buffers for each team's rows or one, if there are enough rows, which need not be a multiple of the teams.
+TEST_F(Plain, LongRowsThatShareColumns) {
+  const bool gpu = runners().front().name.find("NVIDIA") != std::string::npos;
+  for (const int64_t rows : {gpu ? int64_t{1061} : int64_t{37}, int64_t{3}}) {
+    const std::string id = numbered("r", rows);
+    const auto tensor = [&](const std::string& name) { return input(g, id + name, DType::BF16, {rows, 3840}); };
+    const auto column = [&](const std::string& name) { return input(g, id + name, DType::F32, {3840}); };
+    const Expr dy = tensor(".dy"), more = tensor(".more"), h = tensor(".h"), rest = tensor(".rest");
+    const Expr y = cast(dy + more, DType::BF16) * column(".w") * column(".gain"), size = mean(h * h) + 1e-5;
+    expect(launch("rows", {{id + ".dx", cast(rest + y * rsqrt(size) - h * (mean(y * h) / size), DType::BF16)},
+                           {id + ".sum", sum(y)}}),
+           {DType::BF16, DType::F32});
+    const Expr a = dy * column(".a"), b = more * column(".b"), largest = max(absmax(a), absmax(b));
+    const Expr most = max(largest, absmax(rest * column(".c"))), scale = most / 448.0;
+    expect(launch("rows", {{id + ".scale", scale},
+                           {id + ".qa", cast(a / scale, DType::BF16)},
+                           {id + ".qb", cast(b / scale, DType::BF16)}}),
+           {DType::BF16});
+  }
+}
+
 // The maths between the layers of a transformer of 3840 columns, with rows that leave a tail, through the three gates
 // of quantised rows: gate * norm + residual, its norm, modulated and quantised; silu(gate) * up quantised; heads joined
 // and quantised.

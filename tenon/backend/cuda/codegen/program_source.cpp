@@ -268,19 +268,35 @@ ProgramSource::Value ProgramSource::kept(const Expr& e) {
   return out;
 }
 
-// True if `divisor` is at least a literal fraction of the largest magnitude in `x`'s row, as in quantization.
+// True if `divisor` is at least a literal fraction of the largest magnitude in `x`'s row, possibly of several values'
+// rows, as in quantization.
 static bool by_largest(const Expr& x, const Expr& divisor) {
-  const auto exact = [](Expr e) {
-    while (is_rounding(e) && e->attrs.dtype == DType::F32) e = e->in[0];
+  const auto exact = [](Expr e, bool spread) {
+    while ((is_rounding(e) && e->attrs.dtype == DType::F32) ||
+           (spread && (e.is<nodes::Broadcast>() || e.is<nodes::Reshape>())))
+      e = e->in[0];
     return e;
   };
-  Expr d = exact(divisor);
-  while (d.is<nodes::Broadcast>() || d.is<nodes::Reshape>()) d = exact(d->in[0]);
+  const Expr d = exact(divisor, true);
   const Node* part = d.is<nodes::Div>() ? literal_of(d->in[1]) : nullptr;
-  if (!part || !d->in[0].is<nodes::Max>()) return false;
-  const double n = part->attrs.nums[0];
-  const auto largest = [&](const Expr& m) { return m.is<nodes::AbsMax>() && exact(m->in[0]) == exact(x); };
-  return n >= 1 && n < 1e6 && std::any_of(d->in[0]->in.begin(), d->in[0]->in.end(), largest);
+  if (!part || part->attrs.nums[0] < 1 || part->attrs.nums[0] >= 1e6) return false;
+  const std::function<bool(const Expr&)> largest = [&](const Expr& of) {
+    const Expr m = exact(of, true);
+    if (m.is<nodes::Max>()) return std::any_of(m->in.begin(), m->in.end(), largest);
+    return m.is<nodes::AbsMax>() && exact(m->in[0], false) == exact(x, false);
+  };
+  return exact(d->in[0], true).is<nodes::Max>() && largest(d->in[0]);
+}
+
+// True if only outputs in e4m3 read `e`. An error of an ulp of f32, which one quotient in millions has after a single
+// step, would have to meet one of the few values where e4m3 rounds to another number.
+bool ProgramSource::only_quantized(const Expr& e) const {
+  for (const ProgramOutput& o : outputs_)
+    if (o.value == e && o.dtype != DType::E4M3) return false;
+  const std::vector<Expr> all = topological(values());
+  return std::none_of(all.begin(), all.end(), [&](const Expr& user) {
+    return std::find(user->in.begin(), user->in.end(), e) != user->in.end();
+  });
 }
 
 // The name of a fragment of quotients that share a divisor.
@@ -293,8 +309,8 @@ std::string ProgramSource::quotient(const Expr& e) {
   }
   std::string out = fresh();
   loop_ += "        const Frag<float, kRun> " + out + " = " + by + ".of<" +
-           (size_of(dividend.holds) <= 2 ? "1, " : "2, ") + (by_largest(e->in[0], e->in[1]) ? "true" : "false") + ">(" +
-           dividend.name + ");\n";
+           (size_of(dividend.holds) <= 2 || only_quantized(e) ? "1, " : "2, ") +
+           (by_largest(e->in[0], e->in[1]) ? "true" : "false") + ">(" + dividend.name + ");\n";
   return out;
 }
 

@@ -57,6 +57,8 @@ class ProgramSource {
   int held() const;
   /// Passes over a row: one more than the number of dependent reductions.
   int stages() const { return stages_; }
+  /// Largest number of reductions in one pass, which a team does together.
+  int reductions_at_once();
   /// Rows of a map whose loads are in flight together; valid once the functor is made.
   int at_once() const { return at_once_; }
   /// Nodes that became lines.
@@ -89,6 +91,7 @@ class ProgramSource {
   bool in_shared(const Expr& view) const;
   Value pointwise(const Expr& e);
   Value rounding(const Expr& e);
+  bool only_quantized(const Expr& e) const;
   std::string quotient(const Expr& e);
   Value kept(const Expr& e);
   void body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element);

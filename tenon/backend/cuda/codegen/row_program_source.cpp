@@ -3,6 +3,7 @@
 #include <array>
 
 #include "tenon/backend/cuda/codegen/program_source.h"
+#include "tenon/core/text.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
@@ -104,6 +105,12 @@ std::string over_row(const std::string& statements) {
 
 }  // namespace
 
+int ProgramSource::reductions_at_once() {
+  std::vector<int> of_stage(static_cast<size_t>(stages_));
+  for (const Expr& r : reductions_) ++of_stage[static_cast<size_t>(level(r) - 1)];
+  return *std::ranges::max_element(of_stage);
+}
+
 int ProgramSource::held() const {
   int registers = 0, late = 0;  // of late-loaded operands, one at a time
   for (const Held& h : arrays_) {
@@ -189,17 +196,24 @@ std::string ProgramSource::stage(int number) {
   inner_.clear();
   before_.clear();
   loop_.clear();
-  std::string after, loop_end, once;
+  std::string after, loop_end, once, nodes;
+  std::vector<std::string> sums;
   for (const Expr& r : reductions_) {
     if (level(r) != number + 1) continue;
     const Value x = value(r->in[0]);
-    const std::string type = struct_name(r), sum = fresh(), out = fresh();
-    before_ += "    float " + sum + " = static_cast<float>(" + type + "::init);\n";
+    const std::string type = struct_name(r),
+                      sum = "sums" + std::to_string(number) + "[" + std::to_string(sums.size()) + "]", out = fresh();
+    sums.push_back("static_cast<float>(" + type + "::init)");
+    nodes += (nodes.empty() ? "" : ", ") + type;
     loop_end += "        UNROLL for (int k = 0; k < kRun; ++k) " + sum + " = step<" + type + ">(" + sum + ", " +
                 (x.uniform ? x.name : x.name + ".v[k]") + ");\n";
-    after += "    const float " + out + " = " + type + "::finish<float>(team.template reduce<" + type + ">(" + sum +
-             "), static_cast<float>(cols));\n";
+    after += "    const float " + out + " = " + type + "::finish<float>(" + sum + ", static_cast<float>(cols));\n";
     outer_[r.get()] = {out, true, DType::F32};
+  }
+  if (!sums.empty()) {
+    const std::string name = "sums" + std::to_string(number);
+    before_ += "    float " + name + "[] = {" + joined(sums) + "};\n";
+    after = "    team.template reduce<" + nodes + ">(" + name + ");\n" + after;
   }
   for (const ProgramOutput& o : outputs_) {
     if (stored_in(o) != number) continue;
@@ -216,7 +230,8 @@ std::string ProgramSource::stage(int number) {
 }
 
 std::string ProgramSource::reducing_body() {
-  std::string text = first_loads() + (columns_at_.empty() ? "" : columns_body()) +
+  std::string text = "  static constexpr int kAtOnce = " + std::to_string(reductions_at_once()) + ";\n" +
+                     first_loads() + (columns_at_.empty() ? "" : columns_body()) +
                      "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, "
                      "const Team& team, const Loads<R>& l) {\n"
                      "    const Row r = row(p, row_number);\n" +

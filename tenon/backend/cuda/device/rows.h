@@ -38,45 +38,77 @@ inline constexpr int kWarpRowThreads = 128;
 /// Adjacent lanes of a warp: 8, 16 or all 32.
 template <int lanes>
 struct LanesTeam {
-  static constexpr int kThreads = lanes, kBlock = kWarpRowThreads;
+  static constexpr int kThreads = lanes, kOwners = kWarpRowThreads, kTeams = 1;
   bool present = true;  ///< false: takes part only so that the warp stays converged; stores no row results
   DEV int rank() const { return lane() % lanes; }
   DEV bool stores() const { return present && rank() == 0; }
-  template <class T>
-  DEV float reduce(float x) const {
-    return combine_lanes<T, lanes>(x);
+  DEV static int number() { return 0; }
+  DEV static int owner() { return thread_index(); }
+  /// Reduces every x[i] over the team with the i-th node.
+  template <class... Ts>
+  DEV void reduce(float (&x)[sizeof...(Ts)]) const {
+    int i = 0;
+    ((x[i] = combine_lanes<Ts, lanes>(x[i]), ++i), ...);
   }
 };
 using WarpTeam = LanesTeam<32>;
 
-/// A block. Warp results are combined through shared memory, always in the same order.
-template <int threads>
+/// Combines n values pairwise.
+template <class T, int n>
+DEV float combine_all(float (&x)[n]) {
+  UNROLL for (int step = 1; step < n; step *= 2) UNROLL for (int i = 0; i + step < n; i += 2 * step) x[i] =
+      combine<T>(x[i], x[i + step]);
+  return x[0];
+}
+
+/// One of the `teams` equal parts of a block. Its warps exchange their results of up to `kAtOnce` reductions through
+/// shared memory, and every thread combines them, always in the same order.
+template <int threads, int teams, int kAtOnce>
 struct BlockTeam {
-  static constexpr int kThreads = threads, kWarps = threads / 32, kBlock = threads;
-  float* exchange;       // two floats per warp
-  mutable int turn = 0;  // double buffer: other warps may still read the previous reduction's place
-  DEV int rank() const { return thread_index(); }
+  static constexpr int kThreads = threads, kTeams = teams, kOwners = threads, kWarps = threads / 32;
+  static constexpr int kPlaces = row_places(threads);
+  float* exchange;       // row_exchange_bytes
+  mutable int turn = 0;  // double buffer: other warps may still read the previous reductions' places
+  DEV static int number() { return teams == 1 ? 0 : thread_index() / threads; }
+  DEV static int owner() { return thread_index() - number() * threads; }
+  DEV int rank() const { return owner(); }
   DEV bool stores() const { return rank() == 0; }
+  template <class... Ts>
+  DEV void reduce(float (&x)[sizeof...(Ts)]) const {
+    static_assert(sizeof...(Ts) <= kAtOnce);
+    float* const places = exchange + turn;
+    turn = kAtOnce * kPlaces - turn;
+    int i = 0;
+    ((x[i] = combine_lanes<Ts>(x[i]), ++i), ...);
+    if (lane() == 0)
+      UNROLL for (int r = 0; r < static_cast<int>(sizeof...(Ts)); ++r) places[r * kPlaces + rank() / 32] = x[r];
+    if constexpr (teams == 1)
+      sync_block();
+    else
+      sync_named(1 + number(), threads);
+    i = 0;
+    ((x[i] = of_warps<Ts>(places + i * kPlaces), ++i), ...);
+  }
+
+ private:
   template <class T>
-  DEV float reduce(float x) const {
-    x = combine_lanes<T>(x);
-    float* place = exchange + turn;
-    turn ^= kWarps;
-    if (lane() == 0) place[warp()] = x;
-    sync_block();
-    float all = place[0];
-    UNROLL for (int w = 1; w < kWarps; ++w) all = combine<T>(all, place[w]);
-    return all;
+  DEV static float of_warps(const float* places) {
+    float all[kWarps];
+    UNROLL for (int w = 0; w < kWarps; w += 4) {
+      const Frag<float, 4> four = load<float, 4>(places + w);
+      UNROLL for (int i = 0; i < 4 && w + i < kWarps; ++i) all[w + i] = four.v[i];
+    }
+    return combine_all<T>(all);
   }
 };
 
-/// f32 operands that all rows read, kept in shared memory, a separate part for each thread: fragment f of R of operand
-/// `number`. 16-byte pieces of all threads are contiguous, so there are no bank conflicts.
+/// f32 operands that all rows read, kept in shared memory, a separate part for each of the threads that own one:
+/// fragment f of R of operand `number`. 16-byte pieces of all owners are contiguous, so there are no bank conflicts.
 template <class Team, int R, int N>
     DEV Frag < float,
     N<4 ? N : 4>*column_piece(int at, int number, int f, int i) {
   constexpr int kPiece = N < 4 ? N : 4;
-  return in_shared<Frag<float, kPiece>>(at) + ((number * R + f) * (N / kPiece) + i) * Team::kBlock + thread_index();
+  return in_shared<Frag<float, kPiece>>(at) + ((number * R + f) * (N / kPiece) + i) * Team::kOwners + Team::owner();
 }
 template <class Team, int R, int N>
 DEV void put_column(int at, int number, int f, const Frag<float, N>& x) {
@@ -159,10 +191,11 @@ struct RowsOfLanes {
   }
 };
 
-/// Processes every `step`-th row from `row` on, prefetching the next row into shared memory while the current one is
-/// computed. kBytes: of a row.
-template <class Constants, int kBytes, class Rows>
-DEV void walk_rows_ahead(const Rows& rows, const auto& team, int row, int step) {
+/// Processes every `step`-th row from `row` on. Its operands come to one of two buffers in shared memory, of `kBytes`
+/// for all teams, while the row before is computed; or to a single buffer once that is done, for other teams to compute
+/// meanwhile.
+template <class Constants, int kBytes, int kBuffers, class Rows, class Team>
+DEV void walk_rows_ahead(const Rows& rows, const Team& team, int row, int step) {
   const int end = rows.p.sizes.rows, places = Rows::Program::rows(rows.p);
   const auto bring = [&](int number, int place) {
     typename Rows::Loads loads{place};
@@ -171,23 +204,25 @@ DEV void walk_rows_ahead(const Rows& rows, const auto& team, int row, int step) 
   };
   int place = places;
   bring(row, place);
-  rows.columns(team);
+  if (Team::number() == 0) rows.columns(team);
   Constants::wait();
+  if constexpr (Team::kTeams > 1) sync_block();  // all teams read the columns
   NO_UNROLL for (; row < end; row += step) {
-    const int next = 2 * places + kBytes - place;  // the other buffer
-    bring(row + step, next);
-    cp_async_wait<1>();
+    const int next = kBuffers == 1 ? place : 2 * places + kBytes - place;
+    if constexpr (kBuffers == 2) bring(row + step, next);
+    cp_async_wait<kBuffers - 1>();
     rows.run(row, team, typename Rows::Loads{place});
+    if constexpr (kBuffers == 1) bring(row + step, next);
     place = next;
   }
 }
 
-/// The same in registers if kBytesAhead is 0: a row is loaded when the previous one is done. Weights are waited for
+/// The same in registers if kBuffers is 0: a row is loaded when the previous one is done. Weights are waited for
 /// after the first row's loads.
-template <class Constants, int kBytesAhead, class Rows>
-DEV void walk_rows(const Rows& rows, const auto& team, int row, int step) {
-  if constexpr (kBytesAhead > 0) {
-    walk_rows_ahead<Constants, kBytesAhead>(rows, team, row, step);
+template <class Constants, int kBytes, int kBuffers, class Rows, class Team>
+DEV void walk_rows(const Rows& rows, const Team& team, int row, int step) {
+  if constexpr (kBuffers > 0) {
+    walk_rows_ahead<Constants, kBytes, kBuffers>(rows, team, row, step);
   } else {
     const int end = rows.p.sizes.rows;
     typename Rows::Loads loads;
@@ -201,19 +236,23 @@ DEV void walk_rows(const Rows& rows, const auto& team, int row, int step) {
   }
 }
 
-template <class Program, class Constants, int R, int lanes, int kBytesAhead, class Params>
+template <class Program, class Constants, int R, int lanes, int kBytes, int kBuffers, class Params>
 DEV void rows_by_lanes(const Params& p) {
   begin_loads<Constants>(p);
   constexpr int kRows = kWarpRowThreads / lanes;  // per block
-  walk_rows<Constants, kBytesAhead>(RowsOfLanes<Program, R, lanes, Params>{p}, LanesTeam<lanes>{},
-                                    block_x() * kRows + warp() * (32 / lanes), grid_x() * kRows);
+  walk_rows<Constants, kBytes, kBuffers>(RowsOfLanes<Program, R, lanes, Params>{p}, LanesTeam<lanes>{},
+                                         block_x() * kRows + warp() * (32 / lanes), grid_x() * kRows);
 }
 
-template <class Program, class Constants, int R, int threads, int kBytesAhead, class Params>
+template <class Program, class Constants, int R, int threads, int teams, int kBytes, int kBuffers, class Params>
 DEV void rows_by_block(const Params& p) {
   begin_loads<Constants>(p);
-  walk_rows<Constants, kBytesAhead>(RowsOfBlocks<Program, R, Params>{p},
-                                    BlockTeam<threads>{reinterpret_cast<float*>(shared_memory())}, block_x(), grid_x());
+  using Team = BlockTeam<threads, teams, Program::kAtOnce>;
+  const int number = Team::number();
+  float* const exchange =
+      reinterpret_cast<float*>(shared_memory()) + number * (row_exchange_bytes(threads, Program::kAtOnce) / 4);
+  walk_rows<Constants, kBytes, kBuffers>(RowsOfBlocks<Program, R, Params>{p}, Team{exchange},
+                                         block_x() * teams + number, grid_x() * teams);
 }
 
 }  // namespace tenon::device

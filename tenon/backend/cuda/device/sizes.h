@@ -22,6 +22,10 @@ struct TransposedSizes {
 struct RowsSizes {
   int32_t rows, cols;
 };
+/// Floats between the places where the warps of a block leave their results of two reductions: whole 16 bytes.
+inline constexpr int row_places(int threads) { return (threads / 32 + 3) / 4 * 4; }
+/// Shared memory for up to `at_once` reductions over a row of a block, in bytes, twice.
+inline constexpr int row_exchange_bytes(int threads, int at_once) { return 2 * at_once * row_places(threads) * 4; }
 
 /// A value seen as [samples, inner, channels], whose moments over inner are computed.
 struct GroupsSizes {

@@ -147,15 +147,21 @@ namespace {
 // same for all rows (a step's gates and factors, weights) in shared memory: for programs that read many such floats.
 // They also prefetch their next row into shared memory: if rows take so many registers that only one or two blocks fit
 // on a multiprocessor, which would alternate between loading and computing, and for short rows, where it costs little.
+// Long rows are computed by several teams of a block that share its columns: while one waits for its next row or for
+// its other warps, another one computes.
 struct RowsWalk {
   RowTeam team;
+  int teams = 1;        // per block, if a team is not part of a warp
   int64_t blocks = 0;   // persistent blocks per multiprocessor; 0: not persistent
   int64_t columns = 0;  // bytes per block for values that are the same for all rows
-  int64_t ahead = 0;    // bytes of a prefetched row
+  int64_t ahead = 0;    // bytes of a team's prefetched row
+  int buffers = 0;      // for such rows, of each team
+  int reductions_at_once = 1;
   RowsWalk(const DeviceFacts& facts, std::span<const ProgramOutput> outputs, const MatrixDomain& matrix) {
     Params unused;
     constants_source(outputs, unused, kWarpRowThreads);
-    const ProgramSource going(outputs, matrix, unused, 8);
+    ProgramSource going(outputs, matrix, unused, 8);
+    reductions_at_once = going.reductions_at_once();
     const auto team_of = [&](const ProgramSource& program) {
       // With one_order, a warp per row, the order in which the skinny core computes rows before a product.
       if (facts.one_order && matrix.cols() > 256 && matrix.cols() <= kMaxColumnsInFront)
@@ -170,9 +176,11 @@ struct RowsWalk {
     const int64_t column_bytes = fragments * staying.run() * 4 * staying.columns(),
                   row_bytes = fragments * 16 * staying.tensors_ahead();
     const auto fit = [&](int64_t bytes) { return facts.shared_bytes / (bytes + 2048); };
+    if (its.block() && row_bytes >= kSharedRow && share(facts, matrix, staying)) return;
     if (its.block() && row_bytes >= kLongRow && fit(2 * row_bytes) > 0) {
       team = its;
       ahead = row_bytes;
+      buffers = 2;
       if (fit(2 * row_bytes + column_bytes) > 0) columns = column_bytes;
       blocks = std::min<int64_t>(fit(2 * row_bytes + columns), 2);
       return;
@@ -185,10 +193,42 @@ struct RowsWalk {
     team = its;
     blocks = resident;
     columns = column_bytes;
-    if (!its.block() && its.fragments == 1 && fit(2 * row_bytes + columns) >= blocks) ahead = row_bytes;
+    if (its.block() || its.fragments > 1 || row_bytes == 0 || fit(2 * row_bytes + columns) < blocks) return;
+    ahead = row_bytes;
+    buffers = 2;
   }
 
  private:
+  // Sets everything for several teams that share a block, if enough of them fit and find rows.
+  bool share(const DeviceFacts& facts, const MatrixDomain& matrix, const ProgramSource& program) {
+    const int64_t fragments = div_up(matrix.cols(), program.run());
+    RowTeam each{0, 0};
+    for (const int of_thread : {3, 4, 2}) {
+      const RowTeam next{static_cast<int>(div_up(fragments, int64_t{32} * of_thread) * 32), of_thread};
+      if (next.threads * kMinTeams <= kThreadsSharing &&
+          (each.threads == 0 || next.threads * next.fragments < each.threads * each.fragments))
+        each = next;
+    }
+    if (each.threads == 0) return false;
+    const int64_t slots = int64_t{each.threads} * each.fragments, row_bytes = slots * 16 * program.tensors_ahead(),
+                  column_bytes = slots * program.run() * 4 * program.columns();
+    for (const int each_has : {2, 1}) {
+      const int64_t fit = (facts.shared_bytes - 2048 - column_bytes) / (each_has * row_bytes),
+                    sharing = std::min<int64_t>(fit, kThreadsSharing / each.threads);
+      if (fit < kMinTeams || matrix.rows() < sharing * facts.multiprocessors) continue;
+      team = each;
+      teams = static_cast<int>(sharing);
+      blocks = 1;
+      columns = column_bytes;
+      ahead = row_bytes;
+      buffers = each_has;
+      return true;
+    }
+    return false;
+  }
+  static constexpr int kMinTeams = 3;                            // two take longer than one that loads ahead
+  static constexpr int kThreadsSharing = 640;                    // 96 registers each
+  static constexpr int64_t kSharedRow = 7 * 1024;                // bytes; shorter rows are read by parts of warps
   static constexpr int64_t kThreads = 512, kThreadsOfOne = 768;  // 128 and 80 registers each
   static constexpr int64_t kLongRow = 22 * 1024;                 // bytes; three blocks of shorter rows fit
 };
@@ -199,20 +239,21 @@ KernelCall rows_call(Device& device, const std::string& name, std::span<const Pr
   params.set_sizes("RowsSizes", device::RowsSizes{checked_int(matrix.rows()), checked_int(matrix.cols())});
   const RowsWalk walk(device.facts(), outputs, matrix);
   const RowTeam& team = walk.team;
-  const int threads = team.block() ? team.threads : kWarpRowThreads;
+  const int threads = team.block() ? walk.teams * team.threads : kWarpRowThreads;
   LaunchShape shape;
   shape.threads = static_cast<unsigned>(threads);
-  if (team.block()) params.reserve_shared(shape.threads / 32 * 8);  // for BlockTeam
+  if (team.block())
+    params.reserve_shared(walk.teams * device::row_exchange_bytes(team.threads, walk.reductions_at_once));
   KernelParts text;
   text.name = name;
   if (!walk.columns) text.functors = constants_source(outputs, params, threads);
   const std::string constants = text.functors.empty() ? "NoConstants" : "Constants";
   ProgramSource program(outputs, matrix, params, 8);
   if (walk.columns) program.keep_columns(params.reserve_shared("columns", walk.columns));
-  if (walk.ahead) program.keep_rows(params.reserve_shared("rows", 2 * walk.ahead), threads);
+  if (walk.ahead) program.keep_rows(params.reserve_shared("rows", walk.buffers * walk.teams * walk.ahead), threads);
   text.functors += program.functor("Program");
   text.headers = "#include \"tenon/backend/cuda/device/rows.h\"\n" + program.includes();
-  int64_t blocks = team.block() ? matrix.rows() : div_up(matrix.rows(), kWarpRowThreads / team.threads);
+  int64_t blocks = div_up(matrix.rows(), threads / team.threads);
   if (walk.blocks) blocks = div_up(blocks, div_up(blocks, walk.blocks * device.facts().multiprocessors));
   shape.grid_x = static_cast<unsigned>(blocks);
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
@@ -220,7 +261,8 @@ KernelCall rows_call(Device& device, const std::string& name, std::span<const Pr
                 std::to_string(std::max<int64_t>(walk.blocks, 1)) + ", Params, p) { " +
                 (team.block() ? "rows_by_block" : "rows_by_lanes") + "<Program, " + constants + ", " +
                 std::to_string(team.fragments) + ", " + std::to_string(team.threads) + ", " +
-                std::to_string(walk.ahead) + ">(p); }\n";
+                (team.block() ? std::to_string(walk.teams) + ", " : "") + std::to_string(walk.teams * walk.ahead) +
+                ", " + std::to_string(walk.buffers) + ">(p); }\n";
   return KernelCall(device, text, params, shape);
 }
 
