@@ -44,6 +44,7 @@ void run_alone(Backend& backend, Kernel& kernel, const WeightMaking& with, const
   kernel.bind(buffers, addresses, kept.get());
   kernel.run(with.stream, scratch.get());
   with.stream.synchronize();
+  with.waited = true;
 }
 
 WeightRequest StoredLaunches::request(const Launch& launch, std::shared_ptr<Kernel> kernel) {

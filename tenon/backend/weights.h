@@ -42,6 +42,7 @@ struct WeightMaking {
   Stream& stream;  ///< the stream that the work is enqueued on
   std::function<ParamView(const std::string& name)> param;
   std::span<void* const> needs = {};  ///< memory of the request's `needs`, in that order
+  mutable bool waited = false;        ///< whether making waited for the stream, which cannot be recorded then
 
   /// The parameter that `leaf` names. Throws Error(Model) if its shape differs.
   ParamView find(const Expr& leaf) const;

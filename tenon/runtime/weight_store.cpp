@@ -163,11 +163,12 @@ std::shared_ptr<WeightStore::Maker> WeightStore::make(const WeightRequest& reque
     maker->depends.insert(it->second->maker->depends.begin(), it->second->maker->depends.end());
   }
   maker->parts.assign(parts.begin(), parts.end());
-  run(*maker);
+  run(*maker, stream());
+  repeated_.reset();
   return maker;
 }
 
-void WeightStore::run(const Maker& maker) {
+bool WeightStore::run(const Maker& maker, Stream& on) {
   Held held;
   std::vector<void*> parts, needs;
   std::vector<std::shared_ptr<Entry>> entries;
@@ -181,12 +182,14 @@ void WeightStore::run(const Maker& maker) {
   }
   for (const std::shared_ptr<Entry>& e : maker.needs) needs.push_back(e->memory.get());
   const size_t own = held.size();
-  const WeightMaking with{stream(), [&](const std::string& name) { return find(name, held); }, needs};
+  const WeightMaking with{on, [&](const std::string& name) { return find(name, held); }, needs};
   maker.request.make(with, parts);
   for (size_t i = 0; i < entries.size(); ++i)
     if (entries[i] && entries[i]->on_host)
-      backend_->copy_out(stream(), entries[i]->memory.get(), parts[i], entries[i]->bytes);
-  if (held.size() > own) stream().synchronize();
+      backend_->copy_out(on, entries[i]->memory.get(), parts[i], entries[i]->bytes);
+  if (held.size() > own) on.synchronize();
+  const auto elsewhere = [](const auto& e) { return !e || e->on_host; };
+  return !with.waited && held.size() == own && std::ranges::none_of(entries, elsewhere);
 }
 
 // The value of a computed parameter, in f32, in memory that `held` keeps alive.
@@ -232,12 +235,35 @@ void WeightStore::update(const std::string& name, const HostView& value) {
   remake({name});
 }
 
+// The last update from device memory. The same again is the same work, which a device records.
+struct WeightStore::Repeated {
+  std::vector<DeviceTensor> tensors;
+  std::vector<std::shared_ptr<Maker>> makers;
+  bool recordable = true;
+  std::unique_ptr<Replay> replay;
+};
+
 void WeightStore::update(std::span<const DeviceTensor> tensors) {
   const std::lock_guard lock(mutex_);
+  if (repeated_ && std::ranges::equal(tensors, repeated_->tensors) && replay()) return;
   std::set<std::string> names;
   for (const DeviceTensor& t : tensors) check(t.name, t.dtype, t.shape, t.memory.get());
   for (const DeviceTensor& t : tensors) names.insert(t.name), overrides_[t.name] = {t.dtype, t.shape, {}, t.memory};
-  remake(names);
+  repeated_ = remake(names);
+  repeated_->tensors.assign(tensors.begin(), tensors.end());
+}
+
+bool WeightStore::replay() {
+  Repeated& r = *repeated_;
+  const auto again = [&](Stream& recording) {
+    for (const auto& maker : r.makers) run(*maker, recording);
+  };
+  if (!r.replay && r.recordable) r.replay = backend_->record(again);
+  if (!r.replay) return false;
+  r.replay->run(stream());
+  counters_.remade += static_cast<int64_t>(r.makers.size());
+  stream().synchronize();
+  return true;
 }
 
 void WeightStore::reread(const std::set<std::string>& names) {
@@ -251,23 +277,28 @@ void WeightStore::reread(const std::set<std::string>& names) {
   remake(names);
 }
 
-void WeightStore::remake(const std::set<std::string>& names) {
+std::unique_ptr<WeightStore::Repeated> WeightStore::remake(const std::set<std::string>& names) {
+  repeated_.reset();
+  auto out = std::make_unique<Repeated>();
   std::set<std::string> read;
   std::erase_if(makers_, [](const std::weak_ptr<Maker>& m) { return m.expired(); });
   for (const std::weak_ptr<Maker>& weak : makers_) {
     const std::shared_ptr<Maker> maker = weak.lock();
     if (std::ranges::none_of(maker->depends, [&](const std::string& n) { return names.contains(n); })) continue;
-    run(*maker);
+    out->recordable = run(*maker, stream()) && out->recordable;
+    out->makers.push_back(maker);
     ++counters_.remade;
     read.insert(maker->request.params.begin(), maker->request.params.end());
   }
   for (const std::string& param : read)
-    if (!overrides_.contains(param)) source_->done(param);
+    if (!overrides_.contains(param)) source_->done(param), out->recordable = false;
   stream().synchronize();
+  return out;
 }
 
 void WeightStore::release_unused() {
   const std::lock_guard lock(mutex_);
+  repeated_.reset();
   // An entry that another one needs can be freed once that one is gone.
   while (std::erase_if(entries_, [](const auto& e) { return e.second.use_count() == 1; }) > 0) {
   }

@@ -59,6 +59,7 @@ class WeightStore {
     DType dtype = DType::F32;
     Shape shape;
     std::shared_ptr<const void> memory;
+    bool operator==(const DeviceTensor&) const = default;
   };
   void update(std::span<const DeviceTensor> tensors);
 
@@ -87,12 +88,14 @@ class WeightStore {
 
   Stream& stream();
   std::shared_ptr<Maker> make(const WeightRequest& request, std::vector<std::shared_ptr<Entry>> parts);
-  void run(const Maker& maker);
+  bool run(const Maker& maker, Stream& on);  // whether it can be recorded
   using Held = std::vector<std::shared_ptr<void>>;
   ParamView find(const std::string& name, Held& held);
   ParamView compute(const Expr& value, Held& held);
   void check(const std::string& name, DType dtype, const Shape& shape, const void* data) const;
-  void remake(const std::set<std::string>& names);
+  struct Repeated;
+  std::unique_ptr<Repeated> remake(const std::set<std::string>& names);
+  bool replay();  // the last update again, if it can be recorded
 
   mutable std::mutex mutex_;
   std::shared_ptr<Backend> backend_;
@@ -102,6 +105,7 @@ class WeightStore {
   std::vector<std::weak_ptr<Maker>> makers_;  // in the order they ran, so that each comes after what it needs
   std::map<std::string, Override> overrides_;
   Counters counters_;
+  std::unique_ptr<Repeated> repeated_;
   std::optional<Offload> offload_;
 };
 

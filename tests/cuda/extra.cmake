@@ -28,6 +28,7 @@ target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.c
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/list_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/gradients/autograd_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/gradients/cases.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/runtime/weight_store_test.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/runtime/repeated_updates_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/runtime/state_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/decode_loop_test.cpp)
 
 # A tree with the headers of the additional cores in the place that docs/adding.md gives.

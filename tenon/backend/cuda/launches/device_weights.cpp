@@ -17,16 +17,18 @@ WeightRequest request_of(const Expr& leaf, std::string key, std::vector<std::str
 }
 
 // Copies a parameter's elements to device memory, in the leaf's type.
-void upload(Device& device, Stream& stream, const ParamView& view, const Expr& leaf, void* dst) {
+void upload(Device& device, const WeightMaking& with, const ParamView& view, const Expr& leaf, void* dst) {
+  Stream& stream = with.stream;
   const int64_t bytes = view.shape.numel() * size_of(view.dtype);
   if (view.dtype == leaf.dtype()) {
     if (view.on_device)
       device.copy(stream, dst, view.data, bytes);
     else
-      device.copy_in(stream, dst, view.data, bytes);
+      device.copy_in(stream, dst, view.data, bytes), with.waited = true;
     return;
   }
   if (bytes == 0) return;
+  with.waited = true;
   std::shared_ptr<void> copy;
   void* raw = const_cast<void*>(view.data);
   if (!view.on_device) {
@@ -110,11 +112,12 @@ struct Packed {
     for (auto& [node, view] : views) {
       const Expr l(node);
       memory.push_back(device.allocate(leaf_bytes(l)));
-      upload(device, with.stream, view, l, memory.back().get());
+      upload(device, with, view, l, memory.back().get());
       view = {l.dtype(), l.shape(), memory.back().get(), true};
     }
     PackingCalls().run(device, with.stream, *this, views, dst);
     with.stream.synchronize();
+    with.waited = true;
   }
 };
 
@@ -188,7 +191,7 @@ WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf) {
   r.make = [graph, own, rounded, device = std::move(device)](const WeightMaking& with, std::span<void* const> parts) {
     const ParamView view = with.find(own);
     if (view.on_device && view.dtype != own.dtype()) return rounded->compute(*device, with, parts[0]);
-    upload(*device, with.stream, view, own, parts[0]);
+    upload(*device, with, view, own, parts[0]);
   };
   return r;
 }

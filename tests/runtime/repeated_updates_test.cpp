@@ -1,0 +1,103 @@
+// Updates of the same tensors again and again, which a device records.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tenon/core/host_tensor.h"
+#include "tenon/expr/ops.h"
+#include "tenon/models/hash_weights.h"
+#include "tenon/runtime/executable.h"
+#include "tenon/runtime/host_weights.h"
+#include "tests/runtime/places.h"
+
+namespace tenon::updates {
+namespace {
+using places::Place;
+using places::places;
+
+const Shape kShape = {16, 24};
+
+HostTensor drawn(const std::string& name, uint64_t seed) {
+  HostTensor t = HostTensor::zeros(DType::F32, kShape);
+  random_weight(name, kShape, DType::F32, 0, kShape.numel(), t.data.data(), seed);
+  return t;
+}
+
+HostView tensor_view(const HostTensor& t) { return {t.dtype, t.shape, t.data.data()}; }
+
+Plan plan_of(const Expr& value) { return make_plan(std::array{Result{"y", value}}); }
+
+std::vector<float> result(Executable& e) {
+  std::vector<float> x(static_cast<size_t>(e.plan().buffer("x").shape.numel()));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 13) * 0.25f - 1.5f;
+  e.set("x", x);
+  e.run_all();
+  return e.get("y");
+}
+
+// The same tensors with new values again and again, as in training: a device records the work the second time, and
+// records it anew after anything else has changed.
+TEST(RepeatedUpdates, AreFreshLoads) {
+  const auto layers = [](DType t) {
+    Graph g;
+    const auto weight = [&](const char* name) { return param(g, name, t, kShape); };
+    const Expr x = input(g, "x", t, {1, 40, 40, 24});
+    return plan_of(linear(x, weight("q")) + linear(x, weight("k")));
+  };
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    std::map<std::string, HostTensor> now{{"q", drawn("q", 0)}, {"k", drawn("k", 0)}};
+    const auto loaded = [&] {
+      const auto out = std::make_shared<HostWeights>();
+      for (const auto& [name, tensor] : now) out->add(name, tensor_view(tensor));
+      return out;
+    };
+    const auto store = std::make_shared<WeightStore>(place.backend, loaded());
+    Executable e(layers(DType::BF16), store);
+    std::optional<Executable> other;
+    const auto stream = place.backend->make_stream();
+    std::vector<WeightStore::DeviceTensor> all;
+    for (const char* name : {"q", "k"}) all.push_back({name, DType::F32, kShape, place.backend->allocate(16 * 24 * 4)});
+    const auto update = [&](uint64_t seed) {
+      for (const WeightStore::DeviceTensor& t : all) {
+        const HostTensor& fresh = now[t.name] = drawn(t.name, seed);
+        place.backend->copy_in(*stream, const_cast<void*>(t.memory.get()), fresh.data.data(), 16 * 24 * 4);
+      }
+      stream->synchronize();
+      store->update(all);
+    };
+    const auto expect_fresh = [&] {
+      Executable alone(layers(DType::BF16), place.backend, *loaded());
+      EXPECT_EQ(result(e), result(alone));
+      if (!other) return;
+      Executable alone_too(layers(DType::F32), place.backend, *loaded());
+      EXPECT_EQ(result(*other), result(alone_too));
+    };
+    static_cast<void>(result(e)), static_cast<void>(result(e));  // recorded
+    const int records = place.backend->records() ? 1 : 0;
+    for (const bool more : {false, true}) {
+      if (more) other.emplace(layers(DType::F32), store), static_cast<void>(result(*other));
+      for (uint64_t round = 1; round <= 4; ++round) {
+        const int before = place.recordings();
+        const int64_t remade = store->counters().remade;
+        update(round + (more ? 10 : 0));
+        EXPECT_EQ(place.recordings() - before, round == 2 ? records : 0) << round;
+        EXPECT_EQ(store->counters().remade - remade, more ? 4 : 2) << round;
+        expect_fresh();
+      }
+    }
+    now["q"] = drawn("q", 30);
+    store->update("q", tensor_view(now["q"]));
+    expect_fresh();
+    update(31);
+    expect_fresh();
+    other.reset();
+    store->release_unused();
+    update(32);
+    update(33);
+    expect_fresh();
+  }
+}
+
+}  // namespace
+}  // namespace tenon::updates
