@@ -63,5 +63,28 @@ TEST_F(RowsAhead, TeamsInAnyOrder) {
   }
 }
 
+// Teams add up a row in another order than a block that has it to itself, so they may not be used where a sample must
+// have the same bits in every batch.
+TEST_F(RowsAhead, NoTeamsWhereTheNumberOfRowsMayNotMatter) {
+  constexpr int64_t kFew = 3, kMany = 37, kColumns = 5120;
+  const HostTensor all = random_tensor(DType::BF16, {kMany, kColumns}, 5);
+  Tensors got[2];
+  for (const bool batch_invariant : {false, true}) {
+    const auto device = std::make_shared<cuda::test::Emulator>(
+        cuda::test::EmulatorOptions{.batch_invariant = batch_invariant, .one_order = !batch_invariant});
+    for (const bool many : {false, true}) {
+      const Shape shape = {many ? kMany : kFew, kColumns};
+      const std::string name = numbered("x", shape[0]);
+      std::vector<double> values = all.values();
+      values.resize(static_cast<size_t>(shape.numel()));
+      tensors.insert_or_assign(name, HostTensor::from(DType::BF16, shape, values));
+      const Expr x = input(g, name, DType::BF16, shape);
+      got[many] = run_on(device, launch("rows", {{"out", x * rsqrt(mean(x * x))}, {"sum", sum(x)}}), tensors);
+    }
+    const std::vector<double> few = got[0].at("sum").values(), more = got[1].at("sum").values();
+    EXPECT_EQ(few, std::vector<double>(more.begin(), more.begin() + kFew)) << batch_invariant;
+  }
+}
+
 }  // namespace
 }  // namespace tenon::launches

@@ -199,13 +199,15 @@ struct RowsWalk {
   }
 
  private:
-  // Sets everything for several teams that share a block, if enough of them fit and find rows.
+  // Sets everything for several teams that share a block, if enough of them fit and find rows, and if the order of a
+  // row's sums may depend on the number of rows.
   bool share(const DeviceFacts& facts, const MatrixDomain& matrix, const ProgramSource& program) {
+    if (facts.one_order || facts.batch_invariant()) return false;
     const int64_t fragments = div_up(matrix.cols(), program.run());
     RowTeam each{0, 0};
     for (const int of_thread : {3, 4, 2}) {
       const RowTeam next{static_cast<int>(div_up(fragments, int64_t{32} * of_thread) * 32), of_thread};
-      if (next.threads * kMinTeams <= kThreadsSharing &&
+      if (next.threads >= kMinThreads && next.threads * kMinTeams <= kThreadsSharing &&
           (each.threads == 0 || next.threads * next.fragments < each.threads * each.fragments))
         each = next;
     }
@@ -227,6 +229,7 @@ struct RowsWalk {
     return false;
   }
   static constexpr int kMinTeams = 3;                            // two take longer than one that loads ahead
+  static constexpr int kMinThreads = 128;                        // of a team: smaller ones were not measured
   static constexpr int kThreadsSharing = 640;                    // 96 registers each
   static constexpr int64_t kSharedRow = 7 * 1024;                // bytes; shorter rows are read by parts of warps
   static constexpr int64_t kThreads = 512, kThreadsOfOne = 768;  // 128 and 80 registers each
