@@ -35,15 +35,15 @@ std::vector<float> result(Executable& e) {
   return e.get("y");
 }
 
+Plan layers(DType t) {
+  Graph g;
+  const Expr x = input(g, "x", t, {1, 40, 40, 24});
+  return plan_of(linear(x, param(g, "q", t, kShape)) + linear(x, param(g, "k", t, kShape)));
+}
+
 // The same tensors with new values again and again, as in training: a device records the work the second time, and
 // records it anew after anything else has changed.
 TEST(RepeatedUpdates, AreFreshLoads) {
-  const auto layers = [](DType t) {
-    Graph g;
-    const auto weight = [&](const char* name) { return param(g, name, t, kShape); };
-    const Expr x = input(g, "x", t, {1, 40, 40, 24});
-    return plan_of(linear(x, weight("q")) + linear(x, weight("k")));
-  };
   for (const Place& place : places()) {
     SCOPED_TRACE(place.name);
     std::map<std::string, HostTensor> now{{"q", drawn("q", 0)}, {"k", drawn("k", 0)}};

@@ -175,7 +175,9 @@ struct RowsWalk {
     const int64_t fragments = int64_t{its.block() ? its.threads : kWarpRowThreads} * its.fragments;
     const int64_t column_bytes = fragments * staying.run() * 4 * staying.columns(),
                   row_bytes = fragments * 16 * staying.tensors_ahead();
-    const auto fit = [&](int64_t bytes) { return facts.shared_bytes / (bytes + 2048); };
+    const int64_t exchange = its.block() ? device::row_exchange_bytes(its.threads, reductions_at_once) : 0,
+                  rest = std::max(kConstants, kConstants / 2 + exchange);
+    const auto fit = [&](int64_t bytes) { return facts.shared_bytes / (bytes + rest); };
     if (its.block() && row_bytes >= kSharedRow && share(facts, matrix, staying)) return;
     if (its.block() && row_bytes >= kLongRow && fit(2 * row_bytes) > 0) {
       team = its;
@@ -213,9 +215,11 @@ struct RowsWalk {
     }
     if (each.threads == 0) return false;
     const int64_t slots = int64_t{each.threads} * each.fragments, row_bytes = slots * 16 * program.tensors_ahead(),
-                  column_bytes = slots * program.run() * 4 * program.columns();
+                  column_bytes = slots * program.run() * 4 * program.columns(),
+                  exchange = device::row_exchange_bytes(each.threads, reductions_at_once);
     for (const int each_has : {2, 1}) {
-      const int64_t fit = (facts.shared_bytes - 2048 - column_bytes) / (each_has * row_bytes),
+      const int64_t free = facts.shared_bytes - (column_bytes ? kConstants / 4 : kConstants) - column_bytes,
+                    fit = free / (each_has * row_bytes + exchange),
                     sharing = std::min<int64_t>(fit, kThreadsSharing / each.threads);
       if (fit < kMinTeams || matrix.rows() < sharing * facts.multiprocessors) continue;
       team = each;
@@ -229,6 +233,7 @@ struct RowsWalk {
     return false;
   }
   static constexpr int kMinTeams = 3;                            // two take longer than one that loads ahead
+  static constexpr int64_t kConstants = 2048;                    // bytes left for constants, of which columns are most
   static constexpr int kMinThreads = 128;                        // of a team: smaller ones were not measured
   static constexpr int kThreadsSharing = 640;                    // 96 registers each
   static constexpr int64_t kSharedRow = 7 * 1024;                // bytes; shorter rows are read by parts of warps
