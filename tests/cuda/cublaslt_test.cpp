@@ -241,8 +241,11 @@ TEST_F(CublasLtPretended, TuningMeasuresItBesideOurTiles) {
     unsetenv("TENON_CUDA_TUNE");
     EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << "this run keeps what it has";
     const std::string table = table_text(*device);
-    EXPECT_THAT(table, HasSubstr(key + " = mma "));
-    EXPECT_THAT(table, HasSubstr(key + " epilogue bias = " + (fast ? "cublaslt 13.1.0 " : "mma ")));
+    // Which of our tiles is fastest depends on what else the processor does.
+    const std::string own = key + " = ", bias = key + " epilogue bias = ", library = "cublaslt 13.1.0 ";
+    EXPECT_THAT(table, AllOf(HasSubstr(own), Not(HasSubstr(own + library))));
+    EXPECT_THAT(table, HasSubstr(bias));
+    EXPECT_EQ(table.find(bias + library) != std::string::npos, fast);
     EXPECT_EQ(table.find(" us, TuningMeasuresItBesideOurTiles cublaslt algorithm ") != std::string::npos, fast);
     run_on(device, l, tensors, &steps_);
     EXPECT_EQ(steps_.find("cublaslt algorithm 6") != std::string::npos, fast) << steps_;
