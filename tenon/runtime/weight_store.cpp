@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tenon/backend/stored_launch.h"
 #include "tenon/core/error.h"
@@ -255,10 +256,10 @@ void WeightStore::update(std::span<const DeviceTensor> tensors) {
 
 bool WeightStore::replay() {
   Repeated& r = *repeated_;
-  const auto again = [&](Stream& recording) {
-    for (const auto& maker : r.makers) run(*maker, recording);
-  };
-  if (!r.replay && r.recordable) r.replay = backend_->record(again);
+  if (std::exchange(r.recordable, false))
+    r.replay = backend_->record([&](Stream& recording) {
+      for (const auto& maker : r.makers) run(*maker, recording);
+    });
   if (!r.replay) return false;
   r.replay->run(stream());
   counters_.remade += static_cast<int64_t>(r.makers.size());
@@ -268,6 +269,7 @@ bool WeightStore::replay() {
 
 void WeightStore::reread(const std::set<std::string>& names) {
   const std::lock_guard lock(mutex_);
+  repeated_.reset();
   const auto used = [&](const std::string& name) {
     return std::ranges::any_of(makers_,
                                [&](const auto& m) { return !m.expired() && m.lock()->depends.contains(name); });

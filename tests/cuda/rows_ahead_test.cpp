@@ -86,5 +86,16 @@ TEST_F(RowsAhead, NoTeamsWhereTheNumberOfRowsMayNotMatter) {
   }
 }
 
+// Small constant weights take shared memory as well, so fewer teams fit: the emulator refuses a block with too much.
+TEST_F(RowsAhead, ConstantsAreCounted) {
+  const auto tensor = [&](const std::string& name) {
+    tensors.insert_or_assign(name, random_tensor(DType::BF16, {37, 5120}, 5));
+    return input(g, name, DType::BF16, {37, 5120});
+  };
+  const Expr h = tensor("x") + tensor("y") + tensor("z"), w = weight("w", DType::BF16, {5120});
+  const auto device = std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.arch = "sm_89"});
+  EXPECT_NO_THROW(run_on(device, launch("rows", {{"out", cast(h * rsqrt(mean(h * h)) * w, DType::BF16)}}), tensors));
+}
+
 }  // namespace
 }  // namespace tenon::launches

@@ -1,8 +1,10 @@
 // Updates of the same tensors again and again, which a device records.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <optional>
 
+#include "tenon/core/error.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
 #include "tenon/models/hash_weights.h"
@@ -96,6 +98,28 @@ TEST(RepeatedUpdates, AreFreshLoads) {
     update(32);
     update(33);
     expect_fresh();
+  }
+}
+
+// A reread that fails has dropped some updates: the next update brings them back, also for layouts made later.
+TEST(RepeatedUpdates, RepairAFailedReread) {
+  for (const Place& place : places()) {
+    const HostTensor old_q = drawn("q", 0), k = drawn("k", 0), q = drawn("q", 1);
+    const auto source = [&](const HostTensor& of_q) {
+      return std::make_shared<HostWeights>(
+          std::map<std::string, HostView>{{"q", tensor_view(of_q)}, {"k", tensor_view(k)}});
+    };
+    const auto store = std::make_shared<WeightStore>(place.backend, source(old_q));
+    Executable e(layers(DType::BF16), store);
+    const auto stream = place.backend->make_stream();
+    const std::array tensors = {
+        WeightStore::DeviceTensor{"q", DType::F32, kShape, place.backend->allocate(16 * 24 * 4)}};
+    place.backend->copy_in(*stream, const_cast<void*>(tensors[0].memory.get()), q.data.data(), 16 * 24 * 4);
+    for (int i = 0; i < 3; ++i) store->update(tensors);
+    EXPECT_THROW(store->reread({"q", "unknown"}), Error);
+    store->update(tensors);
+    Executable later(layers(DType::F32), store), alone(layers(DType::F32), place.backend, *source(q));
+    EXPECT_EQ(result(later), result(alone)) << place.name;
   }
 }
 

@@ -172,21 +172,15 @@ struct RowsWalk {
     Params others;
     const ProgramSource staying(outputs, matrix, others, 8);
     const RowTeam its = team_of(staying);
+    if (staying.columns() > 0) {
+      if (share(facts, matrix, {staying, true, 0}) || load_ahead(facts, its, {staying, true, 0})) return;
+    }
+    const Kept constants{going, false, static_cast<int64_t>(unused.shared_bytes())};
+    if (share(facts, matrix, constants) || load_ahead(facts, team, constants)) return;
     const int64_t fragments = int64_t{its.block() ? its.threads : kWarpRowThreads} * its.fragments;
     const int64_t column_bytes = fragments * staying.run() * 4 * staying.columns(),
                   row_bytes = fragments * 16 * staying.tensors_ahead();
-    const int64_t exchange = its.block() ? device::row_exchange_bytes(its.threads, reductions_at_once) : 0,
-                  rest = std::max(kConstants, kConstants / 2 + exchange);
-    const auto fit = [&](int64_t bytes) { return facts.shared_bytes / (bytes + rest); };
-    if (its.block() && row_bytes >= kSharedRow && share(facts, matrix, staying)) return;
-    if (its.block() && row_bytes >= kLongRow && fit(2 * row_bytes) > 0) {
-      team = its;
-      ahead = row_bytes;
-      buffers = 2;
-      if (fit(2 * row_bytes + column_bytes) > 0) columns = column_bytes;
-      blocks = std::min<int64_t>(fit(2 * row_bytes + columns), 2);
-      return;
-    }
+    const auto fit = [&](int64_t bytes) { return facts.shared_bytes / (bytes + 2048); };
     if (!going.loads_late() || column_bytes == 0) return;
     const int64_t threads = fragments / its.fragments,
                   most = (its.block() || its.fragments > 1 ? kThreads : kThreadsOfOne) / threads,
@@ -201,11 +195,29 @@ struct RowsWalk {
   }
 
  private:
+  // A program, and what its blocks keep in shared memory for all rows: its columns, or else constants.
+  struct Kept {
+    const ProgramSource& program;
+    bool columns;
+    int64_t constants;
+  };
+  // Bytes of shared memory for each team of this shape, and for what its block keeps.
+  struct Bytes {
+    int64_t row, columns, exchange, kept;
+    Bytes(const RowTeam& team, const Kept& k, int reductions) {
+      const int64_t slots = int64_t{team.threads} * team.fragments;
+      row = slots * 16 * k.program.tensors_ahead();
+      columns = k.columns ? slots * k.program.run() * 4 * k.program.columns() : 0;
+      exchange = device::row_exchange_bytes(team.threads, reductions);
+      kept = columns + k.constants + 1024;  // with what else it needs
+    }
+  };
+
   // Sets everything for several teams that share a block, if enough of them fit and find rows, and if the order of a
   // row's sums may depend on the number of rows.
-  bool share(const DeviceFacts& facts, const MatrixDomain& matrix, const ProgramSource& program) {
+  bool share(const DeviceFacts& facts, const MatrixDomain& matrix, const Kept& k) {
     if (facts.one_order || facts.batch_invariant()) return false;
-    const int64_t fragments = div_up(matrix.cols(), program.run());
+    const int64_t fragments = div_up(matrix.cols(), k.program.run());
     RowTeam each{0, 0};
     for (const int of_thread : {3, 4, 2}) {
       const RowTeam next{static_cast<int>(div_up(fragments, int64_t{32} * of_thread) * 32), of_thread};
@@ -214,29 +226,41 @@ struct RowsWalk {
         each = next;
     }
     if (each.threads == 0) return false;
-    const int64_t slots = int64_t{each.threads} * each.fragments, row_bytes = slots * 16 * program.tensors_ahead(),
-                  column_bytes = slots * program.run() * 4 * program.columns(),
-                  exchange = device::row_exchange_bytes(each.threads, reductions_at_once);
+    const Bytes bytes(each, k, reductions_at_once);
     for (const int each_has : {2, 1}) {
-      const int64_t free = facts.shared_bytes - (column_bytes ? kConstants / 4 : kConstants) - column_bytes,
-                    fit = free / (each_has * row_bytes + exchange),
+      const int64_t fit = (facts.shared_bytes - bytes.kept) / (each_has * bytes.row + bytes.exchange),
                     sharing = std::min<int64_t>(fit, kThreadsSharing / each.threads);
-      if (fit < kMinTeams || matrix.rows() < sharing * facts.multiprocessors) continue;
-      team = each;
-      teams = static_cast<int>(sharing);
+      if (bytes.row < kSharedRow || fit < kMinTeams || matrix.rows() < sharing * facts.multiprocessors) continue;
+      set(each, static_cast<int>(sharing), each_has, bytes);
       blocks = 1;
-      columns = column_bytes;
-      ahead = row_bytes;
-      buffers = each_has;
       return true;
     }
     return false;
   }
+
+  // The same for one team a block, which loads a row while it computes another.
+  bool load_ahead(const DeviceFacts& facts, const RowTeam& its, const Kept& k) {
+    if (!its.block()) return false;
+    const Bytes bytes(its, k, reductions_at_once);
+    const int64_t fit = facts.shared_bytes / (2 * bytes.row + bytes.exchange + bytes.kept);
+    if (bytes.row < kLongRow || fit == 0) return false;
+    set(its, 1, 2, bytes);
+    blocks = std::min<int64_t>(fit, 2);
+    return true;
+  }
+
+  void set(const RowTeam& each, int sharing, int each_has, const Bytes& bytes) {
+    team = each;
+    teams = sharing;
+    columns = bytes.columns;
+    ahead = bytes.row;
+    buffers = each_has;
+  }
+
   static constexpr int kMinTeams = 3;                            // two take longer than one that loads ahead
-  static constexpr int64_t kConstants = 2048;                    // bytes left for constants, of which columns are most
   static constexpr int kMinThreads = 128;                        // of a team: smaller ones were not measured
   static constexpr int kThreadsSharing = 640;                    // 96 registers each
-  static constexpr int64_t kSharedRow = 7 * 1024;                // bytes; shorter rows are read by parts of warps
+  static constexpr int64_t kSharedRow = 7 * 1024;                // bytes: one tensor of 3840 columns gains a little
   static constexpr int64_t kThreads = 512, kThreadsOfOne = 768;  // 128 and 80 registers each
   static constexpr int64_t kLongRow = 22 * 1024;                 // bytes; three blocks of shorter rows fit
 };
