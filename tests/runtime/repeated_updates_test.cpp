@@ -11,11 +11,14 @@
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
 #include "tests/runtime/places.h"
+#include "tests/runtime/results.h"
 
 namespace tenon::updates {
 namespace {
 using places::Place;
 using places::places;
+using places::plan_of;
+using places::result;
 
 const Shape kShape = {16, 24};
 
@@ -26,16 +29,6 @@ HostTensor drawn(const std::string& name, uint64_t seed) {
 }
 
 HostView tensor_view(const HostTensor& t) { return {t.dtype, t.shape, t.data.data()}; }
-
-Plan plan_of(const Expr& value) { return make_plan(std::array{Result{"y", value}}); }
-
-std::vector<float> result(Executable& e) {
-  std::vector<float> x(static_cast<size_t>(e.plan().buffer("x").shape.numel()));
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 13) * 0.25f - 1.5f;
-  e.set("x", x);
-  e.run_all();
-  return e.get("y");
-}
 
 Plan layers(DType t) {
   Graph g;

@@ -16,11 +16,14 @@
 #include "tenon/models/unet.h"
 #include "tenon/runtime/executable.h"
 #include "tests/runtime/places.h"
+#include "tests/runtime/results.h"
 
 namespace tenon {
 namespace {
 using places::Place;
 using places::places;
+using places::plan_of;
+using places::result;
 using testing::HasSubstr;
 
 // Replaceable tensors by name, in bf16 as in a checkpoint. Records who asks for them.
@@ -53,8 +56,6 @@ class Tensors : public WeightSource {
   std::map<std::string, HostTensor> tensors_;
 };
 
-Plan plan_of(const Expr& value) { return make_plan(std::array{Result{"y", value}}); }
-
 Plan text_plan(int64_t length) {
   Graph g;
   return plan_of(clip_text(g, model_preset("tiny").config.text, 1, length, nn::kF32));
@@ -68,23 +69,6 @@ Plan unet_plan(int64_t height, int64_t width, nn::Precision p) {
   s.timesteps = 3;
   Graph g;
   return plan_of(unet(g, model_preset("tiny").config.unet, s, p));
-}
-
-void fill_inputs(Executable& e) {
-  for (const Buffer& b : e.plan().buffers) {
-    if (b.role != BufferRole::Input) continue;
-    std::vector<float> values(static_cast<size_t>(b.shape.numel()));
-    for (size_t i = 0; i < values.size(); ++i)
-      values[i] = b.dtype == DType::I32 ? static_cast<float>(i % 3) : std::sin(0.7f * static_cast<float>(i));
-    e.set(b.name, values);
-  }
-}
-
-// The result of a run, by an executable that is new or has run before.
-std::vector<float> result(Executable& e) {
-  fill_inputs(e);
-  e.run_all();
-  return e.get("y");
 }
 
 TEST(WeightStore, TwentyPromptLengthsPackOnce) {

@@ -196,24 +196,23 @@ std::string ProgramSource::stage(int number) {
   inner_.clear();
   before_.clear();
   loop_.clear();
-  std::string after, loop_end, once, nodes;
-  std::vector<std::string> sums;
+  const std::string sums = "sums" + std::to_string(number);  // of this stage's reductions
+  std::string after, loop_end, once;
+  std::vector<std::string> nodes, starts;
   for (const Expr& r : reductions_) {
     if (level(r) != number + 1) continue;
     const Value x = value(r->in[0]);
-    const std::string type = struct_name(r),
-                      sum = "sums" + std::to_string(number) + "[" + std::to_string(sums.size()) + "]", out = fresh();
-    sums.push_back("static_cast<float>(" + type + "::init)");
-    nodes += (nodes.empty() ? "" : ", ") + type;
+    const std::string type = struct_name(r), sum = sums + "[" + std::to_string(nodes.size()) + "]", out = fresh();
+    nodes.push_back(type);
+    starts.push_back("static_cast<float>(" + type + "::init)");
     loop_end += "        UNROLL for (int k = 0; k < kRun; ++k) " + sum + " = step<" + type + ">(" + sum + ", " +
                 (x.uniform ? x.name : x.name + ".v[k]") + ");\n";
     after += "    const float " + out + " = " + type + "::finish<float>(" + sum + ", static_cast<float>(cols));\n";
     outer_[r.get()] = {out, true, DType::F32};
   }
-  if (!sums.empty()) {
-    const std::string name = "sums" + std::to_string(number);
-    before_ += "    float " + name + "[] = {" + joined(sums) + "};\n";
-    after = "    team.template reduce<" + nodes + ">(" + name + ");\n" + after;
+  if (!nodes.empty()) {
+    before_ += "    float " + sums + "[] = {" + joined(starts) + "};\n";
+    after = "    team.template reduce<" + joined(nodes) + ">(" + sums + ");\n" + after;
   }
   for (const ProgramOutput& o : outputs_) {
     if (stored_in(o) != number) continue;

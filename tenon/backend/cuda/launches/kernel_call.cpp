@@ -172,11 +172,11 @@ struct RowsWalk {
     Params others;
     const ProgramSource staying(outputs, matrix, others, 8);
     const RowTeam its = team_of(staying);
-    if (staying.columns() > 0) {
-      if (share(facts, matrix, {staying, true, 0}) || load_ahead(facts, its, {staying, true, 0})) return;
-    }
-    const Kept constants{going, false, static_cast<int64_t>(unused.shared_bytes())};
-    if (share(facts, matrix, constants) || load_ahead(facts, team, constants)) return;
+    const auto prefetches = [&](const RowTeam& alone, const Kept& k) {
+      return share(facts, matrix, k) || load_ahead(facts, alone, k);
+    };
+    if (staying.columns() > 0 && prefetches(its, {staying, true, 0})) return;
+    if (prefetches(team, {going, false, static_cast<int64_t>(unused.shared_bytes())})) return;
     const int64_t fragments = int64_t{its.block() ? its.threads : kWarpRowThreads} * its.fragments;
     const int64_t column_bytes = fragments * staying.run() * 4 * staying.columns(),
                   row_bytes = fragments * 16 * staying.tensors_ahead();
