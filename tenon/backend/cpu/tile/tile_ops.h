@@ -60,6 +60,10 @@ struct TileArgs {
   /// For a single row whose columns come from memory (TileOps::one_stream): reads panels one after another, not several
   /// side by side as registers allow.
   bool streams = false;
+  /// Set by the kernels themselves: lines to fetch into the L2 cache during each term, `fetched_lines` from `fetched`
+  /// on for the first.
+  const char* fetched = nullptr;
+  int fetched_lines = 0;
 };
 
 /// Packs rows into lines: line j of row r goes to dst + r * row_stride + j * term_stride, j < div_up(k, term_elements).

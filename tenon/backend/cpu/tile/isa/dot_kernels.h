@@ -49,6 +49,11 @@ struct DotHalf : DotF32 {
   static B load_b(const char* p) { return v_from_f16(p); }
 };
 
+/// Fetches `count` lines from `at` on into the L2 cache. Any address will do.
+inline void fetch_lines(const char* at, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) __builtin_prefetch(at + i * kLine, 0, 2);
+}
+
 /// Rows [0, kRows) x panels [0, kPanels) in registers: all of K, then one store.
 template <class Dot, int kStride, int kRows, int kPanels>
 void block(const TileArgs& t, const char* a, const char* b, float* c) {
@@ -77,6 +82,7 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
     const char* ahead = a + t.a_off[i + 1 < t.terms ? i + 1 : i];
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) __builtin_prefetch(ahead + r * kStride);
+    if (t.fetched_lines > 0) fetch_lines(t.fetched + i * 16 * Dot::kStepBytes, t.fetched_lines);
     if (i + 1 == t.terms && t.last != 16) {
       for (int s = 0; s < t.last; ++s) step(at + 4 * s, b + Dot::kStepBytes * s);
     } else {
@@ -95,6 +101,9 @@ template <class Dot, int kStride_>
 struct DotBlocks {
   static constexpr int kStride = kStride_;
   static constexpr bool kFewRows = kRegisters == 16;  ///< has blocks of few rows and several panels
+  /// Fetches the next panels. Measured with AVX2; with AMX it gained nothing.
+  static constexpr bool kFetches = kRegisters == 16;
+  static constexpr int64_t kTermLines = 16 * Dot::kStepBytes / kLine;
   static constexpr int rows(int panels) { return Dot::rows(panels); }
   template <int kRows, int kPanels>
   static void run(const TileArgs& t, const char* a, const char* b, float* c) {
@@ -111,17 +120,23 @@ void block_of(int rows, const TileArgs& t, const char* a, const char* b, float* 
   Blocks::template run<kRows, kPanels>(t, a, b, c);
 }
 
-/// All rows of `kPanels` panels, in register blocks of nearly equal height.
+/// All rows of `kPanels` panels, in register blocks of nearly equal height. Each fetches its share of the next panels,
+/// unless there are so few blocks that they would wait for it.
 template <class Blocks, int kPanels>
-void panel_group(const TileArgs& t, int panel) {
+void panel_group(TileArgs t, int panel) {
   constexpr int kRows = Blocks::rows(kPanels);
   const char* a = static_cast<const char*>(t.a);
   const char* b = static_cast<const char*>(t.b) + panel * t.b_stride;
   float* c = t.c + panel * kPanel;
   int blocks = (t.m + kRows - 1) / kRows;
+  if constexpr (Blocks::kFetches) {
+    t.fetched = b + kPanels * t.b_stride;
+    t.fetched_lines = blocks < 4 ? 0 : static_cast<int>(div_up(kPanels * Blocks::kTermLines, blocks));
+  }
   for (int row = 0; row < t.m; --blocks) {
     const int rows = (t.m - row + blocks - 1) / blocks;
     block_of<Blocks, kRows, kPanels>(rows, t, a + row * Blocks::kStride, b, c + row * t.ldc);
+    t.fetched += t.fetched_lines * kLine;
     row += rows;
   }
 }

@@ -77,6 +77,7 @@ void i8_block(const TileArgs& t, const char* a, const char* b, float* c) {
 template <class Dot>
 struct I8Blocks {
   static constexpr int kStride = kLine;
+  static constexpr bool kFetches = false;
   static constexpr int rows(int panels) { return Dot::rows(panels); }
   template <int kRows, int kPanels>
   static void run(const TileArgs& t, const char* a, const char* b, float* c) {

@@ -28,7 +28,7 @@ struct I8AsI16 {
   static constexpr int64_t kTermBytes = sizeof(I8Term);
   static constexpr int64_t kTerms = 4;  ///< widened at a time, so that rows and a panel stay in the L1 cache
   static constexpr int64_t kStride = kTerms * sizeof(Line);
-  static constexpr bool kFewRows = false;
+  static constexpr bool kFewRows = false, kFetches = false;
   static constexpr int rows(int panels) {
     return panels > 1 ? 0 : kRegisters == 32 ? 8 : 4;  // with six, compilers keep sums in memory
   }
@@ -84,7 +84,7 @@ struct Bf16AsF32 {
   static constexpr int64_t kTermBytes = kBlock;
   static constexpr int64_t kTerms = 2;
   static constexpr int64_t kStride = kTerms * sizeof(Line);
-  static constexpr bool kFewRows = false;
+  static constexpr bool kFewRows = false, kFetches = false;
   static constexpr int rows(int panels) { return DotF32::rows(panels); }
 
   static void widen(const char* from, Line& to) {
@@ -159,6 +159,10 @@ void widened_tiles(const TileArgs& t) {
         for (int n = 0; n < part.panels; ++n)
           for (int64_t i = 0; i < part.terms; ++i)
             Wide::widen(from + n * t.b_stride + i * Wide::kTermBytes, terms[n][i]);
+        if constexpr (kRegisters == 16)
+          for (int n = 0; n < part.panels; ++n)
+            fetch_lines(from + n * t.b_stride + Wide::kTerms * Wide::kTermBytes,
+                        div_up(Wide::kTerms * Wide::kTermBytes, kLine));
         part.c = t.c + row * t.ldc + p * kPanel;
         all_panels<Wide>(part);
       }
