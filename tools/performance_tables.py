@@ -11,7 +11,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/performance.md"
 RESULTS = ROOT / "bench/results"
-GPU, H100 = "NVIDIA-H200", "NVIDIA-H100-80GB-HBM3"
+GPU = "NVIDIA-H200"
 
 
 def newest(kind, machine=GPU):
@@ -99,7 +99,7 @@ def text_cpu(machine):
 
 
 def z_image():
-    _, run = newest("z-image", H100)
+    _, run = newest("z-image")
     rows = []
     for kind, label in (("bf16", "bf16"), ("e4m3", "e4m3 rows; `_scaled_mm` with a scale a row")):
         ours = run[f"tenon {kind} 1024"]
@@ -130,15 +130,14 @@ def beside(label, ours, own_bytes, other=None, other_bytes=None):
 
 
 def training():
-    (_, lora), (_, limited) = newest("lora"), newest("lora", H100)
-    _, grpo = newest("grpo", H100)
+    (_, lora), (_, grpo) = newest("lora"), newest("grpo")
     ours, update, rollout = grpo["tenon"], grpo["update, compiled"], grpo["rollout, static cache, compiled"]
     peer = lora["torch LoRA bf16 1024, compiled"], lora["torch LoRA bf16 1024, peak bytes"]
-    step = lambda name, run=lora: (run[f"tenon LoRA {name}"]["step_ms"], run[f"tenon LoRA {name}"]["device_bytes"])
+    step = lambda name: (lora[f"tenon LoRA {name}"]["step_ms"], lora[f"tenon LoRA {name}"]["device_bytes"])
     rows = [beside("LoRA of Z-Image, 1024 x 1024, bf16", *step("bf16 1024"), *peer),
             beside("the same on e4m3 rows; PyTorch's in bf16", *step("e4m3 1024"), *peer),
             beside("768 x 768 on e4m3 rows", *step("e4m3 768")),
-            beside("1024 x 1024 within 5000 MiB of values, H100", *step("e4m3 1024, within 5000 MiB of values", limited)),
+            beside("1024 x 1024 within 5000 MiB of values", *step("e4m3 1024, within 5000 MiB of values")),
             beside("GRPO, rollout", ours["rollout_ms"], None, rollout),
             beside("GRPO, two updates and the reference", ours["updates_ms"], None, 2 * update),
             beside("GRPO, the step", ours["step_ms"], ours["device_bytes"], rollout + 2 * update, grpo["peak bytes"]),
