@@ -63,7 +63,7 @@ int run_training(const Common& common, const RunShown& shown, Training& training
     std::cerr << "tenon: interrupted after step " << training.step() << ", which was saved as a checkpoint\n";
     return kSignalBase + signals.asked();
   }
-  if (!common.json) std::cout << shown.output << "\n";
+  if (!common.json) std::cout << escaped(shown.output) << "\n";
   return 0;
 }
 

@@ -255,8 +255,10 @@ void take_ovals(LoraTrainFlags& f) {
 }
 
 // Prior preservation: pictures that the model draws for these prompts before training, kept with captions in a folder
-// of the run; existing ones are not drawn again.
-std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, const train::LoraOptions& o) {
+// of the run; existing ones are not drawn again. Names depend on all that a picture depends on, so that those of other
+// options are neither used nor overwritten. `model`: identity.
+std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, const train::LoraOptions& o,
+                                                    const std::string& model) {
   if (f.known.empty()) return {};
   const train::RunFolder ours(f.output);  // prevents others from drawing into it
   const std::filesystem::path folder = ours.path() / "class";
@@ -264,8 +266,10 @@ std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, con
   std::vector<train::CaptionedPicture> pictures;
   std::unique_ptr<ImageGenerator> generator;
   for (size_t i = 0; i < f.known.size(); ++i) {
-    const std::filesystem::path picture = folder / (std::to_string(i) + ".png"),
-                                text = folder / (std::to_string(i) + ".txt");
+    const std::string drawn = model + "\n" + std::to_string(o.seed + i) + "\n" + std::to_string(o.width) + "x" +
+                              std::to_string(o.height) + "\n" + f.known[i];
+    const std::string name = std::to_string(i) + "-" + sha256_hex(std::as_bytes(std::span(drawn))).substr(0, 16);
+    const std::filesystem::path picture = folder / (name + ".png"), text = folder / (name + ".txt");
     if (!file_exists(picture) || !file_exists(text) || read_file(text) != f.known[i]) {
       if (!generator) {
         spdlog::info("drawing {} for --class-prompt into {}",
@@ -282,7 +286,7 @@ std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, con
     }
     pictures.push_back({picture.string(), read_image(picture), sha256_file(picture), f.known[i]});
   }
-  // In the order of read_pictures. Other files there, from a run with other prompts, are not used.
+  // In the order of read_pictures.
   std::ranges::sort(pictures, {}, &train::CaptionedPicture::name);
   return pictures;
 }
@@ -315,6 +319,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   for (const std::string& text : f.known) check_utf8("--class-prompt", text);
   for (const std::string& text : f.o.samples.prompts) check_utf8("--validation-prompt", text);
   const bool own = takes_ovals(f);
+  TENON_CHECK(Usage, !own || !f.given("--caption"), "--caption") << "needs pictures: use --instance-data-dir FOLDER";
   if (own) take_ovals(f);
   TENON_CHECK(Usage, own || !f.pictures.empty(), "train lora") << "no pictures given, use --instance-data-dir FOLDER";
   const std::shared_ptr<Backend> backend = common.backend();
@@ -335,7 +340,8 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
                                       : f.cache.empty() ? std::filesystem::path(f.output) / "cache"
                                                         : std::filesystem::path(f.cache);
   if (!f.cache.empty()) train::make_cache(cache);
-  for (train::CaptionedPicture& p : known_pictures(f, o)) pictures.push_back(std::move(p));
+  for (train::CaptionedPicture& p : known_pictures(f, o, train::identity_of(*model, o.type)))
+    pictures.push_back(std::move(p));
   train::LoraTraining training(backend, std::move(model), pictures, held, o, f.output, cache, std::move(plans));
   spdlog::info("{} of {}, {} encoded now; {}, {}; a step takes {:.0f} MB", counted(std::ssize(pictures), "picture"),
                counted(training.sizes(), "size"), training.encoded(), counted(training.layers(), "layer"),

@@ -60,8 +60,10 @@ std::vector<NamedValue> in_memory(std::vector<NamedValue> results, const Call& c
   return results;
 }
 
-bool has_buffer(const Plan& plan, const std::string& name) {
-  return std::any_of(plan.buffers.begin(), plan.buffers.end(), [&](const Buffer& b) { return b.name == name; });
+// Whether the plan reads this argument. A temporary may have the name of one that is not read.
+bool is_read(const Plan& plan, const std::string& name) {
+  return std::any_of(plan.buffers.begin(), plan.buffers.end(),
+                     [&](const Buffer& b) { return b.role == BufferRole::Input && b.name == name; });
 }
 
 }  // namespace
@@ -107,7 +109,7 @@ Program::Program(const std::string& name, std::vector<NamedValue> results, const
       name_(call.device),
       device_(open_device(call.device)),
       plan_(plan_of(name, results_, device_->target())) {
-  for (const Call::Argument& a : call.arguments) used_.push_back(has_buffer(plan_, a.name));
+  for (const Call::Argument& a : call.arguments) used_.push_back(is_read(plan_, a.name));
 }
 
 void Program::check_output(const Array& a, const Buffer& b) const {
@@ -163,6 +165,12 @@ void Program::run(const Call& call, const std::vector<Array>& outputs) {
   executable_->start();
 }
 
+void Program::wait() {
+  const GilReleased released;
+  const std::lock_guard lock(busy_);
+  if (executable_) executable_->wait();
+}
+
 std::string Program::explain() {
   Measurements measured;
   {
@@ -214,6 +222,7 @@ void bind_programs(nb::module_& m) {
              for (const nb::handle o : outputs) arrays.push_back(read_array(o, "out"));
              p.run(call, arrays);
            })
+      .def("wait", &Program::wait)
       .def("explain", &Program::explain)
       .def("plan", &Program::plan_text)
       .def_prop_ro("launches", &Program::launches);

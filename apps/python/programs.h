@@ -45,6 +45,9 @@ class Program {
   /// devices, contiguity and aliasing of outputs. On a GPU it returns once the work is queued.
   void run(const Call& call, const std::vector<Array>& outputs);
 
+  /// Waits for the runs queued so far.
+  void wait();
+
   std::string explain();
   std::string plan_text() const { return print_plan(plan_); }
   int launches() const { return plan_.counts().total; }

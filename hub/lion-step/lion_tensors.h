@@ -2,6 +2,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "lion_update.h"
@@ -21,13 +22,32 @@ inline Scalars scalars_of(double lr, double beta1, double beta2, double weight_d
           static_cast<float>(1.0 - beta2)};
 }
 
-inline bool overlap(const at::Tensor& a, const at::Tensor& b) {
-  const auto *begin_a = static_cast<const char*>(a.data_ptr()), *begin_b = static_cast<const char*>(b.data_ptr());
-  return begin_a < begin_b + b.nbytes() && begin_b < begin_a + a.nbytes() && a.numel() && b.numel();
+/// Throws if one of the `written` tensors shares memory with any other tensor.
+inline void check_apart(const std::vector<at::TensorList>& written, at::TensorList read) {
+  struct Span {
+    const char *begin, *end;
+    bool written;
+  };
+  std::vector<Span> spans;
+  const auto add = [&](at::TensorList tensors, bool is_written) {
+    for (const at::Tensor& t : tensors)
+      if (const auto* begin = static_cast<const char*>(t.data_ptr()); t.numel())
+        spans.push_back({begin, begin + t.nbytes(), is_written});
+  };
+  for (const at::TensorList tensors : written) add(tensors, true);
+  add(read, false);
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  const char *end_written = nullptr, *end = nullptr;  // of those so far
+  for (const Span& s : spans) {
+    TORCH_CHECK_VALUE(s.begin >= (s.written ? end : end_written),
+                      "param, exp_avg and grad: expected separate tensors, two of them share memory");
+    end = std::max(end, s.end);
+    if (s.written) end_written = std::max(end_written, s.end);
+  }
 }
 
 /// Throws before anything is written.
-inline void check(const at::Tensor& param, const at::Tensor& exp_avg, const at::Tensor& grad) {
+inline void check_one(const at::Tensor& param, const at::Tensor& exp_avg, const at::Tensor& grad) {
   const auto type = param.scalar_type();
   TORCH_CHECK_VALUE(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf,
                     "param: expected float32, bfloat16 or float16, got ", type);
@@ -41,8 +61,10 @@ inline void check(const at::Tensor& param, const at::Tensor& exp_avg, const at::
                       tensor.device());
     TORCH_CHECK_VALUE(tensor.is_contiguous(), name, ": expected a contiguous tensor");
   }
-  TORCH_CHECK_VALUE(!overlap(param, exp_avg) && !overlap(param, grad) && !overlap(exp_avg, grad),
-                    "param, exp_avg and grad: expected separate tensors, two of them share memory");
+}
+inline void check(const at::Tensor& param, const at::Tensor& exp_avg, const at::Tensor& grad) {
+  check_one(param, exp_avg, grad);
+  check_apart({param, exp_avg}, grad);
 }
 
 /// The same for lists, which must have the same length, type and device.
@@ -51,10 +73,11 @@ inline void check(const std::vector<at::Tensor>& params, const std::vector<at::T
   TORCH_CHECK_VALUE(params.size() == exp_avgs.size() && params.size() == grads.size(),
                     "expected lists of one length, got ", params.size(), ", ", exp_avgs.size(), " and ", grads.size());
   for (size_t i = 0; i < params.size(); ++i) {
-    check(params[i], exp_avgs[i], grads[i]);
+    check_one(params[i], exp_avgs[i], grads[i]);
     TORCH_CHECK_VALUE(params[i].scalar_type() == params[0].scalar_type() && params[i].device() == params[0].device(),
                       "params: expected one type and one device, param ", i, " differs from the first");
   }
+  check_apart({params, exp_avgs}, grads);
 }
 
 }  // namespace lion

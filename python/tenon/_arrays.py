@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from . import _core, _dtypes
@@ -16,6 +17,24 @@ def library_of(array: Any) -> str:
         return "torch"  # subclasses are defined in other modules
     module = type(array).__module__.partition(".")[0]
     return "jax" if module.startswith("jax") else module
+
+
+def wait_for(values: Sequence[Any]) -> None:
+    """Waits until JAX has computed the arrays among these."""
+    for value in values:
+        if library_of(value) == "jax":
+            value.block_until_ready()
+
+
+def is_negated(array: Any) -> bool:
+    """Whether this is a tensor whose memory holds the negated numbers."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor) and array.is_neg()
+
+
+def resolved(array: Any) -> Any:
+    """The array, or a copy if its memory holds the negated numbers."""
+    return array.resolve_neg() if is_negated(array) else array
 
 
 def _torch_empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from . import _core, _dtypes, _node_docs
 from ._checks import real
 from ._errors import UsageError
-from ._expr import Expr, _apply, _axis, _integers, _lift, _only, permute, reshape
+from ._expr import Expr, _apply, _axis, _captured, _integers, _lift, _only, permute, reshape
 
 
 def cast(x: Expr, dtype: Any) -> Expr:
@@ -110,6 +110,7 @@ def _pointwise(node: str, name: str, operands: int, numbers: int) -> Callable[..
             raise TypeError(f"{name}: expected {', '.join(arguments)}: {e}") from None
         given = [real(n, name) for n in args[operands:]]
         if node == "where":
+            args = tuple(map(_captured, args))
             kinds = [a.dtype for a in args[1:] if isinstance(a, Expr) and a.dtype]
             return _apply(node, args, given, _dtypes.promote(kinds) if kinds else None)
         return _apply(node, args[:operands], given, dtype, name)

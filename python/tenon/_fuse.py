@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _arrays, _core
 from ._errors import UsageError
-from ._expr import Expr, Tracer
+from ._expr import Expr, Tracer, _captured
 
 _ALL: weakref.WeakValueDictionary[int, Fused] = weakref.WeakValueDictionary()  # by handle
 _HANDLES = itertools.count()
@@ -102,12 +102,6 @@ def _wants_gradients(values: Sequence[Any]) -> bool:
     return any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
 
 
-def _is_negated(array: Any) -> bool:
-    """Whether this is a tensor whose memory holds the negated numbers."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor) and array.is_neg()
-
-
 def _note_written(arrays: Sequence[Any]) -> None:
     """Tells autograd which tensors were written to."""
     torch = sys.modules.get("torch")
@@ -157,7 +151,9 @@ class Fused:
             return _Bound(self._plain, args, ())
         bound = self._signature.bind(*args, **kwargs)
         keywords = tuple(bound.kwargs)
-        return _Bound([*self._names(len(bound.args)), *keywords], (*bound.args, *bound.kwargs.values()), keywords)
+        taken: set[str] = set()  # a positional argument and a keyword may have the same name
+        names = [_apart(n, taken) for n in (*self._names(len(bound.args)), *keywords)]
+        return _Bound(names, (*bound.args, *bound.kwargs.values()), keywords)
 
     def _check_captured(self, captured: list[tuple[str, Any]]) -> None:
         for name, array in captured:
@@ -167,7 +163,7 @@ class Fused:
                     "make it an argument, or detach it",
                     name,
                 )
-            if _is_negated(array):
+            if _arrays.is_negated(array):
                 raise UsageError(f"{name}: its memory holds the negated numbers; use its resolve_neg()", name)
 
     def _backward(self, count: int, keywords: tuple[str, ...], wrt: tuple[int, ...], seeded: tuple[int, ...]) -> Fused:
@@ -190,8 +186,8 @@ class Fused:
         return self._backwards[key]
 
     def _read(self, bound: _Bound) -> Any:
-        if any(_is_negated(v) for v in bound.values):
-            bound.values = tuple(v.resolve_neg() if _is_negated(v) else v for v in bound.values)
+        if any(_arrays.is_negated(v) for v in bound.values):
+            bound.values = tuple(map(_arrays.resolved, bound.values))
         return _core.Call(self._name, bound.names, bound.values)
 
     def _evaluate(self, given: list[Expr], keywords: tuple[str, ...], tracer: Tracer) -> Any:
@@ -290,7 +286,12 @@ class Fused:
             whole = self._with_captured(call, bound, traced.captured)
         like = call.first
         arrays = list(stored) if stored is not None else self._outputs(traced, like, out)
+        own_streams = _arrays.library_of(like) == "jax"  # which cannot wait for each other's work
+        if own_streams:
+            _arrays.wait_for((*bound.values, *(a for _, a in traced.captured)))
         traced.program.run(whole, arrays)
+        if own_streams:
+            traced.program.wait()
         if out is not None or stored is not None:
             _note_written(arrays)
         return [_arrays.finish(like, a) for a in arrays], traced.structure
@@ -298,8 +299,11 @@ class Fused:
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Runs on `args`; results are new arrays of the first array's library and device, or `out`. If PyTorch records
         gradients of an argument, they flow through the call. Within another fused function it is part of that one."""
-        if out is None and any(isinstance(v, Expr) for v in (*args, *kwargs.values())):
-            return self._function(*args, **kwargs)
+        if out is None and Tracer.current() is not None:
+            # Arrays that the function around this one found outside are its inputs, too.
+            args, kwargs = tuple(map(_captured, args)), {n: _captured(v) for n, v in kwargs.items()}
+            if any(isinstance(v, Expr) for v in (*args, *kwargs.values())):
+                return self._function(*args, **kwargs)
         if _torch_compiles() or _wants_gradients((*args, *kwargs.values())):
             from . import _torch
 

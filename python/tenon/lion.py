@@ -20,7 +20,7 @@ from ._errors import UsageError
 
 def is_tensor(array: Any) -> bool:
     """Whether the array is a PyTorch tensor."""
-    return type(array).__module__.partition(".")[0] == "torch"
+    return _arrays.library_of(array) == "torch"
 
 
 def lion_step(

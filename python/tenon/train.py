@@ -33,7 +33,7 @@ def _named(value: Any, what: str) -> dict[str, Any]:
     for name in value:
         if not isinstance(name, str):
             raise TypeError(f"{what}: expected names that are strings, got {name!r}")
-    return dict(value)
+    return {n: _arrays.resolved(v) for n, v in value.items()}
 
 
 def _number(value: Any, name: str) -> Any:
@@ -147,7 +147,7 @@ class Trainer:
         ..)`) make one step along the mean of their gradients. Returns the loss, or the mean of several; `grad_norm` is
         then the norm of all gradients before clipping. NumericError for a loss or gradient that is not finite: nothing
         has changed."""
-        every = [*(_named(b, "batch") for b in batches), *([batch] if batch or not batches else [])]
+        every = [_named(b, "batch") for b in (*batches, *([batch] if batch or not batches else []))]
         loss = 0.0
         for i, one in enumerate(every):
             key = self._prepare(one, len(every) > 1)

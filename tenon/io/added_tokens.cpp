@@ -55,14 +55,15 @@ const AddedToken* AddedTokenFinder::longest_at(std::string_view text, size_t at)
   return best < 0 ? nullptr : &tokens_[static_cast<size_t>(best)];
 }
 
-std::optional<AddedTokenFinder::Match> AddedTokenFinder::find(std::string_view text, size_t from, size_t floor) const {
+std::optional<AddedTokenFinder::Match> AddedTokenFinder::find(std::string_view text, size_t from, size_t floor,
+                                                              Blanks& blanks) const {
   for (size_t at = from; at < text.size(); ++at) {
     if (!begins_[static_cast<uint8_t>(text[at])]) continue;
     const AddedToken* token = longest_at(text, at);
     if (!token) continue;
     const size_t end = at + token->content.size();
-    return Match{token->lstrip ? space_before(text, floor, at) : at, token->rstrip ? space_behind(text, end) : end, end,
-                 token->id};
+    if (token->rstrip && (end < blanks.begin || end > blanks.end)) blanks = {end, space_behind(text, end)};
+    return Match{token->lstrip ? space_before(text, floor, at) : at, token->rstrip ? blanks.end : end, end, token->id};
   }
   return std::nullopt;
 }

@@ -34,9 +34,15 @@ class AddedTokenFinder {
   explicit AddedTokenFinder(const std::vector<AddedToken>& tokens);
 
   bool empty() const { return tokens_.empty(); }
-  /// The first token at or after byte `from` of `text`, with white space before it back to byte `floor`. Over a whole
-  /// text at worst O(n * kMaxAddedTokenBytes); a byte that begins no token costs one look-up.
-  std::optional<Match> find(std::string_view text, size_t from, size_t floor) const;
+  /// White space of a text, in bytes.
+  struct Blanks {
+    size_t begin = 1, end = 0;  ///< none known
+  };
+
+  /// The first token at or after byte `from` of `text`, with white space before it back to byte `floor`. `blanks`: what
+  /// calls for this text have found, so that none is read twice. Over a whole text at worst O(n * kMaxAddedTokenBytes);
+  /// a byte that begins no token costs one look-up.
+  std::optional<Match> find(std::string_view text, size_t from, size_t floor, Blanks& blanks) const;
 
  private:
   static uint64_t edge(int32_t node, char byte) {

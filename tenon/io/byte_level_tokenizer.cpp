@@ -144,7 +144,8 @@ struct ByteLevelTokenizer::State {
   template <class F>
   static void split(const AddedTokenFinder& finder, std::string_view text, std::vector<int32_t>& out, const F& f) {
     size_t at = 0, resume = 0;  // the next token may begin in the white space that this one takes with it
-    while (const auto match = finder.empty() ? std::nullopt : finder.find(text, resume, at)) {
+    AddedTokenFinder::Blanks blanks;
+    while (const auto match = finder.empty() ? std::nullopt : finder.find(text, resume, at, blanks)) {
       if (match->begin > at) f(text.substr(at, match->begin - at));
       out.push_back(match->id);
       at = match->end;
@@ -197,7 +198,8 @@ std::string ByteLevelTokenizer::break_control(std::string_view text, std::string
                                               const std::function<bool(size_t, size_t)>& keep) const {
   std::string out;
   size_t at = 0;
-  while (const auto match = state_->control.empty() ? std::nullopt : state_->control.find(text, at, at)) {
+  AddedTokenFinder::Blanks blanks;
+  while (const auto match = state_->control.empty() ? std::nullopt : state_->control.find(text, at, at, blanks)) {
     if (keep && keep(match->begin, match->end)) {
       out += text.substr(at, match->end - at);
       at = match->end;

@@ -69,13 +69,19 @@ struct PngDecoder {
   PngDecoder& operator=(const PngDecoder&) = delete;
 };
 
-// Reads everything before the pixels; false (and failure.message) if the file is invalid.
-bool read_header(PngDecoder& d) {
+// Chunks that may inflate to a thousand times their size.
+constexpr unsigned char kTexts[] = "tEXt\0zTXt\0iTXt", kProfiles[] = "iCCP\0sPLT";
+constexpr int kMostTexts = 16;
+
+// Reads everything before the pixels; false (and failure.message) if the file is invalid. `with_text`: keeps texts.
+bool read_header(PngDecoder& d, bool with_text) {
   if (!d.png || !d.info) return false;
   if (setjmp(png_jmpbuf(d.png))) return false;
   png_set_user_limits(d.png, kMaxImageSide, kMaxImageSide);
   png_set_chunk_malloc_max(d.png, 16 << 20);
-  png_set_chunk_cache_max(d.png, 128);
+  png_set_chunk_cache_max(d.png, kMostTexts + 2);  // libpng keeps two fewer
+  png_set_keep_unknown_chunks(d.png, PNG_HANDLE_CHUNK_NEVER, kProfiles, sizeof(kProfiles) / 5);
+  if (!with_text) png_set_keep_unknown_chunks(d.png, PNG_HANDLE_CHUNK_NEVER, kTexts, sizeof(kTexts) / 5);
   png_set_read_fn(d.png, &d.source, read_bytes);
   png_read_info(d.png, d.info);
   png_set_expand(d.png);
@@ -157,7 +163,7 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
   TENON_CHECK(Usage, is_png(bytes), where) << "is not a PNG file";
   check_sides(bytes, where);
   PngDecoder d(bytes);
-  if (!read_header(d)) refuse_png(where, d);
+  if (!read_header(d, false)) refuse_png(where, d);
   Image image{png_get_image_width(d.png, d.info), png_get_image_height(d.png, d.info), 3, {}};
   const size_t row_bytes = png_get_rowbytes(d.png, d.info);
   // Deflate compresses at most 1032 times and a pixel has at least one bit: refuses a header that claims more.
@@ -188,7 +194,7 @@ std::map<std::string, std::string> read_png_text(const std::filesystem::path& pa
   const std::string bytes = read_argument_file(path, kMaxPngBytes);
   TENON_CHECK(Usage, is_png(std::as_bytes(std::span(bytes))), path.string()) << "is not a PNG file";
   PngDecoder d(std::as_bytes(std::span(bytes)));
-  if (!read_header(d)) refuse_png(path.string(), d);
+  if (!read_header(d, true)) refuse_png(path.string(), d);
   png_textp text = nullptr;
   const int count = png_get_text(d.png, d.info, &text, nullptr);
   std::map<std::string, std::string> out;

@@ -383,10 +383,11 @@ bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
   const auto evaluates_now = [&] {
     return evaluates && (s.step == s.o.schedule.steps || s.step % s.o.evaluate_every == 0);
   };
+  if (!evaluates_now()) s.evaluation_due = false;  // no longer asked for
   if (s.step == 0 && s.folder.steps().empty()) {
     if (evaluates) evaluated();
     if (s.folder.steps().empty()) s.checkpoint();
-  } else if (s.evaluation_due && evaluates_now()) {
+  } else if (s.evaluation_due) {
     evaluated();
     if (s.best_step != s.step) s.checkpoint();
   }

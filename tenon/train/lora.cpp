@@ -369,6 +369,11 @@ ordered_json LoraTraining::State::draw() {
   create_folder(folder_of_samples);
   CheckpointContent now = content;
   now.file.weights = file.filename().string();
+  const auto remove = [](const fs::path* written) {
+    std::error_code failed;
+    fs::remove(*written, failed);
+  };
+  const std::unique_ptr<const fs::path, decltype(remove)> gone(&file, remove);  // also if drawing is interrupted
   write_model(folder_of_samples, *parameters, now);
   if (!generator) generator = o.samples.open();
   const LoraUse use{.file = file};
@@ -388,7 +393,6 @@ ordered_json LoraTraining::State::draw() {
     write_png(folder_of_samples / name, generator->generate(r).images.at(0), {}, Overwrite::Yes);
     names.push_back({{"file", "samples/" + name}, {"prompt", as_utf8(o.samples.prompts[i])}});
   }
-  fs::remove(file);
   return {{"step", step}, {"samples", names}, {"sample_seconds", seconds_since(begin)}};
 }
 

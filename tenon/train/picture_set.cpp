@@ -69,11 +69,6 @@ Image fitted_to(const CaptionedPicture& picture, PictureSize size) {
 
 std::string hash_of(const std::string& text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
-// Identifies a model, wherever its files are.
-std::string identity_of(const TrainableDenoiser& model, DType type) {
-  return model.name() + "\n" + std::string(name_of(type)) + "\n" + hash_of_files(model.files());
-}
-
 // Tensors by key, one file each; a file that is incomplete, of another shape, or has non-finite values counts as
 // absent.
 class EncodingCache {
@@ -111,6 +106,10 @@ class EncodingCache {
 
 }  // namespace
 
+std::string identity_of(const TrainableDenoiser& model, DType type) {
+  return model.name() + "\n" + std::string(name_of(type)) + "\n" + hash_of_files(model.files());
+}
+
 void make_cache(const fs::path& folder) {
   if (!folder.empty()) create_folder(folder);
 }
@@ -124,6 +123,8 @@ std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::o
   const std::vector<fs::path> files = list_folder(folder);
   for (const fs::path& file : files) {
     check_unread(file);
+    if (fs::is_directory(file, error) && !file.filename().string().starts_with('.'))
+      spdlog::warn("{} is a folder; pictures in it are not read", escaped(file.string()));
     if (!is_picture(file)) continue;
     check_stop("pictures");
     const auto [other, alone] = stems.emplace(fs::path(file).replace_extension(), file);

@@ -21,7 +21,7 @@ struct CaptionedPicture {
 /// The pictures of a folder (.png, .jpg, .jpeg, .jfif, in any case) ordered by name, each with the text of the .txt
 /// file of the same name, or else `caption`. Text is UTF-8; a byte order mark and surrounding blanks are removed.
 /// Error(Usage) names the folder or file: no such folder, no pictures, a picture that cannot be read or has no caption
-/// (also one of another format), a caption without a picture.
+/// (also one of another format), a caption without a picture. Warns of subfolders, which are not read.
 std::vector<CaptionedPicture> read_pictures(const std::filesystem::path& folder,
                                             const std::optional<std::string>& caption);
 
@@ -45,6 +45,9 @@ struct PictureSet {
   /// Depends on every picture, caption, size and on the model.
   std::string sha256;
 };
+
+/// Identifies a model, wherever its files are, and the type that it computes in.
+std::string identity_of(const TrainableDenoiser& model, DType type);
 
 /// Creates a cache folder; does nothing for an empty path. Error(Usage) if that fails.
 void make_cache(const std::filesystem::path& folder);

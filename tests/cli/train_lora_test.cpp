@@ -46,6 +46,13 @@ class CliTrainLora : public CliTest {
     std::ifstream file(folder() / path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
+  // The i-th class picture of "run", whose name goes on with a hash.
+  fs::path known(int i) const {
+    for (const fs::path& p : fs::directory_iterator(folder() / "run/class"))
+      if (p.filename().string().starts_with(std::to_string(i) + "-") && p.extension() == ".png")
+        return fs::relative(p, folder());
+    return {};
+  }
   std::vector<json> metrics(const std::string& run) const {
     std::vector<json> out;
     std::ifstream file(folder() / run / "metrics.jsonl");
@@ -72,8 +79,8 @@ TEST_F(CliTrainLora, LearnsAndIsReadBack) {
   EXPECT_NE(validated[0]["validation_loss"], validated[2]["validation_loss"]);
   EXPECT_NE(bytes("run/samples/000000-0.png"), bytes("run/samples/000004-0.png"));
   EXPECT_FALSE(bytes("run/samples/000004-0.png").empty());
-  EXPECT_FALSE(bytes("run/class/1.png").empty());
-  EXPECT_EQ(bytes("run/class/1.txt"), "ring");
+  EXPECT_EQ(known(1).extension(), ".png");
+  EXPECT_EQ(bytes(known(1).replace_extension(".txt")), "ring");
   EXPECT_FALSE(fs::exists(folder() / "run/samples/now.safetensors"));
   const auto lora = tenon::SafetensorsFile::open(folder() / "run/pytorch_lora_weights.safetensors");
   EXPECT_EQ(lora.tensors().size(), 2U * 128);
@@ -233,6 +240,7 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("none"), {"none", "holds no pictures"});
   expect_error(2, with("odd", {"--caption", "a"}), {"odd/a.png"});
   expect_error(2, with("pictures/0.png"), {"pictures/0.png", "is a file"});
+  expect_error(2, {"train", "lora", "-o", "run", "--caption", "a"}, {"[--caption] needs pictures"});
   fs::create_directory(folder() / "thin");
   tenon::write_png(folder() / "thin/line.png", {1, 3000, 3, std::vector<uint8_t>(9000)});
   const Finished thin = tenon(with("thin", {"--caption", "a", "--no-cache", "--sample-every", "0", "-q"}));
@@ -280,6 +288,15 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
 }
 
 // Said before pictures are drawn.
+TEST_F(CliTrainLora, SubfoldersAreNamed) {
+  std::ofstream(folder() / "pictures/a.png") << "no picture";
+  for (const char* name : {"pictures/.trash", "pictures/10_zib"}) fs::create_directory(folder() / name);
+  const Finished f = tenon(arguments("run"));
+  EXPECT_EQ(f.code, 2) << f.err;
+  EXPECT_NE(f.err.find("pictures/10_zib is a folder; pictures in it are not read"), std::string::npos) << f.err;
+  EXPECT_EQ(f.err.find(".trash"), std::string::npos) << f.err;
+}
+
 TEST_F(CliTrainLora, FilesInTheWay) {
   fs::create_directory(folder() / "used");
   std::ofstream(folder() / "used/lora_kohya.safetensors") << "someone's";
@@ -300,10 +317,27 @@ TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {
   // A run that ended before its first checkpoint leaves pictures that the next one did not ask for.
   for (const char* name : {"run/checkpoint-0", "run/checkpoint-1", "run/pytorch_lora_weights.safetensors"})
     fs::remove_all(folder() / name);
-  fs::remove(folder() / "run/class/2.txt");
+  fs::remove(folder() / known(2).replace_extension(".txt"));
   const Finished second = tenon(arguments("run", one));
   ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(second.err.find("drawing "), std::string::npos) << second.err;
   EXPECT_NE(second.err.find("4 pictures of 1 size, "), std::string::npos) << second.err;
+  // A command with another seed is refused, and neither uses these pictures nor changes them.
+  const std::string star = bytes(known(0));
+  std::vector<std::string> other = one;
+  other.insert(other.end(), {"-s", "7"});
+  const Finished refused = tenon(arguments("run", other));
+  EXPECT_EQ(refused.code, 2) << refused.err;
+  EXPECT_NE(refused.err.find("drawing 1 picture "), std::string::npos) << refused.err;
+  EXPECT_EQ(std::ranges::count_if(fs::directory_iterator(folder() / "run/class"),
+                                  [&](const fs::path& p) { return p.extension() == ".png" && bytes(p) == star; }),
+            1);
+  const Finished again = tenon(arguments("run", one));
+  EXPECT_EQ(again.code, 0) << again.err;
+  fs::rename(folder() / "run", folder() / "r\x1b[31m");
+  const Finished named = tenon(arguments("r\x1b[31m", one));
+  EXPECT_EQ(named.code, 0) << named.err;
+  EXPECT_EQ(named.out, "r\\x1b[31m\n");
   // Does not draw into another run's folder.
   Process running(arguments("busy", {"--steps", "4000"}), folder());
   ASSERT_TRUE(running.wait_for_log("step 1/", 60));

@@ -208,6 +208,16 @@ def test_negated_and_derived_tensors():
     assert isinstance(tenon.fuse(lambda x: x * 2)(torch.ones(2).as_subclass(Derived)), torch.Tensor)
 
 
+def test_a_trainer_takes_negated_tensors():
+    def trained(w, x):
+        trainer = tenon.train.Trainer(lambda p, x: tenon.mean((x @ p["w"] - 1) ** 2, axis=None), {"w": w})
+        return trainer.step(x=x)
+
+    z = torch.conj(torch.randn(2, 8, 8, dtype=torch.complex64)).imag
+    assert z.is_neg()
+    assert trained(z[0], z[1]) == trained(z[0].resolve_neg(), z[1].resolve_neg())
+
+
 def test_copies_are_functions_of_their_own():
     module = torch.nn.Identity()
     module.f = tenon.fuse(torch_double := (lambda x: x + x))

@@ -124,9 +124,14 @@ def test_what_other_optimizers_can_is_refused_by_name():
     tenon.optim.Lion(p, fused=False)
 
 
-def test_a_written_parameter_is_seen_by_autograd(device):
+class OwnParameter(torch.nn.Parameter):
+    """A tensor whose class is not PyTorch's."""
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Parameter, OwnParameter])
+def test_a_written_parameter_is_seen_by_autograd(device, kind):
     p, m, g = three(8, device)
-    p.requires_grad_()
+    p = kind(p)
     loss = (p * p).sum()
     before = p._version
     tenon.lion_step(p, m, g, *OPTIONS)

@@ -150,6 +150,16 @@ TEST(ByteLevelFiles, AddedTokensAreFoundInTwoPasses) {
   EXPECT_EQ(stripping.encode("<s> \n\nt"), (Ids{5, 6, 0}));
 }
 
+// Linear in the text, although each of these takes all the white space behind it.
+TEST(ByteLevelFiles, BlanksThatAreTokens) {
+  const auto blanks = read(changed("/added_tokens", {added(5, " ", {{"rstrip", true}}), added(6, "\n")}));
+  const std::string text = std::string(200000, ' ') + "\n" + std::string(200000, ' ') + "t";
+  const Ids ids = blanks.encode(text);
+  EXPECT_EQ(std::ranges::count(ids, 5), 400000);
+  EXPECT_EQ(std::ranges::count(ids, 6), 1);
+  EXPECT_EQ(ids.back(), 0);
+}
+
 // Merges may make them in a text that may have control tokens, but not in others.
 TEST(ByteLevelFiles, ControlTokensThatAreWordsToo) {
   json file = changed("/added_tokens", json::array({added(4, "Ġt", {{"special", true}})}));

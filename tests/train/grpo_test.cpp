@@ -227,6 +227,20 @@ TEST(Grpo, GoesOnToTheBit) {
   }
 }
 
+// A run that was stopped before its last evaluation ends without it if none is asked for any more.
+TEST(Grpo, AnEvaluationThatIsNoLongerAskedFor) {
+  const language_test::Folder folder;
+  GrpoOptions o = quick_options();
+  o.schedule.steps = 1;
+  o.evaluate_every = 1;
+  o.evaluate_count = 1;
+  train(o, folder.path(), 1);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "model.safetensors"));
+  o.evaluate_every = 0;
+  train(o, folder.path());
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "model.safetensors"));
+}
+
 // The moving average by its definition, and that the store returns it while asked to.
 TEST(Updater, Averages) {
   const std::shared_ptr<Backend> backend = make_backend("cpu");

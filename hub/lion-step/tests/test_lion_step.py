@@ -57,6 +57,15 @@ def test_what_is_refused(change, message):
     assert all(bool((a == b).all()) for a, b in zip(arguments, before))
 
 
+def test_lists_share_nothing_that_is_written():
+    (p, m, g), (_, n, _) = three(8), three(8)
+    before = [a.clone() for a in (p, m, n)]
+    with pytest.raises((ValueError, RuntimeError), match="share memory"):
+        kernel.lion_foreach([p, p], [m, n], [g, g])
+    assert all(bool((a == b).all()) for a, b in zip((p, m, n), before))
+    kernel.lion_foreach([p, p.clone()], [m, n], [g, g])
+
+
 def test_the_compiler_takes_it_whole():
     def train(p, m, g):
         kernel.lion_step(p, m, g, *OPTIONS)
