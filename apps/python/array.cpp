@@ -215,8 +215,10 @@ nb::object new_array(const std::vector<int64_t>& shape, const std::string& dtype
   auto* owned = new std::shared_ptr<void>(memory);
   const nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
   const std::vector<size_t> extents(shape.begin(), shape.end());
-  return nb::cast(nb::ndarray<>(memory.get(), extents.size(), extents.data(), owner, nullptr, dlpack_type(type),
-                                dlpack_device(like.device).device_type, like.device.ordinal));
+  // An object with __dlpack__ and __dlpack_device__: a bare capsule is read once only, and JAX takes none.
+  return nb::cast(nb::ndarray<nb::array_api>(memory.get(), extents.size(), extents.data(), owner, nullptr,
+                                             dlpack_type(type), dlpack_device(like.device).device_type,
+                                             like.device.ordinal));
 }
 
 bool overlap(const Array& a, const Array& b) {

@@ -19,11 +19,13 @@ def library_of(array: Any) -> str:
     return "jax" if module.startswith("jax") else module
 
 
-def wait_for(values: Sequence[Any]) -> None:
-    """Waits until JAX has computed the arrays among these."""
-    for value in values:
-        if library_of(value) == "jax":
-            value.block_until_ready()
+def wait_for_jax(values: Sequence[Any]) -> bool:
+    """Waits until JAX has computed its arrays among these: nothing else can wait for its streams. Whether there are
+    any; JAX must not go on before what reads them is done, either."""
+    ours = [v for v in values if library_of(v) == "jax"] if "jax" in sys.modules else []
+    for value in ours:
+        value.block_until_ready()
+    return bool(ours)
 
 
 def is_negated(array: Any) -> bool:

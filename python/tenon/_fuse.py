@@ -286,11 +286,9 @@ class Fused:
             whole = self._with_captured(call, bound, traced.captured)
         like = call.first
         arrays = list(stored) if stored is not None else self._outputs(traced, like, out)
-        own_streams = _arrays.library_of(like) == "jax"  # which cannot wait for each other's work
-        if own_streams:
-            _arrays.wait_for((*bound.values, *(a for _, a in traced.captured)))
+        waits = _arrays.wait_for_jax((*bound.values, *(a for _, a in traced.captured)))
         traced.program.run(whole, arrays)
-        if own_streams:
+        if waits:
             traced.program.wait()
         if out is not None or stored is not None:
             _note_written(arrays)
