@@ -1,6 +1,7 @@
 // tenon._core: the engine as used by the package's Python files. Errors become the exceptions of tenon._errors.
 #include "apps/python/nb.h"
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 #include "tenon/core/text.h"
 
 namespace tenon::python {
@@ -28,6 +29,7 @@ void translate(const std::exception_ptr& thrown, void*) {
 NB_MODULE(_core, m) {
   m.attr("__version__") = TENON_VERSION;
   nanobind::register_exception_translator(&tenon::python::translate);
+  tenon::set_up_logging();
   nanobind::set_leak_warnings(false);  // a program that ends by an exception keeps arrays alive in its traceback
   tenon::python::bind_gil(m);
   tenon::python::bind_devices(m);

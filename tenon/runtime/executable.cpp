@@ -58,10 +58,10 @@ struct Executable::State {
 
   void check_bound(const std::map<std::string, void*>& bound) const {
     for (const Buffer& b : plan.buffers)
-      TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name) << "is outside the plan and was not bound";
+      TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name)
+          << "is memory outside the plan and was not bound";
     for (const auto& [name, memory] : bound) {
-      TENON_CHECK(Usage, !find(name).stored && find(name).role != BufferRole::Temporary, name)
-          << "is kept " << (find(name).stored ? "with the weights" : "in the arena") << " and cannot be bound";
+      TENON_CHECK(Usage, !find(name).stored, name) << "is kept with the weights and cannot be bound";
       TENON_CHECK(Usage, memory || !find(name).bytes, name) << "was bound to no address";
     }
   }

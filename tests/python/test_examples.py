@@ -43,6 +43,15 @@ def test_importing_the_package_imports_no_array_library():
     assert run("-c", code).stdout.strip() == "[]"
 
 
+def test_messages_go_to_stderr(monkeypatch):
+    code = "import tenon; tenon.TextPipeline.from_pretrained(cache_limit='1GB')"
+    monkeypatch.setenv("TENON_LOG_LEVEL", "info")
+    told = run("-c", code)
+    assert told.stdout == "" and "info: cache: at most " in told.stderr
+    monkeypatch.setenv("TENON_LOG_LEVEL", "error")
+    assert run("-c", code).stderr == ""
+
+
 def test_every_public_name_is_documented():
     import tenon
 
