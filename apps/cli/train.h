@@ -9,6 +9,7 @@
 #include "apps/cli/verb.h"
 #include "tenon/core/clock.h"
 #include "tenon/core/log.h"
+#include "tenon/core/text.h"
 
 namespace tenon::cli {
 
