@@ -186,8 +186,7 @@ class Fused:
         return self._backwards[key]
 
     def _read(self, bound: _Bound) -> Any:
-        if any(_arrays.is_negated(v) for v in bound.values):
-            bound.values = tuple(map(_arrays.resolved, bound.values))
+        bound.values = tuple(map(_arrays.resolved, bound.values))
         return _core.Call(self._name, bound.names, bound.values)
 
     def _evaluate(self, given: list[Expr], keywords: tuple[str, ...], tracer: Tracer) -> Any:

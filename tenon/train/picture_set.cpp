@@ -124,7 +124,7 @@ std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::o
   for (const fs::path& file : files) {
     check_unread(file);
     if (fs::is_directory(file, error) && !file.filename().string().starts_with('.'))
-      spdlog::warn("{} is a folder; pictures in it are not read", escaped(file.string()));
+      spdlog::warn("{} is a folder; pictures in it are not read", file.string());
     if (!is_picture(file)) continue;
     check_stop("pictures");
     const auto [other, alone] = stems.emplace(fs::path(file).replace_extension(), file);

@@ -287,7 +287,6 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures"), {"pictures/0.txt", "without a picture"});
 }
 
-// Said before pictures are drawn.
 TEST_F(CliTrainLora, SubfoldersAreNamed) {
   std::ofstream(folder() / "pictures/a.png") << "no picture";
   for (const char* name : {"pictures/.trash", "pictures/10_zib"}) fs::create_directory(folder() / name);
@@ -297,6 +296,7 @@ TEST_F(CliTrainLora, SubfoldersAreNamed) {
   EXPECT_EQ(f.err.find(".trash"), std::string::npos) << f.err;
 }
 
+// Said before pictures are drawn.
 TEST_F(CliTrainLora, FilesInTheWay) {
   fs::create_directory(folder() / "used");
   std::ofstream(folder() / "used/lora_kohya.safetensors") << "someone's";

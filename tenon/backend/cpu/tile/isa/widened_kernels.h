@@ -159,7 +159,7 @@ void widened_tiles(const TileArgs& t) {
         for (int n = 0; n < part.panels; ++n)
           for (int64_t i = 0; i < part.terms; ++i)
             Wide::widen(from + n * t.b_stride + i * Wide::kTermBytes, terms[n][i]);
-        if constexpr (kRegisters == 16)
+        if constexpr (kFetchesColumns)
           for (int n = 0; n < part.panels; ++n)
             fetch_lines(from + n * t.b_stride + Wide::kTerms * Wide::kTermBytes,
                         div_up(Wide::kTerms * Wide::kTermBytes, kLine));
