@@ -29,15 +29,18 @@ std::string grouped_operand(const std::string& name, const std::string& pointer,
 )";
 }
 
-// The tile is for a cache of `capacity` keys, or for the actual number of keys.
-MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacity = 0) {
+const char* core_of(const AttentionGroupedShape& tile) {
+  return tile.chunks() ? "attention_chunks" : "attention_grouped";
+}
+// The tile is for a cache of `capacity` keys, or for the actual number of keys; `even`: as in over_keys.
+MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacity = 0, bool even = true) {
   return [=](const device::AttentionSizes& s) {
     device::AttentionSizes cache = s;
     cache.keys = std::max(s.keys, capacity);
     const AttentionGroupedShape tile =
-        over_keys(pick_attention_grouped(s.heads / s.kv_heads * s.queries, s.depth), cache, facts);
+        over_keys(pick_attention_grouped(s.heads / s.kv_heads * s.queries, s.depth), cache, facts, even);
     const std::string text =
-        "#include \"tenon/backend/cuda/device/attention_grouped.h\"\nusing namespace tenon::device;\nusing Element = " +
+        "#include \"tenon/backend/cuda/device/attention_chunks.h\"\nusing namespace tenon::device;\nusing Element = " +
         element_name(type) +
         ";\nstruct Params { AttentionSizes sizes; const Element *q, *k, *v; float* y; int tokens_first; };\n" +
         grouped_operand("Q", "q", "heads", "queries") + grouped_operand("K", "k", "kv_heads", "keys") +
@@ -45,7 +48,8 @@ MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacit
         "using Tile = " + tile.type() +
         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
         " && Tile::kResident == " + std::to_string(tile.resident()) +
-        ");\nKERNEL(Tile::kThreads, Tile::kResident, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue>(p); }\n";
+        ");\nKERNEL(Tile::kThreads, Tile::kResident, Params, p) { " + core_of(tile) +
+        "<Tile, Q, K, V, Epilogue>(p); }\n";
     const CoreLaunch launch = attention_launch(tile, s);
     // Memory where runs of keys are combined; a second run of the kernel finds it as the first left it.
     const auto workspace = std::make_shared<std::vector<float>>(static_cast<size_t>(launch.workspace_bytes / 4) + 1,
@@ -64,8 +68,8 @@ MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacit
                          }};
   };
 }
-// Devices with room for every block of a run, for two blocks, and for one, which then take chunks in turn; with
-// clusters and without.
+// Devices with room for every block of a run, for two blocks, and for one, which then take chunks in turn or have one
+// per warp; with clusters and without.
 std::vector<DeviceFacts> devices(const device::AttentionSizes& s) {
   const int64_t busy = int64_t{s.batch} * s.kv_heads * (((s.keys + 1023) / 1024 + 1) / 2);
   std::vector<DeviceFacts> all;
@@ -84,23 +88,42 @@ void check(const device::AttentionSizes& s, DType type = DType::BF16, bool token
   for (const DeviceFacts& facts : all) {
     SCOPED_TRACE(facts.arch + " " + std::to_string(facts.multiprocessors));
     EXPECT_EQ(check_attention(grouped_core(type, facts), s, tokens_first), first);
+    if (facts.multiprocessors == all.back().multiprocessors) {
+      EXPECT_EQ(check_attention(grouped_core(type, facts, 0, false), s, tokens_first), first);
+    }
   }
   for (const size_t i : {1, 5})
     EXPECT_EQ(check_attention(grouped_core(type, all[i], 4096), s, tokens_first), first) << all[i].multiprocessors;
 }
-// What over_keys makes of Qwen2.5's caches on an H100: [batch, capacity, blocks, turns].
+// What over_keys makes of Qwen2.5's caches on an H100: [batch, capacity, blocks, turns]; turns 0: a chunk per warp.
 TEST(AttentionGrouped, BlocksTakeTurnsWhereNotAllWouldRunAtOnce) {
   const std::vector<std::array<int, 4>> wanted{{1, 768, 8, 1},   {1, 32768, 8, 1}, {8, 768, 8, 1},    {16, 768, 4, 2},
-                                               {16, 2048, 8, 1}, {16, 4096, 4, 2}, {16, 32768, 1, 8}, {32, 768, 2, 4},
-                                               {64, 768, 2, 4},  {128, 768, 1, 8}};
+                                               {16, 2048, 8, 1}, {16, 4096, 4, 2}, {16, 32768, 1, 0}, {32, 768, 1, 0},
+                                               {64, 768, 1, 0},  {128, 768, 1, 0}};
   for (const auto& [batch, capacity, blocks, turns] : wanted) {
+    SCOPED_TRACE(std::to_string(batch) + " x " + std::to_string(capacity));
     const device::AttentionSizes s{
         .batch = batch, .heads = 14, .kv_heads = 2, .queries = 1, .keys = capacity, .depth = 64};
-    const AttentionGroupedShape tile = over_keys(pick_attention_grouped(7, 64), s, hopper());
-    EXPECT_EQ(tile.blocks, blocks) << batch << " x " << capacity;
-    EXPECT_EQ(tile.turns, turns) << batch << " x " << capacity;
+    const AttentionGroupedShape tile = over_keys(pick_attention_grouped(7, 64), s, hopper(), true);
+    EXPECT_EQ(tile.blocks, blocks);
+    EXPECT_EQ(tile.chunks() ? 0 : tile.turns, turns);
     EXPECT_EQ(tile.cluster, blocks > 1);
+    EXPECT_FALSE(over_keys(pick_attention_grouped(7, 64), s, hopper(), false).chunks());
   }
+}
+// Three stages and two blocks per multiprocessor where there is room; blocks take turns where there is none at all.
+TEST(AttentionGrouped, AsManyStagesAsFit) {
+  DeviceFacts ada = hopper();
+  ada.arch = "sm_89", ada.shared_bytes = 101376;
+  const auto type = [](int rows, int depth, const DeviceFacts& facts) {
+    return chunk_per_warp(pick_attention_grouped(rows, depth), facts).type();
+  };
+  EXPECT_EQ(type(7, 64, hopper()), "ChunksTile<64, 8, 3, 2>");
+  EXPECT_EQ(type(16, 64, hopper()), "ChunksTile<64, 16, 3, 2>");
+  EXPECT_EQ(type(2, 128, hopper()), "ChunksTile<128, 8, 3, 1>");
+  EXPECT_EQ(type(7, 64, ada), "ChunksTile<64, 8, 2, 1>");
+  const device::AttentionSizes s{.batch = 64, .heads = 16, .kv_heads = 8, .queries = 1, .keys = 768, .depth = 128};
+  EXPECT_EQ(over_keys(pick_attention_grouped(2, 128), s, ada, true).type(), "GroupedTile<128, 8, 1, 8, false>");
 }
 
 TEST(AttentionGrouped, EveryDepthAndTail) {
@@ -188,6 +211,24 @@ std::vector<float> results(Device& device, const KernelSource& source, const Lau
   return out;
 }
 
+// `tokens`: every `step`th row of `text`, by another kernel.
+void expect_rows_of(const std::vector<float>& text, const std::vector<float>& tokens, const device::AttentionSizes& s,
+                    int batch, int step, const std::string& tile) {
+  int64_t different = 0;
+  std::string first;
+  for (int b = 0; b < batch; ++b)
+    for (int h = 0; h < s.heads; ++h) {
+      const int token = std::min(b * step, s.keys - 1);
+      const float *mine = tokens.data() + (int64_t{b} * s.heads + h) * s.depth,
+                  *wanted = text.data() + (int64_t{h} * s.keys + token) * s.depth;
+      for (int64_t i = 0; i < s.depth; ++i)
+        if (std::memcmp(mine + i, wanted + i, 4) != 0 && different++ == 0)
+          first = "the first at token " + std::to_string(token) + ", head " + std::to_string(h) + ", column " +
+                  std::to_string(i) + ": " + std::to_string(mine[i]) + " and " + std::to_string(wanted[i]);
+    }
+  EXPECT_EQ(different, 0) << tile << ", " << first;
+}
+
 // `s`: sizes of the text, causal.
 void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF16, int step = 1) {
   SCOPED_TRACE(std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " " + std::to_string(s.keys) + " x " +
@@ -210,9 +251,6 @@ void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF1
 
   device::AttentionSizes one = s;
   one.queries = 1, one.causal = 0, one.batch = (s.keys - 2) / step + 2;
-  const AttentionGroupedShape tile = over_keys(pick_attention_grouped(s.heads / s.kv_heads, s.depth), one, facts);
-  const CoreLaunch launch = attention_launch(tile, one);
-  const Meeting meeting(device, launch, one.split);
   const auto run = [&](const std::string& source, const LaunchShape& shape, const device::AttentionSizes& sizes) {
     const int64_t floats = int64_t{sizes.batch} * s.heads * sizes.queries * d;
     return results(device, {"attention", source}, shape, floats, [&](float* y) {
@@ -221,27 +259,20 @@ void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF1
       return std::vector<std::byte>(bytes.begin(), bytes.end());
     });
   };
-  const std::vector<float> tokens =
-      run(token_kernel("attention_grouped", type, tile.type(), "attention_grouped<Tile, Q, K, V, Epilogue, Keys>"),
-          launch.shape, one);
+  const AttentionGroupedShape rows = pick_attention_grouped(s.heads / s.kv_heads, s.depth);
+  for (const AttentionGroupedShape& tile : {over_keys(rows, one, facts, false), chunk_per_warp(rows, facts)}) {
+    const CoreLaunch launch = attention_launch(tile, one);
+    const Meeting meeting(device, launch, one.split);
+    const std::string core = core_of(tile);
+    const std::vector<float> tokens =
+        run(token_kernel(core, type, tile.type(), core + "<Tile, Q, K, V, Epilogue, Keys>"), launch.shape, one);
+    expect_rows_of(text, tokens, s, one.batch, step, whole.type() + ", " + tile.type());
+  }
   const AttentionTileShape stands_in = pick_attention_tile(s.depth, 101376, attention_order(s, facts));
   const std::vector<float> by_mma =
       run(token_kernel("attention_mma", type, stands_in.type(), "attention_mma<Tile, Whole, K, V, Epilogue>"),
           attention_launch(stands_in, s).shape, s);
   EXPECT_EQ(std::memcmp(by_mma.data(), text.data(), text.size() * 4), 0) << stands_in.type();
-  int64_t different = 0;
-  std::string first;
-  for (int b = 0; b < one.batch; ++b)
-    for (int h = 0; h < s.heads; ++h) {
-      const int token = std::min(b * step, s.keys - 1);
-      const float *mine = tokens.data() + (int64_t{b} * s.heads + h) * d,
-                  *wanted = text.data() + (int64_t{h} * s.keys + token) * d;
-      for (int64_t i = 0; i < d; ++i)
-        if (std::memcmp(mine + i, wanted + i, 4) != 0 && different++ == 0)
-          first = "the first at token " + std::to_string(token) + ", head " + std::to_string(h) + ", column " +
-                  std::to_string(i) + ": " + std::to_string(mine[i]) + " and " + std::to_string(wanted[i]);
-    }
-  EXPECT_EQ(different, 0) << whole.type() << ", " << tile.type() << ", " << first;
 }
 
 TEST(AttentionInOneOrder, TokensHaveTheBitsOfTexts) {

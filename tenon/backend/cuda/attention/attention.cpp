@@ -53,6 +53,11 @@ std::vector<HeadRows> AttentionKernel::find_boxes() const {
   return out;
 }
 
+bool AttentionKernel::even_keys(int64_t chunk) const {
+  if (paged_) return page() % chunk == 0;
+  return head_rows(operands_[1]) && head_rows(operands_[2]);
+}
+
 device::AttentionSizes AttentionKernel::sizes_to_choose_for() const {
   device::AttentionSizes out = sizes_;
   out.batch = checked_int(device().facts().samples_to_choose_for(out.batch));

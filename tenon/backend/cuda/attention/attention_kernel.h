@@ -37,6 +37,8 @@ class AttentionKernel : public AnchorKernel {
   bool plain() const { return !counted() && !lse_ && !paged_; }
   /// Tokens per page of paged keys, else 0.
   int64_t page() const { return paged_ ? pages_of(1).page : 0; }
+  /// Whether, in every `chunk` keys, neighbours are equally far apart in memory, and likewise values.
+  bool even_keys(int64_t chunk) const;
 
   /// The argument of a choice's kernel, so far its sizes. Fields are numbered in the order in which sources are
   /// requested.

@@ -377,13 +377,17 @@ inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device:
 struct AttentionGroupedShape {
   int depth = 64, rows = 8, blocks = 1, turns = 1;
   bool cluster = false;
+  int stages = 0, chunk_blocks = 1;  ///< of a ChunksTile, a chunk per warp; blocks: per multiprocessor
 
-  static constexpr int kMaxRows = 16, kMaxChunks = 8, kChunk = 128,
-                       kThreads = 256;  ///< chunk: keys per turn of a block
-  int run_keys() const { return kChunk * blocks * turns; }
+  static constexpr int kMaxRows = 16, kMaxChunks = 8, kChunk = 128, kThreads = 256;  ///< chunk: of keys
+  bool chunks() const { return stages > 0; }
+  int run_keys() const { return chunks() ? kMaxChunks * kChunk : kChunk * blocks * turns; }
   bool meets_in_memory() const { return blocks > 1 && !cluster; }
   /// Blocks per multiprocessor for which there are registers.
-  int resident() const { return depth > 64 || rows > 8 || meets_in_memory() || turns > 1 ? 2 : 3; }
+  int resident() const {
+    if (chunks()) return chunk_blocks;
+    return depth > 64 || rows > 8 || meets_in_memory() || turns > 1 ? 2 : 3;
+  }
   /// How many blocks run at once over caches of `runs` runs. A cluster's blocks need places side by side, and of a
   /// single run half are expected to have no keys: larger clusters then find places less often.
   int64_t places(int multiprocessors, int64_t runs) const {
@@ -391,14 +395,16 @@ struct AttentionGroupedShape {
     return int64_t{resident()} * multiprocessors * quarters / 4;
   }
   int shared_bytes() const {
+    if (chunks()) return kMaxChunks * (stages * 32 * depth * 2 + 20 * rows) + 16 * depth * 2 + 16;
     const int units = rows * depth / 32, owned = (units + blocks - 1) / blocks;
     const int found = meets_in_memory() ? 0 : blocks * turns * (owned * 32 + 5 * rows);
     return 4 * ((turns > 1 ? 2 : 1) * kChunk * depth / 2 + rows * ((kChunk + 8) / 2 + 8 + 4 * 8 + 1) + found + 4);
   }
   std::string type() const {
-    std::string text = "GroupedTile<" + std::to_string(depth);
-    for (int x : {rows, blocks, turns}) text += ", " + std::to_string(x);
-    return text + (cluster ? ", true>" : ", false>");
+    const std::string sizes = std::to_string(depth) + ", " + std::to_string(rows) + ", ";
+    if (chunks()) return "ChunksTile<" + sizes + std::to_string(stages) + ", " + std::to_string(chunk_blocks) + ">";
+    return "GroupedTile<" + sizes + std::to_string(blocks) + ", " + std::to_string(turns) +
+           (cluster ? ", true>" : ", false>");
   }
 };
 
@@ -408,11 +414,21 @@ inline AttentionGroupedShape pick_attention_grouped(int64_t rows, int64_t depth)
   if (!grouped_depth(depth) || rows < 1 || rows > AttentionGroupedShape::kMaxRows) return {.depth = 0};
   return {.depth = static_cast<int>(depth), .rows = rows > 8 ? 16 : 8};
 }
+/// The tile with a chunk per warp for the same rows: with two blocks per multiprocessor if they fit, and three stages
+/// if these do. Stages 0 if there is no room.
+inline AttentionGroupedShape chunk_per_warp(AttentionGroupedShape tile, const DeviceFacts& facts) {
+  tile = {.depth = tile.depth, .rows = tile.rows};
+  for (tile.stages = 3; tile.stages > 1 && tile.shared_bytes() > facts.shared_bytes;) --tile.stages;
+  if (tile.stages < 2) tile.stages = 0;
+  if (2 * (tile.shared_bytes() + 1024) <= facts.shared_bytes + 1024) tile.chunk_blocks = 2;
+  return tile;
+}
 /// The tile for a cache of `s.keys`: as many blocks per run as have a chunk of keys (more would be idle); fewer, which
-/// take several chunks in turn, if not all of them would run at once. The result's bits are the same. Of several runs,
-/// half are expected to have keys; the others' blocks end at once, while those of a cluster stay.
+/// take several chunks in turn, if not all of them would run at once; if that would be four or more, a block per run
+/// with a chunk per warp. The result's bits are the same. Of several runs, half are expected to have keys; the others'
+/// blocks end at once, while those of a cluster stay. `even`: keys and values of a chunk are equally far apart.
 inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, const device::AttentionSizes& s,
-                                       const DeviceFacts& facts) {
+                                       const DeviceFacts& facts, bool even) {
   const bool clusters = facts.arch == "sm_90a";
   while (tile.blocks < tile.kMaxChunks && tile.blocks * tile.kChunk < s.keys) tile.blocks *= 2;
   tile.cluster = clusters && tile.blocks > 1;
@@ -425,7 +441,8 @@ inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, const device:
     if (fewer.shared_bytes() > facts.shared_bytes) break;
     tile = fewer;
   }
-  return tile;
+  const AttentionGroupedShape by_warps = chunk_per_warp(tile, facts);
+  return even && tile.turns >= 4 && by_warps.chunks() ? by_warps : tile;
 }
 
 /// `s.keys`: the capacity.

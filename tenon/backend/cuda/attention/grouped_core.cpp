@@ -38,7 +38,7 @@ class GroupedCore : public AttentionCore {
 
   std::optional<AttentionChoice> take(const AttentionKernel& kernel) const override {
     if (kernel.grouped().depth == 0) return std::nullopt;
-    const AttentionGroupedShape tile = over_keys(kernel.grouped(), kernel.sizes(), kernel.device().facts());
+    const AttentionGroupedShape tile = tile_of(kernel);
     return AttentionChoice{.tile = tile.type(), .launch = attention_launch(tile, kernel.sizes())};
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
@@ -54,11 +54,17 @@ class GroupedCore : public AttentionCore {
                       fresh = fresh_source(kernel.form(), params, text.headers), sums = kernel.lse_source(params);
     text.functors +=
         kernel.count_source(params, text.headers) + sums + fresh + epilogue + "using Tile = " + choice.tile + ";\n";
-    text.headers = "#include \"tenon/backend/cuda/device/attention_grouped.h\"\n" + text.headers;
-    text.kernel =
-        "KERNEL(Tile::kThreads, Tile::kResident, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue, Keys, Lse, "
-        "Fresh>(p); }\n";
+    const std::string core = tile_of(kernel).chunks() ? "attention_chunks" : "attention_grouped";
+    text.headers = "#include \"tenon/backend/cuda/device/" + core + ".h\"\n" + text.headers;
+    text.kernel = "KERNEL(Tile::kThreads, Tile::kResident, Params, p) { " + core +
+                  "<Tile, Q, K, V, Epilogue, Keys, Lse, Fresh>(p); }\n";
     return kernel.finish(choice, std::move(text), params);
+  }
+
+ private:
+  static AttentionGroupedShape tile_of(const AttentionKernel& kernel) {
+    return over_keys(kernel.grouped(), kernel.sizes(), kernel.device().facts(),
+                     kernel.even_keys(AttentionGroupedShape::kChunk));
   }
 };
 

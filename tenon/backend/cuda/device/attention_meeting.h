@@ -28,7 +28,8 @@ struct GroupedTile {
                        kLine = (kChunk + 8) / 2;
   static constexpr int kHighestAt = kWeightsAt + kRows * kLine, kPiecesAt = kHighestAt + kWarps * kRows;
   static constexpr int kTopsAt = kPiecesAt + kWarps * kRows * kClasses, kFoundAt = kTopsAt + kRows;
-  static constexpr int kTopsFoundAt = kFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kOwned * kUnit);
+  static constexpr int kFoundWords = kOwned * kUnit;  ///< of a chunk
+  static constexpr int kTopsFoundAt = kFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kFoundWords);
   static constexpr int kTotalsFoundAt = kTopsFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kRows);
   static constexpr int kCameAt = kTotalsFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kRows * kClasses);
   static constexpr int kSharedBytes = 4 * (kCameAt + 4);
@@ -37,6 +38,10 @@ struct GroupedTile {
   /// Most floats that a run stores, for each epilogue call: sums, top, totals.
   static constexpr int kRunLeft = (2 + kClasses) * kRows * kDepth;
   static_assert(kDepth >= 16 && kDepth <= 128 && (kDepth & (kDepth - 1)) == 0 && kRunChunks <= 16);
+
+  /// The chunk of the run that a warp works on in a turn, and the first of its keys in the run.
+  DEV static int chunk(int block, int turn) { return block + turn * kBlocks; }
+  DEV static int first_key(int block, int turn) { return chunk(block, turn) * kChunk + warp() * kKeys; }
 };
 
 DEV float no_score() { return bits_to_float(0xff800000u); }
@@ -67,12 +72,12 @@ struct GroupedPlace {
     return s.causal ? r % s.queries + 1 + s.keys - s.queries : s.keys;
   }
   /// The chunk of the run that the block takes in a turn.
-  DEV int chunk(int turn) const { return block + turn * Tile::kBlocks; }
+  DEV int chunk(int turn) const { return Tile::chunk(block, turn); }
   /// Whether it has keys.
   DEV bool has_keys(int turn) const { return turn < Tile::kTurns && chunk(turn) < chunks; }
   /// The first key of that chunk, and of the warp's piece of it.
   DEV int first_of_chunk(int turn) const { return run * Tile::kRunKeys + chunk(turn) * Tile::kChunk; }
-  DEV int first_key(int turn) const { return first_of_chunk(turn) + warp() * Tile::kKeys; }
+  DEV int first_key(int turn) const { return run * Tile::kRunKeys + Tile::first_key(block, turn); }
 };
 
 /// Counters: blocks arrived, per run if they combine through memory; runs arrived, per head and block that finishes
@@ -111,7 +116,7 @@ struct GroupedCluster {
   DEV int first() const { return block; }
   static constexpr int kNext = Tile::kBlocks;
   DEV const float* sums(int chunk, int unit) const {
-    return shared + Tile::kFoundAt + (chunk * kOwned + unit / kBlocks) * Tile::kUnit;
+    return shared + Tile::kFoundAt + chunk * Tile::kFoundWords + unit / kBlocks * Tile::kUnit;
   }
   DEV float top(int chunk, int row) const { return shared[Tile::kTopsFoundAt + chunk * Tile::kRows + row]; }
   DEV const float* totals(int chunk, int row) const {
