@@ -133,6 +133,17 @@ TEST_F(Conv, LargeImagesInF32) {
   expect(launch("conv2d", {{"y", y}, {"sum", sum(y, ReduceOver::Inner)}}), {DType::F32, DType::F32, 925, 925});
 }
 
+// Sides of 32,768 pixels and more, as long sequences have; padding as large.
+TEST_F(Conv, LongSides) {
+  for (const DType t : {DType::F32, DType::BF16}) {
+    const std::string id(name_of(t));
+    const Expr wide = input(g, id + ".wide", t, {1, 1, 33000, 4}), tall = input(g, id + ".tall", t, {1, 40000, 1, 4});
+    const Expr w = weight(id + ".w", t, {4, 4, 1, 3}), v = weight(id + ".v", t, {4, 4, 3, 1});
+    expect(launch("conv2d", {{id + ".y", conv2d(wide, w, 3, {0, 1, 0, 1})}}), {t, DType::F32, 12, 4});
+    expect(launch("conv2d", {{id + ".z", conv2d(tall, v, 3, {1, 0, 33000, 0})}}), {t, DType::F32, 12, 4});
+  }
+}
+
 TEST_F(Conv, NaNStaysWhereTheFilterReaches) {
   tensors.emplace("x", random_tensor(DType::BF16, {1, 9, 9, 32}, 4));
   store_element(DType::BF16, tensors.at("x").data.data(), (4 * 9 + 4) * 32 + 3, NAN);

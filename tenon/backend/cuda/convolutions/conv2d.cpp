@@ -1,4 +1,6 @@
 // The conv2d skeleton: tensor cores for f16 and bf16, CUDA cores for f32.
+#include <bit>
+
 #include "tenon/backend/cuda/convolutions/conv_route.h"
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
 #include "tenon/backend/cuda/products/product_kernel.h"
@@ -131,6 +133,14 @@ class Conv2dKernel : public ProductKernel {
     sizes_.stride = checked_int(p[0]);
     sizes_.pad_top = checked_int(p[1]);
     sizes_.pad_left = checked_int(p[2]);
+    // A window's first pixel may be as far outside the image as it is padded.
+    const auto bits = [](int64_t size, int64_t before, int64_t after) {
+      return 1 + std::bit_width(static_cast<uint64_t>(std::max(size + after, before)));
+    };
+    const int y_bits = static_cast<int>(bits(x[1], p[1], p[3])), x_bits = static_cast<int>(bits(x[2], p[2], p[4]));
+    TENON_CHECK(Usage, y_bits + x_bits <= 32, name())
+        << "convolves pictures of " << x[2] << "x" << x[1] << ", which are too large to number their pixels in 32 bits";
+    sizes_.x_bits = std::clamp(16, x_bits, 32 - y_bits);
   }
 
   ProductSizes plain_sizes(int box_rows) const override { return box_rows ? in_boxes(box_rows) : sizes_; }

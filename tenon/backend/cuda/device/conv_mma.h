@@ -5,7 +5,7 @@
 //
 // grid.x = tiles of m * tiles of n with m = batch * out_height * out_width and n = outputs, grid.y = splits. Rows of A
 // are the input's pixels, (image * height + y) * width + x; rows of B are the outputs, kernel_h * kernel_w * channels
-// long; the epilogue's rows are the output's pixels. Height and width must be below 32768.
+// long; the epilogue's rows are the output's pixels. x_bits must suffice for x, and the others for y.
 #pragma once
 #include "tenon/backend/cuda/device/mma_tile.h"
 
@@ -24,7 +24,7 @@ struct WindowLoader {
   using Part = CopyPart<Tile, kRows, T>;
   static constexpr int kBytes = Operand::kRun * sizeof(T) < 16 ? Operand::kRun * sizeof(T) : 16;
   int origin[Part::kPasses];  ///< number of the window's first pixel, which may be outside
-  int corner[Part::kPasses];  ///< y << 16 | x of that pixel, as signed 16-bit numbers
+  int corner[Part::kPasses];  ///< y << x_bits | x of that pixel, both with their signs
   typename Operand::Row rows[Part::kPasses];
   uint32_t inside = 0;  ///< bit i: the current tap of window i is inside the image
   int channel, tap_y, tap_x;
@@ -40,7 +40,8 @@ struct WindowLoader {
       const int y = (line - image * c.out_height) * c.stride - c.pad_top;
       const int x = (pixel - line * c.out_width) * c.stride - c.pad_left;
       origin[i] = (image * c.height + y) * c.width + x;
-      corner[i] = static_cast<int>(static_cast<uint32_t>(y) << 16 | (static_cast<uint32_t>(x) & 0xffffu));
+      corner[i] =
+          static_cast<int>(static_cast<uint32_t>(y) << c.x_bits | (static_cast<uint32_t>(x) & ((1u << c.x_bits) - 1)));
     }
     const int column = step * Part::kColumns + Part::column(), tap = column / c.channels;
     channel = column - tap * c.channels;
@@ -55,7 +56,8 @@ struct WindowLoader {
     const ConvSizes& c = p.sizes;
     inside = 0;
     UNROLL for (int i = 0; i < Part::kPasses; ++i) {
-      const int y = (corner[i] >> 16) + tap_y, x = static_cast<int16_t>(corner[i]) + tap_x;
+      const int y = (corner[i] >> c.x_bits) + tap_y,
+                x = (static_cast<int>(static_cast<uint32_t>(corner[i]) << (32 - c.x_bits)) >> (32 - c.x_bits)) + tap_x;
       const bool in = static_cast<uint32_t>(y) < static_cast<uint32_t>(c.height) &&
                       static_cast<uint32_t>(x) < static_cast<uint32_t>(c.width) && tap_y < c.kernel_h;
       rows[i] = Operand::row(p, in ? origin[i] + tap_y * c.width + tap_x : 0);

@@ -54,6 +54,7 @@ struct ConvSizes {
   /// the four output pixels of each input pixel as four 2 x 2 convolutions: out_height x out_width and the tiles' boxes
   /// count input pixels, weights are [4][outputs][2][2][channels].
   int phases = 1;
+  int x_bits = 16;  ///< for conv_mma: how many of 32 bits hold the x of a window's first pixel, with its sign
   SplitK split = {};
   CountSizes count = {};
 };
