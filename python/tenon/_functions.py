@@ -79,6 +79,25 @@ def _axes(axis: Any, ndim: int, name: str) -> list[int]:
     return axes
 
 
+# A GPU's block has room for rows of so many elements.
+_LONGEST_ROW = 1 << 18
+# What reduces the reductions of equal parts of a row, and for which there is something.
+_OF_PARTS = {"sum": "sum", "mean": "mean", "sumsq": "sum", "reduce_max": "reduce_max", "absmax": "reduce_max"}
+
+
+def _reduce_rows(node: str, rows: Expr, dtype: str) -> Expr:
+    """The last axis reduced to one element: longer rows than a GPU takes in equal parts, where they can be divided."""
+    length = rows.shape[-1]
+    part = next((n for n in range(_LONGEST_ROW, 1, -1) if length % n == 0), length) if length > _LONGEST_ROW else length
+    if part < length and node == "variance":
+        centred = rows - _reduce_rows("mean", rows, dtype)
+        return _reduce_rows("mean", centred * centred, dtype)
+    if part < length and node in _OF_PARTS:
+        parts = _reduce_rows(node, reshape(rows, [*rows.shape[:-1], length // part, part]), dtype)
+        return _reduce_rows(_OF_PARTS[node], reshape(parts, [*rows.shape[:-1], length // part]), dtype)
+    return rows._with(_core.make(node, [rows._value], ints=[0]), dtype)
+
+
 def _reduction(node: str, name: str) -> Callable[..., Expr]:
     def reduce(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:
         x = _only(x, name)
@@ -88,7 +107,7 @@ def _reduction(node: str, name: str) -> Callable[..., Expr]:
         if math.prod(outer) and not math.prod(inner):
             raise UsageError(f"{name}: reduces over axis {axis!r} without elements of {list(x.shape)}", name)
         rows = reshape(permute(x, kept + axes), [*outer, math.prod(inner)])
-        y = rows._with(_core.make(node, [rows._value], ints=[0]), _dtypes.promote([x.dtype]))
+        y = _reduce_rows(node, rows, _dtypes.promote([x.dtype]))
         return reshape(y, [1 if i in axes else x.shape[i] for i in range(x.ndim)] if keepdim else rows.shape[:-1])
 
     reduce.__name__ = reduce.__qualname__ = name

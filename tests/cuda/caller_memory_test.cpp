@@ -116,6 +116,22 @@ TEST_P(CallerMemory, WhatIsNotBoundOrNotOutsideIsNamed) {
   EXPECT_THROW(executable.bind({{"y", memory.get()}}), Error);
 }
 
+// A run that is refused leaves no address of an earlier binding behind.
+TEST(CallerMemoryOnTheGpu, ARefusedRunStaysRefused) {
+  Graph g;
+  PlanOptions options;
+  options.outside = true;
+  const auto backend = backend_named("emulated");
+  const std::vector<Result> results{{"y", input(g, "x", DType::F32, {64}) * 2.0}};
+  const std::shared_ptr<void> x = backend->allocate(512), y = backend->allocate(512);
+  Executable executable(make_plan(results, options), backend, HostWeights(), {{"x", x.get()}, {"y", y.get()}});
+  executable.run();
+  executable.bind({{"y", static_cast<char*>(y.get()) + 4}});
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(executable.run(), Error);
+  executable.bind({{"y", y.get()}});
+  executable.run();
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, CallerMemory, testing::Values("cpu", "emulated"),
                          [](const auto& device) { return device.param; });
 

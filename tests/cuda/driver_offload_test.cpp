@@ -84,6 +84,17 @@ TEST_F(DriverOffload, PinnedMemory) {
               HasSubstr("cannot allocate 1000 bytes of pinned memory"));
 }
 
+// A copy from such memory would go on while the caller already changes it.
+TEST_F(DriverOffload, CopiesFromPinnedMemoryAreWaitedFor) {
+  const auto stream = device_->make_stream();
+  const auto host = device_->allocate_pinned(64), there = device_->allocate(64);
+  const int before = state_->waits;
+  device_->copy_in(*stream, there.get(), std::vector<std::byte>(64).data(), 64);
+  EXPECT_EQ(state_->waits, before);
+  device_->copy_in(*stream, there.get(), host.get(), 64);
+  EXPECT_EQ(state_->waits, before + 1);
+}
+
 TEST_F(DriverOffload, CopiesAreRecordedBesideLaunches) {
   const auto function = device_->load(kernel());
   const auto host = device_->allocate_pinned(64);

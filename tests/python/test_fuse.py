@@ -365,6 +365,17 @@ def test_reductions_over_any_axes(rng, axis, keepdim):
         assert_close(tenon.fuse(lambda x: tenon.softmax(x, axis=axis))(x), e / e.sum(axis, keepdims=True), 1e-6)
 
 
+def test_reductions_of_more_than_a_gpu_takes_at_once(rng):
+    """Rows of over 262,144 elements are reduced in equal parts, then those."""
+    x = rng.standard_normal((512, 1031), np.float32) + 1
+    names = ["sum", "mean", "sumsq", "variance", "max", "absmax"]
+    k = tenon.fuse(lambda x: tuple(getattr(tenon, name)(x, axis=None) for name in names))
+    e = f64(x)
+    for y, expected in zip(k(x), [e.sum(), e.mean(), (e * e).sum(), e.var(), e.max(), abs(e).max()]):
+        assert_close(y, np.array(expected), 1e-5)
+    assert "4,131968]" in k.plan(x)
+
+
 def test_remainders_and_floor_quotients_are_those_of_numpy(rng):
     values = np.array([0.0, 1.0, -1.0, 0.1, -0.1, 0.3, 2.5, -2.5, 7.0, -7.0, 1e-30, -1e-30, 1e6, 123456.7, np.inf, np.nan])
     a, b = (m.astype(np.float32).ravel() for m in np.meshgrid(values, values))

@@ -95,9 +95,16 @@ DriverResult cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   *p = bytes;
   state.pinned += bytes;
   state.max_pinned = std::max(state.max_pinned, state.pinned);
+  state.pinned_memory.insert(p + 32);
   return *memory = p + 32, result();
 }
+DriverResult cuPointerGetAttribute(void* type, int, DeviceAddress memory) {
+  constexpr int kUnknown = 1;
+  if (!state.pinned_memory.contains(reinterpret_cast<void*>(memory))) return kUnknown;
+  return *static_cast<unsigned*>(type) = 1, result();
+}
 DriverResult cuMemFreeHost(void* memory) {
+  state.pinned_memory.erase(memory);
   state.pinned -= size_of(reinterpret_cast<DeviceAddress>(memory));
   return std::free(static_cast<size_t*>(memory) - 32), result();
 }
@@ -144,6 +151,7 @@ DriverResult cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned)
 }
 DriverResult cuStreamDestroy_v2(StreamHandle) { return --state.streams, 0; }
 DriverResult cuStreamSynchronize(StreamHandle) {
+  ++state.waits;
   state.faulted = state.fault_at_wait != 0;
   return result();
 }

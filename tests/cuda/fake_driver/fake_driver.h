@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <set>
 
 /// State and counters of the library, reached through its export `fake_driver_state`.
 struct FakeDriverState {
@@ -17,9 +18,11 @@ struct FakeDriverState {
   size_t used = 0;
   int allocations = 0, modules = 0, graphs = 0, graph_execs = 0, streams = 0, events = 0, contexts = 0;
   int launches = 0, graph_launches = 0, recorded = 0;
-  size_t pinned = 0, max_pinned = 0;  ///< bytes of host memory
-  size_t refuse_pinned = 0;           ///< allocations of at least this many bytes are refused; 0: none
-  int recorded_copies = 0;            ///< on the stream beside the recording one
+  size_t pinned = 0, max_pinned = 0;    ///< bytes of host memory
+  size_t refuse_pinned = 0;             ///< allocations of at least this many bytes are refused; 0: none
+  std::set<const void*> pinned_memory;  ///< what the driver knows of it
+  int waits = 0;                        ///< for a stream
+  int recorded_copies = 0;              ///< on the stream beside the recording one
   bool capturing = false, faulted = false;
   uintptr_t current_context = 0, capture = 0;  ///< `capture`: the recording stream
   uintptr_t capture_event = 0, beside = 0;     ///< its last event, and the stream that waited for one

@@ -67,6 +67,7 @@ std::string Params::pointer(const Expr& leaf, bool written) {
     return "in_shared<" + type_source(leaf.dtype()) + ">(" + it->second + ")";
   for (const Field& f : pointers_)
     if (f.leaf == leaf && f.written == written) return "p." + f.name;
+  checked_int(leaf.shape().numel());  // offsets from it are ints
   const auto same =
       std::count_if(pointers_.begin(), pointers_.end(), [&](const Field& f) { return f.written == written; });
   Field f;

@@ -76,6 +76,7 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(allocate_host, "cuMemHostAlloc", (void**, size_t, unsigned flags))                                        \
   X(free_host, "cuMemFreeHost", (void*))                                                                      \
   X(copy_in, "cuMemcpyHtoDAsync_v2", (DeviceAddress, const void*, size_t, StreamHandle))                      \
+  X(pointer_attribute, "cuPointerGetAttribute", (void*, int, DeviceAddress))                                  \
   X(copy_out, "cuMemcpyDtoHAsync_v2", (void*, DeviceAddress, size_t, StreamHandle))                           \
   X(copy, "cuMemcpyDtoDAsync_v2", (DeviceAddress to, DeviceAddress from, size_t, StreamHandle))               \
   X(fill, "cuMemsetD8Async", (DeviceAddress, unsigned char, size_t, StreamHandle))                            \

@@ -242,6 +242,10 @@ void DriverDevice::copy_in(Stream& stream, void* dst, const void* src, int64_t b
   const KeptContext kept(*context_);
   context_->check(context_->api().copy_in(address(dst), src, static_cast<size_t>(bytes), on.handle()),
                   "copy to the GPU");
+  // From pageable memory, of which the driver knows nothing, it has copied by now.
+  constexpr int kMemoryType = 2;
+  unsigned type = 0;
+  if (context_->api().pointer_attribute(&type, kMemoryType, address(src)) == 0) on.synchronize();
 }
 
 void DriverDevice::copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) {

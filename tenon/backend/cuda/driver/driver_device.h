@@ -40,7 +40,6 @@ class DriverDevice : public Device {
   /// Page-locked memory, usable in every context.
   std::shared_ptr<void> allocate_pinned(int64_t bytes) override;
   void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) override;
-  /// For pageable memory only: the driver has copied it by the time this returns.
   void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void copy(Stream& stream, void* dst, const void* src, int64_t bytes) override;

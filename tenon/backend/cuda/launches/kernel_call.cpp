@@ -54,7 +54,8 @@ RowTeam row_team(int64_t cols, int run, int held) {
   for (int each = 9; each * run <= kMaxOfThread; ++each)
     if (int64_t{kMaxBlockThreads} * each >= fragments) return {kMaxBlockThreads, each};
   throw Error(ErrorKind::Usage, "rows",
-              "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
+              "a row of " + std::to_string(cols) +
+                  " elements is reduced at once, and a GPU's block has room for 262144; reduce it in two steps");
 }
 
 }  // namespace
@@ -68,6 +69,14 @@ KernelCall::KernelCall(Device& device, const KernelParts& text, const Params& pa
       device_(&device),
       shape_(shape) {
   shape_.overlaps = true;  // every kernel does its own griddepcontrol wait
+  constexpr unsigned kMostBlocks = 65535;
+  TENON_CHECK(Usage, shape.grid_y <= kMostBlocks && shape.grid_z <= kMostBlocks, name_)
+      << "needs a grid of " << shape.grid_x << " x " << shape.grid_y << " x " << shape.grid_z
+      << " blocks; a GPU takes at most " << kMostBlocks
+      << " in the second and third direction, as for samples or heads";
+  TENON_CHECK(Usage, std::ssize(params_) <= device.facts().argument_bytes, name_)
+      << "reads and writes too many tensors: its kernel takes " << params_.size() << " bytes of arguments, at most "
+      << device.facts().argument_bytes << " are possible";
   KernelSource source;
   source.name = text.name;
   source.text = "#define TENON_DEVICE\n" + text.headers + "\nnamespace tenon::device {\n" + params.declaration() +

@@ -355,12 +355,13 @@ void LaunchKernel::add(KernelCall call, const std::vector<SizesPointer>& kept,
 
 void LaunchKernel::run(Stream& stream, void* scratch) {
   if (!bound_ || scratch_ != scratch) {
-    bound_ = true;
+    bound_ = false;  // until every address is known
     scratch_ = static_cast<std::byte*>(scratch);
     for (PlacedCall& c : calls_) {
       c.call.bind([this](const Expr& leaf) { return address(leaf); });
       for (const auto& [at, offset] : c.scratch_pointers) c.call.set({at, scratch_ + offset});
     }
+    bound_ = true;
   }
   for (PlacedCall& c : calls_) c.call.launch(stream);
 }
