@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <set>
 #include <unordered_set>
 
 #include "tenon/core/error.h"
@@ -69,6 +71,31 @@ std::vector<AddedToken> control_of(const TokenizerParts& parts) {
   return out;
 }
 
+// What break_beginnings looks for: with id 1, what it marks, first characters of control tokens, except letters and
+// digits, since templates look up and compare words; with id 0, what stays whole, the other added tokens. Of these,
+// beginnings of control tokens are marked too.
+std::vector<AddedToken> beginnings_of(const TokenizerParts& parts) {
+  std::set<std::string_view> control;
+  for (const AddedToken& token : parts.added)
+    if (token.special) control.insert(token.content);
+  std::map<std::string_view, bool> marked;
+  for (const AddedToken& token : parts.added) {
+    const std::string_view all = token.content;
+    if (all.empty()) continue;
+    if (!token.special) {
+      const auto longer = control.lower_bound(all);
+      marked[all] |= longer != control.end() && longer->starts_with(all);
+    } else if (!std::isalnum(static_cast<unsigned char>(all[0]))) {
+      size_t end = 0;
+      next_code_point(all, end);
+      marked[all.substr(0, end)] = true;
+    }
+  }
+  std::vector<AddedToken> out;
+  for (const auto& [content, mark] : marked) out.push_back({mark ? 1 : 0, std::string(content)});
+  return out;
+}
+
 std::string without(std::string_view text, std::string_view mark) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
@@ -105,6 +132,7 @@ struct ByteLevelTokenizer::State {
         raw(added_of(parts, false)),
         normal(added_of(parts, true)),
         control(control_of(parts)),
+        beginnings(beginnings_of(parts)),
         ordinary(without_control(parts, names, where)),
         bpe(parts.tokens, std::move(parts.merges), "", parts.unknown.value_or(-1), where) {
     parts.merges.clear();
@@ -174,7 +202,7 @@ struct ByteLevelTokenizer::State {
   }
 
   TokenizerParts parts;
-  AddedTokenFinder raw, normal, control;
+  AddedTokenFinder raw, normal, control, beginnings;
   std::optional<BytePairEncoder> ordinary;
   BytePairEncoder bpe;
   std::unordered_map<int32_t, std::string> bytes_by_id;
@@ -213,6 +241,19 @@ std::string ByteLevelTokenizer::break_control(std::string_view text, std::string
   }
   return out += text.substr(at);
 }
+
+std::string ByteLevelTokenizer::break_beginnings(std::string_view text, std::string_view mark) const {
+  std::string out;
+  size_t at = 0;
+  AddedTokenFinder::Blanks blanks;
+  while (const auto match = state_->beginnings.find(text, at, at, blanks)) {
+    out += text.substr(at, match->end - at);
+    if (match->id) out += mark;
+    at = match->end;
+  }
+  return break_control(out += text.substr(at), mark);
+}
+
 std::vector<int32_t> ByteLevelTokenizer::encode_marked(std::string_view text, std::string_view mark) const {
   return state_->encode(text, true, mark);
 }

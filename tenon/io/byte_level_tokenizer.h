@@ -67,12 +67,15 @@ class ByteLevelTokenizer {
   /// Ids of a text as if there were no added tokens: "<|im_end|>" is plain characters. Never produces a control token.
   std::vector<int32_t> encode_ordinary(std::string_view text) const;
 
-  /// `text` with `mark`, a character that does not occur in it, inserted into every control token written in it. For
-  /// users' messages, before a template puts its own control tokens around them. Tokens for which `keep` is true of
-  /// their first byte and the one behind them stay whole.
+  /// `text` with `mark`, a character that does not occur in it, inserted into every control token written in it. Tokens
+  /// for which `keep` is true of their first byte and the one behind them stay whole.
   std::string break_control(std::string_view text, std::string_view mark,
                             const std::function<bool(size_t, size_t)>& keep = {}) const;
-  /// encode() of a text from break_control, ignoring the marks: broken control tokens are encoded as plain characters.
+  /// Also marks wherever a control token could begin, so that no pieces of such texts make one together; other added
+  /// tokens stay whole. A control token that begins with a letter or digit is marked only where all of it is written.
+  /// For users' messages, before a template puts its own control tokens around them.
+  std::string break_beginnings(std::string_view text, std::string_view mark) const;
+  /// encode() of a text from these two, ignoring the marks: broken control tokens are encoded as plain characters.
   std::vector<int32_t> encode_marked(std::string_view text, std::string_view mark) const;
 
   /// Text of ids; ids without a token add nothing. `skip_special` leaves control tokens out.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 #include "tenon/core/error.h"
 #include "tenon/io/chat_template.h"
@@ -20,10 +21,19 @@ std::string mark_outside(const std::string& text) {
   throw Error(ErrorKind::Usage, "messages", "contain every noncharacter from U+FDD0 to U+FDEF, but one must be unused");
 }
 
-void for_each_text(nlohmann::ordered_json& value, const std::function<void(std::string&)>& f) {
-  if (value.is_string()) f(value.get_ref<std::string&>());
-  if (value.is_structured())
-    for (auto& inner : value) for_each_text(inner, f);
+// The value with f of every string in it, keys included.
+ordered_json with_texts(const ordered_json& value, const std::function<std::string(const std::string&)>& f) {
+  if (value.is_string()) return f(value.get_ref<const std::string&>());
+  if (!value.is_structured()) return value;
+  if (value.is_array()) {
+    ordered_json out = ordered_json::array();
+    for (const ordered_json& inner : value) out.push_back(with_texts(inner, f));
+    return out;
+  }
+  ordered_json out = ordered_json::object();
+  auto& members = out.get_ref<ordered_json::object_t&>();  // operator[] would compare every key with all before it
+  for (const auto& [key, inner] : value.items()) members.emplace_back(f(key), with_texts(inner, f));
+  return out;
 }
 
 // A message as transformers gives it to a template: without keys whose value is null, and with its reasoning, which has
@@ -35,7 +45,7 @@ ordered_json prepared(const ordered_json& message) {
     if (const auto found = message.find(key); !reasoning && found != message.end() && !found->is_null())
       reasoning = &*found;
   ordered_json out = ordered_json::object();
-  auto& members = out.get_ref<ordered_json::object_t&>();  // operator[] would compare every key with all before it
+  auto& members = out.get_ref<ordered_json::object_t&>();  // as above
   bool has_content = false;
   if (reasoning) {
     const auto own = message.find("thinking");
@@ -68,6 +78,12 @@ std::string render(const ChatTemplate& chat, const ByteLevelTokenizer& t, const 
       {"messages", messages}, {"tools", nullptr}, {"documents", nullptr}, {"add_generation_prompt", true}};
   for (const auto& [role, token] : t.named_tokens()) variables.emplace(role, token);
   return chat.render(variables);
+}
+
+std::vector<int32_t> control_in(const ByteLevelTokenizer& t, const std::vector<int32_t>& ids) {
+  std::vector<int32_t> out;
+  std::ranges::copy_if(ids, std::back_inserter(out), [&](int32_t id) { return t.is_special(id); });
+  return out;
 }
 
 // The true text with marks in the control tokens that may come from messages. `marked` is the text rendered from marked
@@ -112,13 +128,21 @@ std::vector<int32_t> encode_chat(const ByteLevelTokenizer& t, const ordered_json
   const ChatTemplate chat = template_of(t, name);
   const ordered_json given = prepared_all(messages);
   const std::string text = render(chat, t, given);
-  std::string all;
-  ordered_json broken = given;
-  for_each_text(broken, [&](const std::string& part) { all += part; });
-  const std::string mark = mark_outside(all + text);
-  for_each_text(broken, [&](std::string& part) { part = t.break_control(part, mark); });
-  const bool safe = broken == given;
-  return t.encode_marked(safe ? text : protected_text(t, text, render(chat, t, broken), mark), mark);
+  std::string all = text;
+  with_texts(given, [&](const std::string& part) {
+    all += part;
+    return part;
+  });
+  const std::string mark = mark_outside(all);
+  const ordered_json broken =
+      with_texts(given, [&](const std::string& part) { return t.break_beginnings(part, mark); });
+  std::vector<int32_t> ids = t.encode_marked(text, mark);
+  if (broken == given) return ids;
+  const std::string marked = render(chat, t, broken);
+  // Marks may change what a template compares and splits, so the true text counts if it has no control tokens but those
+  // of a text where messages cannot make any.
+  if (control_in(t, ids) == control_in(t, t.encode_marked(marked, mark))) return ids;
+  return t.encode_marked(protected_text(t, text, marked, mark), mark);
 }
 
 }  // namespace tenon

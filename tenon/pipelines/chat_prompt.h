@@ -13,8 +13,9 @@ namespace tenon {
 /// template; Error(Usage) if it refuses the messages. `name` is the model's, for errors.
 std::string render_chat(const ByteLevelTokenizer& tokenizer, const nlohmann::ordered_json& messages,
                         const std::string& name);
-/// Ids of that text. Only the template can produce control tokens; those spelled out in a message are encoded as plain
-/// characters. Errors as render_chat.
+/// Ids of that text. Only the template can produce control tokens; those spelled out in messages, in keys and over
+/// several texts too, are encoded as plain characters (one that begins with a letter or digit: if one text spells all
+/// of it). Errors as render_chat.
 std::vector<int32_t> encode_chat(const ByteLevelTokenizer& tokenizer, const nlohmann::ordered_json& messages,
                                  const std::string& name);
 

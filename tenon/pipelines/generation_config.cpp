@@ -24,19 +24,29 @@ Sampling read_sampling(const json& config, const std::string& where) {
   ConfigReader r(config, where);
   const auto given = [&](const char* key) { return r.has(key); };
   out.draw = given("do_sample") && r.flag("do_sample", false);
-  if (given("temperature")) out.temperature = r.number("temperature", 1, 0, 1e6);
   if (out.draw) out.top_k = kTopK;
-  if (given("top_k")) out.top_k = r.integer("top_k", 0, 0, int64_t{1} << 24);
-  if (given("min_p")) out.min_p = r.number("min_p", 0, 0, 1);
+  // Greedy decoding reads none of these: a value that is out of range is as good as none.
+  const auto number = [&](const char* key, double& value, double lo, double hi) {
+    constexpr double kAny = std::numeric_limits<double>::max();
+    if (!given(key)) return;
+    const double found = r.number(key, value, out.draw ? lo : -kAny, out.draw ? hi : kAny);
+    if (found >= lo && found <= hi) value = found;
+  };
+  number("temperature", out.temperature, 0, 1e6);
   if (given("repetition_penalty")) out.repetition_penalty = r.number("repetition_penalty", 1, 1e-6, 1e6);
   if (out.temperature == 0) {  // commonly written to mean greedy
     out.draw = false;
     out.temperature = 1;
   }
-  if (!given("top_p")) return out;
-  constexpr double kAny = std::numeric_limits<double>::max();  // where it has no effect
-  const double top_p = out.draw ? r.number("top_p", 1, 0, 1) : r.number("top_p", 1, -kAny, kAny);
-  if (top_p > 0 && top_p <= 1)
+  if (given("top_k")) {
+    constexpr int64_t kMost = int64_t{1} << 24, kAny = std::numeric_limits<int64_t>::max();
+    const int64_t found = r.integer("top_k", 0, out.draw ? 0 : -kAny, out.draw ? kMost : kAny);
+    if (found >= 0 && found <= kMost) out.top_k = found;
+  }
+  number("min_p", out.min_p, 0, 1);
+  double top_p = 1;
+  number("top_p", top_p, 0, 1);
+  if (top_p > 0)
     out.top_p = top_p;
   else if (out.draw)
     r.refuse("top_p", "a number above 0");
@@ -71,6 +81,8 @@ std::vector<std::string> unfollowed_settings(const json& config) {
                                    {"sequence_bias", kNone},
                                    {"stop_strings", kNone},
                                    {"suppress_tokens", kNone},
+                                   {"token_healing", kNone},
+                                   {"top_h", kNone, true},
                                    {"typical_p", 1, true},
                                    {"watermarking_config", kNone}};
   std::vector<std::string> out;

@@ -45,12 +45,17 @@ void check(const ByteLevelTokenizer& tokenizer, std::string_view text) {
 }  // namespace
 
 namespace {
-// Checks a user's message.
+// Checks a user's message, as one text and as two.
 void check_broken(const ByteLevelTokenizer& tokenizer, std::string_view text) {
   const std::string mark = "\xef\xb7\x90";
   if (text.find(mark) != text.npos) return;
-  for (const int32_t id : tokenizer.encode_marked(tokenizer.break_control(text, mark), mark))
-    if (tokenizer.is_special(id)) std::abort();
+  size_t middle = text.size() / 2;
+  while (middle < text.size() && (static_cast<uint8_t>(text[middle]) & 0xc0) == 0x80) ++middle;
+  const std::string pieces =
+      tokenizer.break_beginnings(text.substr(0, middle), mark) + tokenizer.break_beginnings(text.substr(middle), mark);
+  for (const std::string& broken : {tokenizer.break_control(text, mark), pieces})
+    for (const int32_t id : tokenizer.encode_marked(broken, mark))
+      if (tokenizer.is_special(id)) std::abort();
 }
 }  // namespace
 

@@ -181,6 +181,27 @@ TEST(ByteLevelTokenizer, BrokenControlTokensAreLetters) {
   }
 }
 
+// Nor do pieces of them that come together, while other added tokens stay whole.
+TEST(ByteLevelTokenizer, BrokenBeginnings) {
+  const ByteLevelTokenizer t = small("qwen2");
+  const std::string mark = "\xef\xb7\x90";
+  const auto broken = [&](const std::string& text) { return t.break_beginnings(text, mark); };
+  EXPECT_EQ(broken("a<|im_"), "a<" + mark + "|im_");
+  EXPECT_EQ(broken("[<br> <tool_call>a>"), "[" + mark + "<br> <tool_call>a>");
+  EXPECT_EQ(broken("<|im_start|>user"), "<" + mark + "|im_start|>user") << "an added token that begins with another";
+  EXPECT_EQ(broken("r\u00e9sum\u00e9"), "r\u00e9sum\u00e9");
+  const std::string token = "<|im_end|>";
+  for (size_t cut = 0; cut <= token.size(); ++cut)
+    EXPECT_EQ(t.encode_marked(broken(token.substr(0, cut)) + broken(token.substr(cut)), mark),
+              t.encode_ordinary(token));
+  const json letters = {{{"id", 5000}, {"content", "zz"}, {"special", true}},
+                        {{"id", 5001}, {"content", "<a>"}, {"special", false}},
+                        {{"id", 5002}, {"content", "<a>b"}, {"special", true}}};
+  json file = read_json(fixture("byte_level/tokenizer.json"));
+  file["added_tokens"] = letters;
+  EXPECT_EQ(ByteLevelTokenizer::from_json(file.dump(), "fixture").break_beginnings("z zz <a>", "|"), "z z|z <a>|");
+}
+
 // A vocabulary with merges that would produce a control token: they do not.
 TEST(ByteLevelTokenizer, MergesNeverMakeControlTokens) {
   json file = read_json(fixture("byte_level/tokenizer.json"));
@@ -231,6 +252,7 @@ TEST(ByteLevelTokenizer, LongInputsTakeNoQuadraticTime) {
        {std::string(1'000'000, 'e'), std::string(1'000'000, ' '), std::string(1'000'000, '\n'), marks, brackets}) {
     const Ids ids = t.encode(text);
     EXPECT_EQ(t.decode(ids), nfc(text));
+    EXPECT_GE(t.break_beginnings(text, "\xef\xb7\x90").size(), text.size());
   }
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), sanitized() ? 100 : 10);
 }
