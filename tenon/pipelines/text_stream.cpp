@@ -15,11 +15,20 @@ size_t begun(std::string_view text, std::string_view stop) {
 }  // namespace
 
 TextStream::TextStream(ByteLevelTokenizer tokenizer, std::vector<std::string> stops)
-    : decoder_(std::move(tokenizer), true), stops_(std::move(stops)) {
+    : tokenizer_(std::move(tokenizer)), decoder_(tokenizer_, true), stops_(std::move(stops)) {
   std::erase(stops_, "");
+  for (const std::string& stop : stops_)
+    if (const auto id = tokenizer_.id_of(stop); id && tokenizer_.is_special(*id)) stop_ids_.push_back(*id);
 }
 
-std::string TextStream::push(int32_t id) { return stopped_ ? "" : release(decoder_.push(id)); }
+std::string TextStream::push(int32_t id) {
+  if (stopped_) return "";
+  if (!tokenizer_.is_special(id)) return release(decoder_.push(id));
+  if (std::ranges::find(stop_ids_, id) == stop_ids_.end()) return std::exchange(held_, {});
+  std::string out = finish();
+  stopped_ = true;
+  return out;
+}
 
 std::string TextStream::finish() {
   if (stopped_) return "";

@@ -192,6 +192,20 @@ TEST(TextStream, WholeCharactersAndStops) {
   EXPECT_EQ(cut.text, "s");
 }
 
+// A control token has no text of its own. It ends the text if it is a stop, and else every match in front of it.
+TEST(TextStream, ControlTokens) {
+  EXPECT_EQ(stream("one<|im_end|>two", {}).text, "onetwo");
+  const Streamed stopped = stream("one t<|im_end|>two", {"zz", "<|im_end|>"});
+  EXPECT_EQ(stopped.text, "one t");
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stream("on<|im_end|>", {"on", "<|im_end|>"}).text, "");
+  EXPECT_FALSE(stream("one<|im_start|>two", {"<|im_end|>"}).stopped) << "another one";
+  const Streamed over = stream("7<|im_end|>1", {"71"});
+  EXPECT_EQ(over.text, "71");
+  EXPECT_FALSE(over.stopped);
+  EXPECT_EQ(stream("7<|im_end|>71", {"71"}).text, "7");
+}
+
 // Bytes that never become a character, and half of a character at the end.
 TEST(TextStream, BytesThatAreNoText) {
   const ByteLevelTokenizer t = small_tokenizer();
