@@ -132,9 +132,10 @@ void refuse_extra_networks(std::string_view prompt, const std::string& where) {
   std::transform(text.begin(), text.end(), text.begin(), lower);
   for (const auto& [begin, what] : kSyntaxes)
     for (size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
-      const size_t name = at + begin.size(), end = std::min(text.find_first_of(" \t\n\r>,()", name), text.size());
       const bool inside_a_word = in_word(begin[0]) && at > 0 && in_word(text[at - 1]);
-      if (end == name || inside_a_word) continue;
+      if (inside_a_word) continue;
+      const size_t name = at + begin.size(), end = std::min(text.find_first_of(" \t\n\r>,()", name), text.size());
+      if (end == name) continue;
       const size_t whole = end - at + (end < text.size() && text[end] == '>');
       throw Error(ErrorKind::Usage, where,
                   "'" + std::string(prompt.substr(at, std::min(whole, kShownOfNetwork))) + "' asks for " +

@@ -1,6 +1,8 @@
 // Emphasis: the examples of AUTOMATIC1111's parser, and edge cases of the syntax.
 #include "tenon/io/prompt_weights.h"
 
+#include <chrono>
+
 #include "tests/io/io_test_tools.h"
 
 namespace {
@@ -53,6 +55,14 @@ TEST(PromptWeights, Errors) {
   expect_error(ErrorKind::Usage, "the weight '.' is not a number", [] { parse_prompt_weights("(a:.)"); });
   expect_error(ErrorKind::Usage, "is not a number", [] { parse_prompt_weights("(a:" + std::string(400, '9') + ")"); });
   expect_error(ErrorKind::Usage, "nested deeper than 100 levels", [] { parse_prompt_weights(std::string(101, '(')); });
+}
+
+TEST(PromptWeights, WordsThatEndLikeNetworksTakeNoQuadraticTime) {
+  std::string prompt;
+  for (int i = 0; i < 12000; ++i) prompt += "xembedding:";
+  const auto start = std::chrono::steady_clock::now();
+  refuse_extra_networks(prompt, "prompt");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
 }  // namespace
