@@ -37,7 +37,7 @@ class Conversation {
     if (flags_.app->count("--system") > 0) add("system", flags_.system);
   }
 
-  // Adds a question and its answer; on SIGINT the partial answer. A question that is refused is not added.
+  // Adds a question and its answer; on SIGINT the partial answer. A question that is refused or fails is not added.
   void turn(const std::string& question) {
     TextRequest r = flags_.text.request(generator_->model());
     ordered_json asked = messages_;
@@ -55,7 +55,10 @@ class Conversation {
         if (!common_.json) print_piece(t.text);
       });
     } catch (const Error& e) {
-      if (e.kind() != ErrorKind::Cancelled || stop_signal() != 0) throw;
+      if (e.kind() != ErrorKind::Cancelled || stop_signal() != 0) {
+        if (!common_.json && !written.text.empty()) print_piece("\n");
+        throw;
+      }
       result = written;
     }
     if (common_.json)
@@ -77,6 +80,11 @@ class Conversation {
   std::unique_ptr<TextGenerator> generator_;
   ordered_json messages_;
 };
+
+// Whether another question may well be answered after this error.
+bool may_go_on(const Error& e) {
+  return e.kind() == ErrorKind::Usage || e.kind() == ErrorKind::Memory || e.kind() == ErrorKind::Numeric;
+}
 
 // "/word", whatever the word; a path or a sentence is none.
 bool is_command(const std::string& line) {
@@ -104,7 +112,7 @@ int run_chat(const ChatFlags& f, const Common& common) {
       check_utf8("question", *line);
       conversation.turn(*line);
     } catch (const Error& e) {  // a person at the terminal can ask something else; a script sees the exit code
-      if (!terminal || e.kind() != ErrorKind::Usage) throw;
+      if (!terminal || !may_go_on(e)) throw;
       spdlog::error("{}", e.what());
     }
   }

@@ -33,7 +33,6 @@ std::vector<std::string> texts_to_continue(const CompleteFlags& f) {
                     : from_file  ? read_argument_file(named, kMaxText)
                                  : named);
     if (from_file || named == "-") texts.back() = std::string(without_byte_order_mark(texts.back()));
-    check_utf8("prompt", texts.back());
   };
   if (argument) add(f.argument, false);
   for (const std::string& p : f.prompts) add(p, false);
@@ -42,6 +41,8 @@ std::vector<std::string> texts_to_continue(const CompleteFlags& f) {
   const auto from_input = std::ranges::count(f.prompts, "-") + std::ranges::count(f.files, "-");
   TENON_CHECK(Usage, from_input <= 1, "prompt")
       << "standard input can be read only once, not " << from_input << " times";
+  for (size_t i = 0; i < texts.size(); ++i)
+    check_utf8(texts.size() > 1 ? "prompt " + std::to_string(i + 1) : "prompt", texts[i]);
   return texts;
 }
 
@@ -61,15 +62,24 @@ void write_one(const CompleteFlags& f, const Common& common, TextGenerator& gene
   log_speed(r, result);
 }
 
-// Generates side by side; prints one line or object per text, in the order of the prompts.
-void write_all(const CompleteFlags& f, const Common& common, TextGenerator& generator,
-               const std::vector<TextRequest>& requests) {
+// Generates side by side; prints one line or object per text in the order of the prompts, each as soon as those before
+// it are done. Returns the exit code, that of the first text that fails: the others are still written.
+int write_all(const CompleteFlags& f, const Common& common, TextGenerator& generator,
+              const std::vector<TextRequest>& requests) {
   TENON_CHECK(Usage, common.json || !f.text.logprobs, "--logprobs") << "needs --json for several prompts";
-  const std::vector<TextResult> results = generate_all(generator, requests, f.batch_size);
-  for (size_t i = 0; i < results.size(); ++i)
-    std::cout << (common.json ? json_text(text_json(generator, requests[i], results[i], f.text.logprobs))
-                              : escaped(results[i].text))
-              << "\n";
+  int code = 0;
+  generate_all(generator, requests, f.batch_size, [&](const EndedText& text) {
+    const auto i = static_cast<size_t>(text.id);
+    if (text.error) {
+      spdlog::error("prompt {}: {}", i + 1, text.error->what());
+      if (code == 0) code = text.error->exit_code();
+      return;
+    }
+    std::cout << (common.json ? json_text(text_json(generator, requests[i], text.result, f.text.logprobs))
+                              : escaped(text.result.text))
+              << std::endl;
+  });
+  return code;
 }
 
 int run_complete(const CompleteFlags& f, const Common& common) {
@@ -85,10 +95,8 @@ int run_complete(const CompleteFlags& f, const Common& common) {
     requests.push_back(std::move(r));
   }
   if (first.sampling.draw) spdlog::info("seed {}", first.seed);
-  if (requests.size() == 1)
-    write_one(f, common, *generator, requests.front());
-  else
-    write_all(f, common, *generator, requests);
+  if (requests.size() > 1) return write_all(f, common, *generator, requests);
+  write_one(f, common, *generator, requests.front());
   return 0;
 }
 

@@ -57,7 +57,7 @@ void TextFlags::declare(CLI::App& app) {
   app.add_option("--repetition-penalty", repetition_penalty,
                  "divide the scores of tokens that already occurred by this; 1: no penalty (default: the model's)")
       ->check(number_in(1e-6, kMaxNumber, "a number from 1e-6 to 1e6"));
-  several(app.add_option("--stop", stop, "stop before this text; may be repeated"));
+  several(app.add_option("--stop", stop, "stop before this text, which may be a control token; may be repeated"));
   app.add_option("-s,--seed", seed, "random seed; -1: pick one and report it")
       ->transform(whole_number())
       ->capture_default_str();

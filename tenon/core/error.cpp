@@ -19,5 +19,6 @@ Error::Error(ErrorKind kind, std::string where, std::string what, const std::str
 }
 
 Error Error::with_kind(ErrorKind kind) const { return {kind, where_, what_, hint_}; }
+Error Error::with_where(std::string where) const { return {kind_, std::move(where), what_, hint_}; }
 
 }  // namespace tenon

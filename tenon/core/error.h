@@ -31,6 +31,8 @@ class Error : public std::exception {
   int exit_code() const { return static_cast<int>(kind_); }
   /// The same error with another kind.
   Error with_kind(ErrorKind kind) const;
+  /// The same error about another object.
+  Error with_where(std::string where) const;
 
  private:
   ErrorKind kind_;

@@ -40,7 +40,7 @@ struct TextRequest {
   int64_t max_tokens = 0;  ///< 0: as many as the context has room for
   Sampling sampling;
   uint64_t seed = 0;
-  std::vector<std::string> stop;  ///< the text ends before the first of these
+  std::vector<std::string> stop;  ///< the text ends before the first of these; they may be control tokens
   bool ignore_stop_ids = false;   ///< continue after the model's stop tokens
   /// When the context is full, re-read its last half and continue the text after it; a prompt that is too long loses
   /// its beginning. Without it the text ends there, and such a prompt is refused.
@@ -125,8 +125,13 @@ class TextGenerator {
   virtual int64_t context() const = 0;
 };
 
-/// Generates texts for all requests in a batch of `rows`, or fewer if there are fewer requests; results are in the
-/// order of the requests. Throws the error of the first that has one.
+/// Generates texts for all requests in a batch of `rows`, or fewer if there are fewer requests. `each` is called for
+/// every text in the order of the requests, as soon as it and all before it have ended; its id is the request's index.
+/// Error(Usage) for a request that TextBatch::submit refuses, before any text; of several it is "prompt 2", counted
+/// from 1.
+void generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows,
+                  const std::function<void(EndedText&)>& each);
+/// The results. Throws the error of the first that has one.
 std::vector<TextResult> generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows);
 
 /// Error(Memory) for a cache limit that is too small for one text of the context, or of any length: names the least

@@ -42,6 +42,28 @@ class CliText : public CliTest {
       if (!std::freopen(name.c_str(), "r", stdin)) std::abort();
     };
   }
+  // Runs with a terminal at which this is typed, and which shows `err`.
+  Finished at_terminal(const std::vector<std::string>& arguments, const std::string& typed) const {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    const std::string name = ptsname(terminal), all = typed + "\x04";
+    const int side = open(name.c_str(), O_RDWR | O_NOCTTY);  // while it is open, written data is kept
+    EXPECT_EQ(write(terminal, all.data(), all.size()), std::ssize(all));
+    Finished f = tenon(arguments, {}, [side] {
+      if (dup2(side, STDIN_FILENO) < 0 || dup2(side, STDERR_FILENO) < 0) std::abort();
+    });
+    f.err.resize(65536);
+    f.err.resize(static_cast<size_t>(std::max<ssize_t>(read(terminal, f.err.data(), f.err.size()), 0)));
+    close(side);
+    close(terminal);
+    return f;
+  }
+  static std::vector<std::string> lines_of(const std::filesystem::path& file) {
+    std::ifstream in(file);
+    std::vector<std::string> out;
+    for (std::string line; std::getline(in, line);) out.push_back(line);
+    return out;
+  }
 };
 
 TEST_F(CliText, TheSameSeedTheSameText) {
@@ -100,8 +122,63 @@ TEST_F(CliText, SeveralTextsSideBySide) {
   EXPECT_EQ(std::ranges::count(plain.out, '\n'), 2) << "a line a text";
   expect_error(2, with({"complete", "-p", "a", "-p", "b", "--logprobs"}), {"--logprobs", "--json"});
   expect_error(2, with({"complete", "-p", "-", "--prompt-file", "-"}), {"standard input", "2 times"});
-  expect_error(2, with({"complete", "-p", "a", "-p", "", "--json"}), {"prompt", "no tokens"});
+  expect_error(2, with({"complete", "-p", "a", "-p", "", "--json"}), {"[prompt 2]", "no tokens"});
+  expect_error(2, with({"complete", "-p", "a", "-p", "a\xff"}), {"[prompt 2]", "not UTF-8"});
   expect_error(2, with({"complete", "a", "--batch-size", "0"}), {"--batch-size"});
+}
+
+// Each is printed when it is done: an interrupt leaves those before it.
+TEST_F(CliText, FinishedTextsStay) {
+  const std::filesystem::path out = folder() / "texts";
+  std::vector<std::string> command{"complete", "--max-tokens", "100", "--batch-size", "1", "--json"};
+  for (int i = 0; i < 1000; ++i) command.insert(command.end(), {"-p", "one two"});
+  Process process(with(command), folder(), {}, [&] {
+    if (!std::freopen(out.c_str(), "w", stdout)) std::abort();
+  });
+  EXPECT_TRUE(process.wait_for_lines(out, 2, 60));
+  process.signal(SIGINT);
+  EXPECT_EQ(process.finish().code, 130);
+  EXPECT_LT(lines_of(out).size(), 1000U);
+  for (const std::string& line : lines_of(out)) EXPECT_TRUE(json::parse(line).contains("text")) << line;
+}
+
+// A text whose scores are not finite costs no other, and a conversation at a terminal goes on after it.
+TEST_F(CliText, ATextThatFails) {
+  const language_test::Folder sick;
+  json untied = language_test::recorded()["cases"][1];
+  untied["config"]["eos_token_id"] = nullptr;
+  language_test::write_model(untied, sick);
+  sick.write("tokenizer_config.json", R"({"chat_template": "{% for m in messages %}{{ m.content }} {% endfor %}"})");
+  const tenon::SafetensorsFile file = tenon::SafetensorsFile::open(sick.path() / "model.safetensors");
+  std::vector<tenon::TensorData> all;
+  std::vector<float> embedding;
+  for (const auto& [name, t] : file.tensors()) {
+    all.push_back({name, t.dtype, t.shape, {t.data, t.size}});
+    if (name != "model.embed_tokens.weight") continue;
+    embedding.assign(reinterpret_cast<const float*>(t.data), reinterpret_cast<const float*>(t.data + t.size));
+    const int32_t bad = *tenon::ByteLevelTokenizer::from_folder(sick.path()).id_of("~");
+    std::fill_n(embedding.begin() + bad * t.shape[1], t.shape[1], std::nanf(""));
+    all.back().data = std::as_bytes(std::span(embedding));
+  }
+  tenon::write_safetensors(sick.path() / "more", all);
+  std::filesystem::rename(sick.path() / "more", sick.path() / "model.safetensors");
+  const std::vector<std::string> of{"-m", sick.path().string(), "--type", "f32",    "--threads",
+                                    "1",  "--max-tokens",       "5",      "--json", "-q"};
+  const auto sickly = [&](std::vector<std::string> verb) {
+    verb.insert(verb.end(), of.begin(), of.end());
+    return verb;
+  };
+  const Finished well = tenon(sickly({"complete", "-p", "one", "-p", "two"}));
+  const Finished f = tenon(sickly({"complete", "-p", "one", "-p", "a~b", "-p", "two"}));
+  EXPECT_EQ(f.code, 5) << f.err;
+  EXPECT_NE(f.err.find("prompt 2: "), std::string::npos) << f.err;
+  EXPECT_EQ(f.out, well.out);
+  EXPECT_EQ(tenon(sickly({"complete", "-p", "one", "-p", "a~b", "-p", "two", "--batch-size", "1"})).out, well.out)
+      << "nor one that gets its part of the cache";
+  const Finished talk = at_terminal(sickly({"chat"}), "one\na~b\none\n");
+  EXPECT_EQ(talk.code, 0) << talk.err;
+  EXPECT_NE(talk.err.find("contain a NaN"), std::string::npos) << talk.err;
+  EXPECT_EQ(std::ranges::count(talk.out, '\n'), 2) << talk.out;
 }
 
 // Folders, GGUF files and embedded models; problems are listed.
@@ -301,20 +378,9 @@ TEST_F(CliText, AQuestionThatFindsNoRoom) {
   const Finished piped = tenon(command, {}, reading(questions));
   EXPECT_EQ(piped.code, 2);
   EXPECT_EQ(std::ranges::count(piped.out, '\n'), 1);
-  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-  ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
-  const std::string name = ptsname(terminal), typed = questions + "\x04";
-  const int side = open(name.c_str(), O_RDWR | O_NOCTTY);  // while it is open, written data is kept
-  ASSERT_EQ(write(terminal, typed.data(), typed.size()), std::ssize(typed));
-  const Finished f = tenon(command, {}, [side] {
-    if (dup2(side, STDIN_FILENO) < 0 || dup2(side, STDERR_FILENO) < 0) std::abort();
-  });
-  std::string shown(65536, '\0');
-  shown.resize(static_cast<size_t>(std::max<ssize_t>(read(terminal, shown.data(), shown.size()), 0)));
-  close(side);
-  close(terminal);
-  EXPECT_EQ(f.code, 0) << shown;
-  EXPECT_NE(shown.find("leave no room"), std::string::npos) << shown;
+  const Finished f = at_terminal(command, questions);
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.err.find("leave no room"), std::string::npos) << f.err;
   ASSERT_EQ(std::ranges::count(f.out, '\n'), 2) << f.out;
   const auto first = json::parse(f.out.substr(0, f.out.find('\n')))["usage"];
   const auto last = json::parse(f.out.substr(f.out.find('\n') + 1))["usage"];

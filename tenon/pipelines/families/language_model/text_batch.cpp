@@ -10,7 +10,10 @@
 namespace tenon {
 namespace {
 constexpr int64_t kMaxRows = 1024;
-}
+
+// No memory for longer texts, or more tokens than so many rows may have.
+bool concerns_one_text(const Error& e) { return e.kind() == ErrorKind::Memory || e.kind() == ErrorKind::Usage; }
+}  // namespace
 
 PrecisionPolicy decoder_precision(const NetworkOptions& o) {
   using Rule = PrecisionPolicy::Rule;
@@ -139,7 +142,7 @@ void DecoderBatch::advance() {
   take_up();
   const auto waits = [](const Slot& s) { return !s.aside.empty(); };
   for (size_t r = 0; r < slots_.size() && !waiting_.empty() && std::ranges::none_of(slots_, waits); ++r)
-    if (!slots_[r].text) admit(r);
+    if (!slots_[r].text && !slots_[r].spoiled) admit(r);
   // The earliest text: its prompt is read to the end before another's.
   size_t first = slots_.size();
   for (size_t r = 0; r < slots_.size(); ++r)
@@ -177,11 +180,12 @@ void DecoderBatch::admit(size_t row) {
   text->most = r.max_tokens <= 0 ? room : r.slide ? r.max_tokens : std::min(r.max_tokens, room);
   slot.text = std::move(text);
   const int64_t wanted = wanted_tokens(slot.text->prompt, slot.text->most);
+  const bool first = !loop_;
   try {
     const int64_t least = kOwnPages + pages_for(wanted) + pages_for(kChunks.back());
     reserve(wanted, size_.pages ? size_.pages : least, full_ ? 0 : wanted_pages());
   } catch (const Error& e) {
-    if (e.kind() != ErrorKind::Memory) throw;
+    if (first ? e.kind() != ErrorKind::Memory : !concerns_one_text(e)) throw;
     if (!loop_ || size_.capacity < wanted) {
       if (slot.text) end(std::move(slot.text), e);
       return;
@@ -267,9 +271,10 @@ void DecoderBatch::go_on(size_t row) {
     return read(row, last_half(all));
   }
   try {
-    reserve(std::min(2 * size_.capacity, setup_->context), 0, 0);
+    const bool full = std::ssize(slot.cached) >= size_.capacity;  // not if another row made room in the meantime
+    if (full) reserve(std::min(2 * size_.capacity, setup_->context), 0, 0);
   } catch (const Error& e) {
-    if (e.kind() != ErrorKind::Memory) throw;
+    if (!concerns_one_text(e)) throw;
     if (slot.text) end(std::move(slot.text), e);
     return;
   }
@@ -281,6 +286,7 @@ bool DecoderBatch::take(size_t row, const SampledToken& next) {
   try {
     check_drawn(next, std::ssize(slot.cached) + 1);
   } catch (const Error& e) {
+    slot.spoiled = true;
     end(std::move(slot.text), e);
     return false;
   }

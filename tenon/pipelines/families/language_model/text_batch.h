@@ -64,6 +64,7 @@ class DecoderBatch : public TextBatch {
     std::vector<int32_t> reading;  // empty: the text is being generated
     int32_t last = 0;              // in that case its last token, which is not in the cache
     std::vector<int32_t> pages;    // its pages of the cache
+    bool spoiled = false;          // these may hold values that are not finite, of a text that has ended
     // Contents of its pages, cache by cache, if the text had to give them back and waits for others.
     std::vector<std::vector<std::byte>> aside;
   };
@@ -94,6 +95,7 @@ class DecoderBatch : public TextBatch {
   bool more_pages(int64_t count);
   void keep_pages(size_t row, int64_t tokens);
   void give_back_ended();
+  void clear_free_pages();
   bool put_aside(size_t row);
   void take_up();
   void cannot_go_on(size_t row, int64_t tokens);

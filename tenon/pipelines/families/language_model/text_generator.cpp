@@ -1,6 +1,7 @@
 #include "tenon/pipelines/text_generator.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -90,16 +91,32 @@ std::string_view finish_reason(TextEnd end) {
   return end == TextEnd::StopToken || end == TextEnd::StopString ? "stop" : "length";
 }
 
-std::vector<TextResult> generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows) {
-  std::vector<TextResult> out(requests.size());
-  if (requests.empty()) return out;
+void generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows,
+                  const std::function<void(EndedText&)>& each) {
+  if (requests.empty()) return;
   const std::unique_ptr<TextBatch> batch = generator.batch(std::min(rows, std::ssize(requests)));
-  for (const TextRequest& r : requests) batch->submit(r);
-  while (batch->busy())
-    for (EndedText& text : batch->step()) {
-      if (text.error) throw Error(*text.error);
-      out[static_cast<size_t>(text.id)] = std::move(text.result);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    try {
+      batch->submit(requests[i]);
+    } catch (const Error& e) {
+      if (requests.size() == 1 || e.where() != "prompt") throw;
+      throw e.with_where("prompt " + std::to_string(i + 1));
     }
+  }
+  std::map<int64_t, EndedText> later;  // have ended before one in front of them
+  int64_t next = 0;
+  while (batch->busy()) {
+    for (EndedText& text : batch->step()) later.emplace(text.id, std::move(text));
+    for (auto text = later.extract(next); text; text = later.extract(++next)) each(text.mapped());
+  }
+}
+
+std::vector<TextResult> generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows) {
+  std::vector<TextResult> out;
+  generate_all(generator, requests, rows, [&](EndedText& text) {
+    if (text.error) throw Error(*text.error);
+    out.push_back(std::move(text.result));
+  });
   return out;
 }
 

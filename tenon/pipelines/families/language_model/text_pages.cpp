@@ -92,11 +92,30 @@ void DecoderBatch::keep_pages(size_t row, int64_t tokens) {
 
 // Takes pages from rows without a text, unless the next text may reuse its cache.
 void DecoderBatch::give_back_ended() {
-  for (size_t r = 0; r < slots_.size() && !reuse_ && loop_; ++r) {
-    if (slots_[r].text || slots_[r].pages.empty()) continue;
+  for (size_t r = 0; r < slots_.size() && loop_; ++r) {
+    Slot& slot = slots_[r];
+    if (slot.text || (reuse_ && !slot.spoiled)) continue;
+    const bool spoiled = std::exchange(slot.spoiled, false);
+    if (slot.pages.empty()) continue;
+    if (spoiled) loop_->settle([this](size_t row, const SampledToken& t) { return take(row, t); });
     loop_->park(r, 0);
     loop_->give_pages(r, {});
     keep_pages(r, 0);
+    if (!spoiled) continue;
+    slot.cached.clear();
+    clear_free_pages();
+  }
+}
+
+// Masks would not keep what is not finite from the next text with these pages: what they leave out is multiplied by 0.
+// The text that left it had pages of padding too.
+void DecoderBatch::clear_free_pages() {
+  for (const Buffer& b : caches(size_)) {
+    const int64_t bytes = b.bytes / size_.pages;
+    const std::vector<std::byte> zeros(static_cast<size_t>(bytes));
+    auto* to = static_cast<std::byte*>(states_->get(b).get());
+    for (const int32_t page : free_) setup_->backend->copy_in(*stream_, to + page * bytes, zeros.data(), bytes);
+    stream_->synchronize();
   }
 }
 
@@ -300,6 +319,7 @@ void DecoderBatch::forget(const Error& error) {
     s.reading.clear();
     s.pages.clear();
     s.aside.clear();
+    s.spoiled = false;
     if (s.text) end(std::move(s.text), error);
   }
 }
