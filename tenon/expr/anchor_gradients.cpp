@@ -11,7 +11,8 @@ constexpr int64_t kWholeInF32 = int64_t{1} << 24;
 // x with `low` and `high` zeros at the ends of an axis; negative counts crop.
 Expr padded(const Expr& x, int axis, int64_t low, int64_t high) {
   const auto some = [](int64_t n) { return std::max<int64_t>(n, 0); };
-  return pad(slice(x, axis, some(-low), x.shape()[axis] - some(-high)), axis, some(low), some(high));
+  const Expr y = pad(x, axis, some(low), some(high));  // first: more may be cropped than x has
+  return slice(y, axis, some(-low), y.shape()[axis] - some(-high));
 }
 
 // [N,H,W,C] with stride - 1 zeros after each row and each column.
