@@ -138,7 +138,8 @@ std::string Readable::leaf(const Expr& e) const {
   if (e.is<nodes::Constant>()) return number_text(e->attrs.nums[0]);
   if (e.is<nodes::Iota>()) return "iota";
   if (e.is<nodes::Param>()) return parameter(e->attrs.text);
-  return e->attrs.text == "acc.0" ? "acc" : e->attrs.text;
+  const std::string& name = e->attrs.text;
+  return name == acc_name(0) ? "acc" : name.substr(name.starts_with('%') ? 1 : 0);
 }
 
 // For a computed parameter, its expression.

@@ -146,6 +146,13 @@ template <class F>
 void walk_below(std::vector<Expr> stack, const F& go_on) {
   walk(std::move(stack), [&](const Expr& e) { return std::span(e->in).first(go_on(e) ? e->in.size() : 0); });
 }
+/// True if `is` holds for a node among or below `stack`, as far down as `go_on` leads.
+template <class F, class G>
+bool any_below(std::vector<Expr> stack, const F& is, const G& go_on) {
+  bool found = false;
+  walk_below(std::move(stack), [&](const Expr& e) { return !(found = found || is(e)) && go_on(e); });
+  return found;
+}
 /// Rebuilds `root` in graph `g` (its own or another): where replace(node, rebuilt operands) returns a non-empty Expr,
 /// that replaces the node; otherwise the same node over the rebuilt operands. `memo` may be passed on to further calls.
 using Memo = std::unordered_map<const Node*, Expr>;

@@ -30,7 +30,6 @@ bool is_number(std::string_view token, T& value) {
 class Line {
  public:
   static constexpr int64_t kMaxWhole = int64_t{1} << 53;  ///< sums of a few stay far from overflow
-  static constexpr size_t kMaxTextLength = 4096;
 
   Line(std::string_view text, size_t number, const char* of) : text_(text), number_(number), of_(of) {}
 
@@ -101,7 +100,6 @@ class Line {
     std::string out;
     for (;;) {
       if (at_ >= text_.size()) fail("unterminated quoted text");
-      if (out.size() > kMaxTextLength) fail("the text in quotes is longer than ", kMaxTextLength, " bytes");
       const char c = text_[at_++];
       if (c == '"') return out;
       if (c < ' ' || c > '~') fail("a byte in quotes that is not printable ASCII; write it as \\xHH");

@@ -54,8 +54,6 @@ struct NodeType {
   /// Gradients of a scalar loss with respect to the operands, given `g`, its gradient with respect to the node. An
   /// operand without a gradient (indices) gets an empty Expr. Null if the node has no rule.
   std::vector<Expr> (*vjp)(const Expr& node, const Expr& g) = nullptr;
-
-  bool invertible(const Node&) const { return inverse != nullptr; }
 };
 
 /// All node types, in a fixed order.

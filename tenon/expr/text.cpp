@@ -15,16 +15,11 @@ std::string quoted(std::string_view s) {
   std::string out = "\"";
   for (char ch : s) {
     const auto c = static_cast<unsigned char>(ch);
-    if (ch == '"' || ch == '\\') {
-      out += '\\';
+    if (ch == '"' || ch == '\\') out += '\\';
+    if (c >= 0x20 && c < 0x7f)
       out += ch;
-    } else if (c >= 0x20 && c < 0x7f) {
-      out += ch;
-    } else {
-      out += "\\x";
-      out += kHex[c >> 4];
-      out += kHex[c & 15];
-    }
+    else
+      out.append("\\x").append({kHex[c >> 4], kHex[c & 15]});
   }
   return out += '"';
 }

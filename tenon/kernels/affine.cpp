@@ -318,8 +318,11 @@ std::optional<Coord> axis_steps(std::vector<Digit> digits, const Shape& domain) 
 }
 
 bool is_view_chain(const Expr& e) {
-  if (e->family() == Family::Leaf) return true;
-  return e->family() == Family::View && std::all_of(e->in.begin(), e->in.end(), is_view_chain);
+  Expr x = e;
+  while (x->family() == Family::View && x->in.size() == 1) x = x->in[0];
+  if (x->family() != Family::View) return x->family() == Family::Leaf;
+  const auto computes = [](const Expr& y) { return y->family() != Family::View && y->family() != Family::Leaf; };
+  return !any_below({x}, computes, [](const Expr&) { return true; });
 }
 
 }  // namespace tenon

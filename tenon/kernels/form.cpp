@@ -20,7 +20,7 @@ struct Refused {
 
 // Elements that a let may read if the alternative is a refusal, hence a launch (a reduction seen through a reshape).
 constexpr int64_t kLetElements = 65536;
-constexpr int kDeepest = 1000;  // push calls itself; what is deeper is stored
+constexpr int kDeepest = 1000;  // push and its readers call themselves; what is deeper is stored
 
 class FormBuilder {
  public:
@@ -114,7 +114,7 @@ class FormBuilder {
       FormOutput out = output(i);
       if (is_companion(values[i], form_.anchor)) {
         out.companion = values[i]->type;
-        out.value = input(g_, "companion", out.dtype, values[i].shape());
+        out.value = input(g_, "%companion", out.dtype, values[i].shape());
         out.place = tensor_of(out, values_[i]);
         form_.outputs.push_back(std::move(out));
         continue;
@@ -186,7 +186,7 @@ class FormBuilder {
       Lifted l = lift(x);
       if (l.chain.empty() && l.core->family() == Family::Pointwise) return lift(above(distribute(e, l.core)));
     }
-    if (!e->type->invertible(*e))
+    if (!e->type->inverse)
       throw Refused{
           std::string(e->name()) + " of the result is not a rearrangement of it: its reader applies it instead", x};
     Lifted l = lift(x);
@@ -232,12 +232,6 @@ class FormBuilder {
     return {above(g_.make(*e->type, in, e->attrs)), first->chain};
   }
 
-  // Does not look behind an update.
-  static bool reads(const Expr& value, const Expr& leaf) {
-    const std::vector<Expr> all = below(std::array{value});
-    return std::ranges::find(all, leaf) != all.end();
-  }
-
   // Where the elements of an output go, before views above it are undone: its tensor or, for an update, part of a state
   // that nothing else in the launch may read.
   Expr tensor_of(const FormOutput& out, const Expr& value) {
@@ -245,7 +239,8 @@ class FormBuilder {
     if (!is_update(value)) return leaf;
     for (const Expr& other : values_)
       for (const Expr& x : needed_for(other))
-        if (reads(x, value->in[0])) throw Refused{"reads the state '" + out.buffer + "', which it writes", x};
+        if (std::ranges::count(below(std::array{x}), value->in[0]))
+          throw Refused{"reads the state '" + out.buffer + "', which it writes", x};
     std::vector<Expr> in{leaf};
     for (size_t i = 1; i + 1 < value->in.size(); ++i) {
       const Expr& x = value->in[i];
@@ -307,7 +302,7 @@ class FormBuilder {
         check_statistic(core);
       } else {
         if (reduces_rows(core))
-          for (; core->family() == Family::View && core->type->invertible(*core); core = core->in[0])
+          for (; core->family() == Family::View && core->type->inverse; core = core->in[0])
             chain.insert(chain.begin(), core);
         out.place = unchain(tensor_of(out, values_[i]), chain);
       }
@@ -332,16 +327,13 @@ class FormBuilder {
 
   Expr push(const Expr& e) {
     if (const auto it = pushed_.find(e.get()); it != pushed_.end()) return it->second;
+    if (e->family() == Family::Leaf) return e;
     Expr out;
+    if (++depth_ > kDeepest) throw Refused{"it is more than 1000 nodes deep", e};
     switch (e->family()) {
-      case Family::Leaf:
-        out = e;
-        break;
       case Family::Pointwise: {
-        if (++depth_ > kDeepest) throw Refused{"its maths is more than 1000 nodes deep", e};
         std::vector<Expr> in;
         for (const Expr& x : e->in) in.push_back(push_over(x, reducing(in)));
-        --depth_;
         out = g_.make(*e->type, in, e->attrs);
         break;
       }
@@ -357,6 +349,7 @@ class FormBuilder {
       default:
         throw Refused{"the result of " + std::string(e->name()) + " must be in memory first", e};
     }
+    --depth_;
     pushed_.emplace(e.get(), out);
     if (const Expr rows = out->family() == Family::Reduce ? out->in[0] : reducing(out->in))
       rows_.emplace(out.get(), rows);
@@ -390,7 +383,7 @@ class FormBuilder {
     for (const Expr& operand : e->in) in.push_back(push(operand));
     if (in.size() > 1 && !is_view_chain(in[1])) in[1] = let_or_refuse(e->in[1], "a computed index");
     const Expr base = in[0];
-    if (is_view_chain(base)) return g_.make(*e->type, in, e->attrs);
+    if (is_view_chain(base)) return e.is<nodes::Slice>() ? slice_of(e, base) : g_.make(*e->type, in, e->attrs);
     if (facts.fills) throw Refused{"padding of a computed value: zeros must be inserted after it is computed", x};
     if (base->family() == Family::Pointwise) {
       const Expr v = g_.make(*e->type, in, e->attrs);
@@ -408,6 +401,15 @@ class FormBuilder {
     const Expr under = base->family() == Family::Reduce ? leaf : g_.make(*base->type, std::array{leaf}, base->attrs);
     in[0] = under;
     return push(g_.make(*e->type, in, e->attrs));
+  }
+
+  // The slice `e`, but of `base`. Slices of slices are merged, or sorted by axis: differently made slices of a tensor
+  // are then one node, or maths on neighbours (a stencil) would have more and more of them.
+  Expr slice_of(const Expr& e, const Expr& base) {
+    const std::vector<int64_t>&a = e->attrs.ints, &b = base->attrs.ints;
+    if (!base.is<nodes::Slice>() || a[0] < b[0]) return g_.make(*e->type, std::array{base}, e->attrs);
+    if (a[0] > b[0]) return g_.make(*e->type, std::array{slice_of(e, base->in[0])}, base->attrs);
+    return g_.make(*e->type, base->in, {.ints = {a[0], b[1] + a[1], b[1] + a[2]}});
   }
 
   // Refuses views over row reductions that did not bring the rows back.
@@ -457,7 +459,7 @@ class FormBuilder {
   Expr let(const Expr& x) {
     if (const auto it = lets_.find(x.get()); it != lets_.end()) return it->second;
     const Expr value = push(x);
-    const Expr leaf = input(g_, "let." + std::to_string(form_.lets.size()), x.dtype(), x.shape());
+    const Expr leaf = input(g_, "%let." + std::to_string(form_.lets.size()), x.dtype(), x.shape());
     form_.lets.push_back({leaf, value});
     lets_.emplace(x.get(), leaf);
     return leaf;
@@ -475,8 +477,6 @@ class FormBuilder {
 };
 
 }  // namespace
-
-FormResult make_form(const Launch& launch) { return make_form(launch, std::make_shared<Graph>()); }
 
 FormResult make_form(const Launch& launch, std::shared_ptr<Graph> graph) {
   anchor_of(launch);

@@ -17,7 +17,7 @@
 
 namespace tenon {
 
-/// A small value computed once per launch. `leaf`, an Input named "let.N", stands for it and has its shape. The domain
+/// A small value computed once per launch. `leaf`, an Input named "%let.N", stands for it and has its shape. The domain
 /// of the value is value.shape(), or the shape that its last reduction reduces.
 struct Let {
   Expr leaf, value;
@@ -58,7 +58,7 @@ struct Form {
 
 /// Maximum number of lanes of a form.
 inline constexpr int kMaxFormLanes = 4;
-/// Name of the leaf that stands for lane i of the anchor's result: "acc.0", "acc.1", ...
+/// Name of the leaf that stands for lane i of the anchor's result: "%acc.0", "%acc.1", ...
 std::string acc_name(int lane);
 /// The lane that `leaf` stands for, or -1.
 int acc_lane(const Expr& leaf);
@@ -90,8 +90,7 @@ struct FormResult {
   std::shared_ptr<const Form> form;
   Refusal refusal;
 };
-FormResult make_form(const Launch& launch);
-/// The same, built in the graph of the launch's own body, to which nothing may be added any more.
-FormResult make_form(const Launch& launch, std::shared_ptr<Graph> graph);
+/// `graph`: a new one, or that of the launch's own body, to which nothing may be added any more.
+FormResult make_form(const Launch& launch, std::shared_ptr<Graph> graph = std::make_shared<Graph>());
 
 }  // namespace tenon

@@ -9,7 +9,7 @@
 
 namespace tenon {
 
-std::string acc_name(int lane) { return "acc." + std::to_string(lane); }
+std::string acc_name(int lane) { return "%acc." + std::to_string(lane); }
 
 int acc_lane(const Expr& leaf) {
   if (!leaf.is<nodes::Input>()) return -1;
@@ -50,12 +50,12 @@ bool of_weights_only(const Expr& hole) {
 }
 
 const Node* literal_of(const Expr& e) {
-  if (e.is<nodes::Constant>()) return e.get();
-  if (e->family() != Family::View) return nullptr;
-  const Node* literal = literal_of(e->in[0]);
-  if (!literal) return nullptr;
-  const ViewFacts facts = view_facts(e);
-  return facts.fills || facts.joins || facts.looks_up ? nullptr : literal;
+  Expr below = e;
+  while (below->family() == Family::View) below = below->in[0];
+  if (!below.is<nodes::Constant>()) return nullptr;
+  for (Expr view = e; view != below; view = view->in[0])
+    if (const ViewFacts facts = view_facts(view); facts.fills || facts.joins || facts.looks_up) return nullptr;
+  return below.get();
 }
 
 Form Form::copy() const {
@@ -68,7 +68,7 @@ Form Form::copy() const {
   if (anchor) {
     std::vector<Expr> operands;
     for (const Expr& x : anchor->in)
-      operands.push_back(input(*out.graph, "operand." + std::to_string(operands.size()), x.dtype(), x.shape()));
+      operands.push_back(input(*out.graph, "%operand." + std::to_string(operands.size()), x.dtype(), x.shape()));
     out.anchor = out.graph->make(*anchor->type, operands, anchor->attrs);
   }
   for (const Let& let : lets) out.lets.push_back({copied(let.leaf), copied(let.value)});

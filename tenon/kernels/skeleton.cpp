@@ -32,8 +32,6 @@ const Skeleton& skeleton(std::string_view name) {
   throw Error(ErrorKind::Usage, "skeleton", "no skeleton '" + std::string(name) + "'; expected one of " + known);
 }
 
-Choice choose_skeleton(const Launch& launch) { return choose_skeleton(launch, std::make_shared<Graph>()); }
-
 Choice choose_skeleton(const Launch& launch, std::shared_ptr<Graph> graph) {
   Choice choice;
   FormResult result = make_form(launch, std::move(graph));

@@ -43,8 +43,7 @@ struct Choice {
   Refusal refusal;
   std::shared_ptr<const Form> form;  ///< set if there is a skeleton
 };
-Choice choose_skeleton(const Launch& launch);
-/// The same, building the form in the graph of the launch's own body, to which nothing may be added any more.
+/// `graph`: as for make_form.
 Choice choose_skeleton(const Launch& launch, std::shared_ptr<Graph> graph);
 /// Sets the form of a launch that names its skeleton; returns the reason if that skeleton cannot run it. Throws
 /// Error(Usage) for an unknown skeleton.

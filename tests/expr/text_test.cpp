@@ -183,8 +183,6 @@ TEST(ParseError, Strings) {
     expect_refused("%0 = input<\"" + std::string(bad) + "\">()",
                    "line 1, column 14: expected \\\", \\\\ or \\xHH with lower-case digits, found '" +
                        (std::string(bad).substr(1) + "\">()") + "'");
-  expect_refused("%0 = input<\"" + std::string(5000, 'a') + "\">()",
-                 "line 1, column 4110: the text in quotes is longer than 4096 bytes");
 }
 TEST(ParseError, Limits) {
   std::string many = "%0 = permute<0", wide = "%0 = iota<[3]>()\n%1 = concat<0>(%0";

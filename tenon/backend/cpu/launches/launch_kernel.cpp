@@ -102,7 +102,7 @@ Expr LaunchKernel::stored_copy(const FormOutput& output, std::vector<TapeOutput>
         place.affine()->cols[0].step == 1)
       return input(*form_.graph, o.buffer, o.dtype, output.statistic_shape);
   }
-  const Expr copy = input(*form_.graph, "copy." + std::to_string(counted_.size()), DType::F32, output.statistic_shape);
+  const Expr copy = input(*form_.graph, "%copy." + std::to_string(counted_.size()), DType::F32, output.statistic_shape);
   stored.push_back({output.value, reshape(copy, form_.domain), DType::F32});
   place_in_scratch(copy);
   return copy;

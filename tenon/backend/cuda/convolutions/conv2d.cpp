@@ -92,7 +92,7 @@ class Conv2dKernel : public ProductKernel {
     const Expr w = without_rounding(hole, unit_);
     const bool rounds = w != hole;
     const int64_t outputs = w.shape()[0], inputs = w.shape()[1];
-    b_ = input(*form_.graph, "hole.1", unit_, {4 * outputs, 2, 2, channels});
+    b_ = input(*form_.graph, "%hole.1", unit_, {4 * outputs, 2, 2, channels});
     in_runs_ = true;
     const Expr filters = in_runs(b_);
     struct Range {

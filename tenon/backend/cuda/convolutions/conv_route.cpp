@@ -44,7 +44,7 @@ std::optional<ConvRoute> ConvRoute::of(const Form& form, const DnnConv& sizes, c
   if (takes_epilogue(form, out)) return out;
   if (sizes.type != DType::F16) return std::nullopt;
   out.epilogue = "pass";
-  out.products = input(*form.graph, "products", sizes.type, form.domain);
+  out.products = input(*form.graph, "%products", sizes.type, form.domain);
   out.operands.push_back({out.products, 0});
   Memo memo;
   for (const FormOutput& o : form.outputs)

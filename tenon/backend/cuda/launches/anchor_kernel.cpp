@@ -25,7 +25,7 @@ Expr AnchorKernel::stored_operand(size_t i, const Shape& stored, const Layout& l
   const Expr& hole = form_.holes[i];
   const bool constant = of_weights_only(hole);
   const Expr value = without_rounding(hole, t);
-  const std::string name = "hole." + std::to_string(i);
+  const std::string name = "%hole." + std::to_string(i);
   const Expr leaf = input(*form_.graph, name, t, stored);
   if (constant) {
     ask_packed(leaf, {{value, layout(leaf)}});
@@ -41,7 +41,7 @@ Expr AnchorKernel::stored_operand(size_t i, const Shape& stored, const Layout& l
 }
 
 void AnchorKernel::add_columns(const Expr& columns) {
-  const Expr leaf = input(*form_.graph, "added", DType::F32, columns.shape());
+  const Expr leaf = input(*form_.graph, "%added", DType::F32, columns.shape());
   ask_packed(leaf, {{columns, leaf}});
   added_ = reshape(leaf, {columns.shape().numel()});
 }

@@ -205,7 +205,7 @@ Expr LaunchKernel::stored_copy(const Counted& c) {
     const AffinePiece& p = pieces->front();
     if (p.leaf && p.offset == 0 && p.cols.size() == 1 && p.cols[0].step == 1) return reshape(p.leaf, c.shape);
   }
-  const Expr copy = input(*form_.graph, "copy." + std::to_string(copies_.size()), DType::F32, c.shape);
+  const Expr copy = input(*form_.graph, "%copy." + std::to_string(copies_.size()), DType::F32, c.shape);
   copies_.push_back({c.value, reshape(copy, form_.domain), DType::F32});
   place_in_scratch(copy);
   return copy;

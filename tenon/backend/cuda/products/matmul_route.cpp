@@ -38,7 +38,7 @@ std::optional<MatmulRoute> MatmulRoute::of(const Form& form, const Expr& a, cons
     out.operands_.push_back(*bias.at);
     return out;
   }
-  out.bias_ = {input(*form.graph, "bias", type, {p.n}), bias.value};
+  out.bias_ = {input(*form.graph, "%bias", type, {p.n}), bias.value};
   out.operands_.push_back({out.bias_.leaf, 0});
   return out;
 }

@@ -41,21 +41,21 @@ Expr ProductKernel::weight_operand(const Shape& stored, const Layout& layout) {
   const Expr& hole = form_.holes[1];
   if (!tensor_cores() || !of_weights_only(hole)) return in_order_.leaf = operand(1, stored, layout);
   const Expr value = norm_ ? centred_weights(*norm_, hole) : without_rounding(hole, unit_);
-  in_order_.leaf = input(*form_.graph, "hole.1.in_order", unit_, stored);
+  in_order_.leaf = input(*form_.graph, "%hole.1.in_order", unit_, stored);
   in_order_.piece = {value, layout(in_order_.leaf)};
   in_runs_ = lanes() == 1 || stored[0] % (32 * lanes()) == 0;
   if (in_runs_) {
-    const auto [leaf, place] = stored_in_runs(*form_.graph, "hole.1", unit_, stored);
+    const auto [leaf, place] = stored_in_runs(*form_.graph, "%hole.1", unit_, stored);
     own_ = {leaf, {value, layout(place)}};
   } else {
-    own_.leaf = input(*form_.graph, "hole.1", unit_, stored);
+    own_.leaf = input(*form_.graph, "%hole.1", unit_, stored);
     own_.piece = {value, layout(own_.leaf)};
   }
   return own_.leaf;
 }
 
 Expr ProductKernel::column_operand(const Expr& weights) {
-  const auto [leaf, place] = stored_in_runs(*form_.graph, "hole.1", unit_, weights.shape());
+  const auto [leaf, place] = stored_in_runs(*form_.graph, "%hole.1", unit_, weights.shape());
   own_ = {leaf, {weights, place}};
   in_runs_ = b_in_columns_ = true;
   return transpose(own_.leaf);
@@ -74,7 +74,7 @@ Expr ProductKernel::front_operand(size_t i) {
   Shape rows = hole.shape();
   const int64_t columns = rows[-1];
   rows[-1] += kFrontPadding;
-  const Expr there = input(*form_.graph, "hole." + std::to_string(i), unit_, rows);
+  const Expr there = input(*form_.graph, "%hole." + std::to_string(i), unit_, rows);
   front_ = {without_rounding(hole, unit_), slice(there, -1, 0, columns), there};
   read_beside(hole);
   return front_->leaf;
@@ -84,7 +84,7 @@ Expr ProductKernel::behind_norm(const CentredNorm& norm) {
   norm_ = norm;
   read_beside(norm_->factor.rows);
   const Expr &weights = form_.holes[1], sums = sums_of_weights(*norm_, weights, unit_);
-  weight_sums_ = input(*form_.graph, "weight_sums", DType::F32, sums.shape());
+  weight_sums_ = input(*form_.graph, "%weight_sums", DType::F32, sums.shape());
   ask_packed(weight_sums_, {{sums, weight_sums_}});
   if (const Expr shift = shift_of_weights(*norm_, weights)) add_columns(shift);
   return norm_->factor.rows;
@@ -114,7 +114,7 @@ void ProductKernel::set_branch() {
   branch_ = Branch{in_place ? a
                             : stored_operand(
                                   2, a.shape(), [](const Expr& leaf) { return leaf; }, t),
-                   input(*form_.graph, "hole.3", t, b.shape()),
+                   input(*form_.graph, "%hole.3", t, b.shape()),
                    std::span(form_.holes).subspan(nodes::BranchedLinear::kOperands)};
   ask_packed(branch_->b, {{without_rounding(b, t), in_runs(branch_->b)}});
   for (const Expr& f : branch_->factors) read_beside(f);
