@@ -9,9 +9,8 @@ namespace tenon {
 namespace {
 
 bool adds_bias(const Expr& e) {
-  return e.is<nodes::Add>() && std::ranges::any_of(e->in, [](const Expr& x) {
-           return x->rate == Rate::Constant && x.is<nodes::Broadcast>() && x->in[0].shape().rank() == 1;
-         });
+  return e.is<nodes::Add>() &&
+         std::ranges::any_of(e->in, [](const Expr& x) { return static_cast<bool>(constant_row(x)); });
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ class ProductFolder {
 
  private:
   static bool is_bias(const Expr& e) {
-    return e.is<nodes::Broadcast>() && e->in[0].is<nodes::Param>() && e->in[0].shape().rank() == 1 &&
-           e->in[0].shape()[0] == e.shape().cols() && !is_computed(e->in[0]);
+    const Expr bias = constant_row(e);
+    return bias && bias.is<nodes::Param>() && !is_computed(bias);
   }
   // The weights before rounding, as f32; empty unless they are a parameter, possibly reshaped.
   Expr unrounded(const Expr& w) const {

@@ -1,5 +1,6 @@
 // Folds constant scales before and after linear layers into their weights.
 #include <algorithm>
+#include <cmath>
 
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
@@ -40,6 +41,12 @@ Scaled scaled_by_constant(const Expr& e) {
   return {e->in[0], f.is<nodes::Constant>() ? constant(e.graph(), 1 / f->attrs.nums[0]) : constant(e.graph(), 1) / f};
 }
 
+// In f16, weights scaled by a literal far from 1 would overflow or lose digits. What vectors hold is not known.
+bool near_one(const Expr& factor, double least = 1.0 / 16) {
+  const double f = factor.is<nodes::Constant>() ? std::abs(factor->attrs.nums[0]) : 1;
+  return f >= least && f <= 16;
+}
+
 // y plus a constant per column of y.
 Scaled shifted_by_constant(const Expr& e) { return e.is<nodes::Add>() ? constant_operand(e) : Scaled(); }
 
@@ -67,29 +74,34 @@ Expr scaled_weight(const Expr& w, const Expr& factor, int axis) {
 
 class Folder {
  public:
-  explicit Folder(const Users& users) : users_(users) {}
+  Folder(const Users& users, bool f16) : users_(users), f16_(f16) {}
 
   Expr operator()(const Expr& e, std::span<const Expr> in) const {
     if (constant_layer(e)) return in_front(e, in);
-    const Scaled s = scaled_by_constant(e);
+    const Scaled s = scaled(e);
     return s && ends_in_layer(s.y) ? behind(e, in) : Expr();
   }
 
  private:
+  Scaled scaled(const Expr& e) const {
+    const Scaled s = scaled_by_constant(e);
+    return s && f16_ && !near_one(s.factor) ? Scaled() : s;
+  }
+
   // True if `e` is a layer, perhaps scaled or shifted by constants, and none of these nodes has other readers.
   bool ends_in_layer(Expr e) const {
     for (;;) {
       if (!users_.only_one(e)) return false;
       if (constant_layer(e)) return true;
-      const Scaled scaled = scaled_by_constant(e), shifted = shifted_by_constant(e);
-      if (!scaled && !shifted) return false;
-      e = scaled ? scaled.y : shifted.y;
+      const Scaled product = scaled(e), sum = shifted_by_constant(e);
+      if (!product && !sum) return false;
+      e = product ? product.y : sum.y;
     }
   }
 
   // (x w + b) f = x (w f) + b f. Operands are already folded: a layer followed by shifts.
-  static Expr behind(const Expr& e, std::span<const Expr> in) {
-    const Scaled s = scaled_by_constant(e.graph().make(*e->type, in, e->attrs));
+  Expr behind(const Expr& e, std::span<const Expr> in) const {
+    const Scaled s = scaled(e.graph().make(*e->type, in, e->attrs));
     return s ? times(s.y, s.factor) : Expr();
   }
   static Expr times(const Expr& y, const Expr& factor) {
@@ -102,9 +114,10 @@ class Folder {
   Expr in_front(const Expr& e, std::span<const Expr> in) const {
     const Expr& x = e->in[0];
     const Expr product = x.is<nodes::Cast>() ? x->in[0] : x;
-    if (!scaled_by_constant(product) || !only_layers_read(x) || (product != x && !users_.only_one(product))) return {};
-    const Scaled s = scaled_by_constant(in[0].is<nodes::Cast>() ? in[0]->in[0] : in[0]);
-    if (!s) return {};  // folded into the layer below
+    if (!scaled(product) || !only_layers_read(x) || (product != x && !users_.only_one(product))) return {};
+    const Scaled s = scaled(in[0].is<nodes::Cast>() ? in[0]->in[0] : in[0]);
+    if (!s) return {};                                                           // folded into the layer below
+    if (f16_ && s.y.dtype() != DType::F16 && !near_one(s.factor, 1)) return {};  // z may overflow where z f does not
     return with_operands(e, {cast(s.y, in[0].dtype()), scaled_weight(in[1], s.factor, 1)});
   }
   bool only_layers_read(const Expr& x) const {
@@ -113,6 +126,7 @@ class Folder {
   }
 
   const Users& users_;
+  const bool f16_;  // some layers multiply in f16
 };
 
 }  // namespace
@@ -122,9 +136,10 @@ bool constant_layer(const Expr& e) {
          !is_quantized(e->in[0]) && !is_quantized(e->in[1]);
 }
 
-std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots) {
+std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots, bool f16) {
   const Users users(roots);
-  const Folder folder(users);
+  f16 = f16 || std::ranges::any_of(topological(roots), [](const Expr& e) { return e.dtype() == DType::F16; });
+  const Folder folder(users, f16);
   const Replace fold = [&](const Expr& e, std::span<const Expr> in) { return folder(e, in); };
   return rebuild(g, roots, fold);
 }

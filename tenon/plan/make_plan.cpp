@@ -92,7 +92,8 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   const bool rewrite = options.fusion && !options.anchors_alone;
   const bool products = options.target.launch_bytes >= kDearLaunch && !options.precision.quantizes();
   if (options.fold_scales && rewrite && products) roots = fold_products(g, roots);
-  if (options.fold_scales && rewrite) roots = fold_scales(g, roots);
+  if (options.fold_scales && rewrite)
+    roots = fold_scales(g, roots, options.precision.follows(PrecisionPolicy::Rule::F16));
   if (options.merge_siblings && rewrite) roots = merge_sibling_linears(g, roots);
   roots = set_precision(g, roots, options.precision, options.copies_weights);
   roots = take_apart(g, roots, options.target);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
@@ -20,6 +21,11 @@ Users::Users(std::span<const Expr> roots) {
 const std::vector<Expr>& Users::of(const Expr& e) const {
   const auto it = users_.find(e.get());
   return it == users_.end() ? none_ : it->second;
+}
+
+Expr constant_row(const Expr& e) {
+  const Expr x = e.is<nodes::Broadcast>() && e->rate == Rate::Constant ? e->in[0] : Expr();
+  return x && x.shape().rank() == 1 && x.shape()[0] == e.shape().cols() ? x : Expr();
 }
 
 std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots) {
@@ -56,17 +62,14 @@ struct Layer {
   Expr linear;
   std::vector<Scale> scales = {};
   Expr bias = {}, tail;
-  bool has_cast = false;
-  DType cast = DType::F32;
+  std::optional<DType> rounding = {};
 };
-
-bool constant_vector(const Expr& e) { return e->rate == Rate::Constant && e.shape().rank() == 1; }
 
 // The scale that `factor` multiplies a layer's result by; without a value if it is not per row or per column.
 Scale scale_of(const Expr& factor) {
   if (!factor.is<nodes::Broadcast>()) return {};
   const Expr& x = factor->in[0];
-  if (constant_vector(x) && x.shape()[0] == factor.shape().cols()) return {x, true};
+  if (constant_row(factor)) return {x, true};
   return x.shape().rank() == 0 || x.shape()[-1] == 1 ? Scale{x} : Scale{};
 }
 
@@ -83,15 +86,11 @@ Layer layer_of(const Expr& linear, const Users& users) {
     l.tail = u;
   }
   if (const Expr u = only_user(l.tail); u && u.is<nodes::Add>()) {
-    const Expr& other = other_operand(u, l.tail);
-    if (other.is<nodes::Broadcast>() && constant_vector(other->in[0])) {
-      l.bias = other->in[0];
-      l.tail = u;
-    }
+    l.bias = constant_row(other_operand(u, l.tail));
+    if (l.bias) l.tail = u;
   }
   if (const Expr u = only_user(l.tail); u && u.is<nodes::Cast>()) {
-    l.has_cast = true;
-    l.cast = u.dtype();
+    l.rounding = u.dtype();
     l.tail = u;
   }
   return l;
@@ -105,7 +104,7 @@ Kind kind_of(const Layer& l) {
   Kind kind = {l.linear->in[0]->id, type(l.linear->in[1].dtype()), a.has_dtype, type(a.dtype)};
   for (const Scale& s : l.scales)
     kind.insert(kind.end(), {1u + s.of_columns, s.of_columns ? type(s.value.dtype()) : s.value->id});
-  kind.insert(kind.end(), {0u, l.bias ? 1 + type(l.bias.dtype()) : 0, l.has_cast, type(l.cast)});
+  kind.insert(kind.end(), {0u, l.bias ? 1 + type(l.bias.dtype()) : 0, l.rounding ? 1 + type(*l.rounding) : 0});
   return kind;
 }
 
@@ -132,7 +131,7 @@ Expr stack(const std::vector<Layer>& group, const Copy& copy) {
     y = y * (first.scales[i].of_columns ? joined([i](const Layer& l) { return l.scales[i].value; })
                                         : copy(first.scales[i].value));
   if (first.bias) y = y + joined([](const Layer& l) { return l.bias; });
-  return first.has_cast ? cast(y, first.cast) : y;
+  return first.rounding ? cast(y, *first.rounding) : y;
 }
 
 }  // namespace
@@ -142,6 +141,7 @@ std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots) {
   std::map<Kind, std::vector<Layer>> groups;
   for (const Expr& e : topological(roots)) {
     if (!e.is<nodes::Linear>() || e->in[1].shape().rank() != 2 || e->in[1]->rate != Rate::Constant) continue;
+    if (e->rate == Rate::Constant) continue;  // another layer's weights may be computed from it
     Layer l = layer_of(e, users);
     if (users.is_root(l.tail) || !only_rearranged(l.tail, users)) continue;
     groups[kind_of(l)].push_back(std::move(l));

@@ -20,8 +20,9 @@ std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots);
 
 /// Folds a constant factor per channel (LayerScale, a literal) after a linear layer into its weights and bias, and one
 /// before linear layers, if nothing else reads the product, into their weights: (x w + b) f = x (w f) + b f,
-/// (z f) w = z (f w). Weights are scaled in f32, from the unrounded parameter, and rounded once.
-std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots);
+/// (z f) w = z (f w). Weights are scaled in f32, from the unrounded parameter, and rounded once. If anything is f16, or
+/// will be (`f16`), literals that are not near 1 are left alone: numbers would overflow or lose digits.
+std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots, bool f16 = false);
 
 /// Merges two linear layers if one reads the sum of the other's result and a tensor in memory: one layer reads both
 /// inputs side by side, u (w g + b + h) = [u w, u] [g, h] + u b, if nothing else reads the sum and it takes no more
@@ -31,6 +32,8 @@ std::vector<Expr> fold_products(Graph& g, std::span<const Expr> roots);
 
 /// True for a linear layer with constant weights and nothing quantised.
 bool constant_layer(const Expr& e);
+/// The constant vector that `e` repeats in every row, one number per column (a bias); empty if it is none.
+Expr constant_row(const Expr& e);
 
 /// Replaces anchors that `target` has no kernel for, and reductions over inner axes that are no statistics, by others.
 std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target& target);

@@ -71,6 +71,25 @@ TEST_F(FoldScales, WeightsAreRoundedOnce) {
   for (const Expr& e : topological(std::array{f->in[1]->in[0]})) EXPECT_EQ(e.dtype(), DType::F32);
 }
 
+// f16 holds only so much: neither weights nor rows may be scaled by much. What a vector holds is not known.
+TEST_F(FoldScales, OnlyWhatF16Holds) {
+  const auto layer = [&](const Expr& rows) { return linear(rows, w(DType::F16)); };
+  const Expr h = x(DType::F16), z = silu(x());
+  const auto left = [&](const Expr& y) { return scales(fold_scales(g, std::array{y})[0]); };
+  EXPECT_EQ(left(layer(h) * 1e6), 1);
+  EXPECT_EQ(left(layer(h) / 1e6), 1);
+  EXPECT_EQ(left(layer(h) * 1e6 / 1e6), 2);
+  EXPECT_EQ(left(layer(h) * -8.0), 0);
+  EXPECT_EQ(left((layer(h) * 0.125 + vector("b", 6)) * 2.0), 0);
+  EXPECT_EQ(left(layer(h) * vector("gamma", 6)), 0);
+  EXPECT_EQ(left(layer(h * 0.25)), 0) << "rows that f16 holds without the scale";
+  EXPECT_EQ(left(layer(cast(z * 0.25, DType::F16))), 1) << "rows that it may not hold";
+  EXPECT_EQ(left(layer(cast(z * 4.0, DType::F16))), 0);
+  const Expr y = linear(x(), w()) * 1e6;
+  EXPECT_EQ(left(y), 0);
+  EXPECT_EQ(scales(fold_scales(g, std::array{y}, true)[0]), 1) << "in f16 whatever the types";
+}
+
 TEST_F(FoldScales, LeavesAloneWhatOthersRead) {
   const Expr h = linear(x(), w());
   EXPECT_EQ(scales(folded(h * vector("gamma", 6) + h)), 1);  // the layer has another reader
