@@ -25,6 +25,8 @@ struct Life {
 std::vector<Life> lives_of(Plan& plan) {
   std::map<std::string, Life> lives;
   for (Buffer& b : plan.buffers) {
+    TENON_CHECK(Usage, !b.name.starts_with('%'), plan.name)
+        << "a tensor is named '" << b.name << "', but names that begin with '%' are for what kernels compute";
     const Buffer* const other = std::exchange(lives[b.name].buffer, &b);  // the caller's memory may be both
     TENON_CHECK(Usage, !other || (other->outside && b.outside && other->shape == b.shape), plan.name)
         << "two of its inputs, results and states are named '" << b.name << "'";
@@ -33,17 +35,20 @@ std::vector<Life> lives_of(Plan& plan) {
   for (const Phase& p : plan.phases) end += static_cast<int>(p.launches.size());
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches) {
-      const auto touch = [&](const std::string& name) {
+      const auto touch = [&](const std::string& name, const Expr& e) {
         const auto it = lives.find(name);
-        TENON_CHECK(Internal, it != lives.end(), plan.name)
-            << "launch " << l.name << " uses unknown buffer '" << name << "'";
+        const bool fits =
+            it != lives.end() && it->second.buffer->shape == e.shape() && it->second.buffer->dtype == e.dtype();
+        TENON_CHECK(Usage, fits, plan.name)
+            << "launch '" << l.name << "' uses '" << name << "' as " << name_of(e.dtype()) << " " << e.shape().str()
+            << ", but no buffer of this name and type is in the plan";
         Life& life = it->second;
         life.first = std::min(life.first, at);
         life.last = std::max(life.last, life.buffer->rate == p.rate ? at : end);
       };
       for (const Expr& e : operands_of(l))
-        if (!e.is<nodes::Param>()) touch(e->attrs.text);
-      for (const Output& o : l.outputs) touch(o.buffer);
+        if (!e.is<nodes::Param>()) touch(e->attrs.text, e);
+      for (const Output& o : l.outputs) touch(o.buffer, o.value);
       ++at;
     }
   std::vector<Life> out;
@@ -103,21 +108,24 @@ void find_stored(Plan& plan) {
   }
 }
 
-// If the previous launch writes no elements, it may have no kernel, so the kernel in front is another launch's: settle
-// nothing then.
+// The previous launch is the last one that runs with this one: not a stored one. If it writes no elements, it may have
+// no kernel, so the kernel in front is another launch's: settle nothing then.
 void find_settled(Plan& plan) {
   const auto writes = [](const Launch& by, const std::string& name) {
     return std::ranges::find(by.outputs, name, &Output::buffer) != by.outputs.end();
   };
-  for (Phase& phase : plan.phases)
-    for (size_t i = 1; i < phase.launches.size(); ++i) {
-      Launch& l = phase.launches[i];
-      const Launch& before = phase.launches[i - 1];
-      if (std::ranges::all_of(before.outputs, [](const Output& o) { return o.value.shape().numel() == 0; })) continue;
+  const auto is_empty = [](const Output& o) { return o.value.shape().numel() == 0; };
+  for (Phase& phase : plan.phases) {
+    const Launch* before = nullptr;
+    for (Launch& l : phase.launches) {
+      if (phase.rate == Rate::Constant && plan.stored(l)) continue;
+      const Launch* const previous = std::exchange(before, &l);
+      if (!previous || std::ranges::all_of(previous->outputs, is_empty)) continue;
       for (const Expr& e : operands_of(l))
-        if (!e.is<nodes::Param>() && !writes(l, e->attrs.text) && !writes(before, e->attrs.text))
+        if (!e.is<nodes::Param>() && !writes(l, e->attrs.text) && !writes(*previous, e->attrs.text))
           l.settled.push_back(e->attrs.text);
     }
+  }
 }
 
 void lay_out_memory(Plan& plan) {

@@ -90,7 +90,8 @@ void find_settled(Plan& plan);
 /// Describes, in a sentence, the first launch that would read a state at the wrong version or that reads a state it
 /// writes itself; empty if there is none.
 std::string state_hazard(const Plan& plan);
-/// Assigns offsets by liveness and sets arena_bytes to the exact peak.
+/// Assigns offsets by liveness and sets arena_bytes to the exact peak. Throws Error(Usage) unless buffers have names of
+/// their own that do not begin with '%', and launches use buffers of their operands' and results' types and shapes.
 void lay_out_memory(Plan& plan);
 
 }  // namespace tenon

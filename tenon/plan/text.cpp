@@ -25,6 +25,11 @@ namespace {
 
 constexpr std::string_view kRoles[] = {"temporary", "input", "output", "state"};
 
+std::string place(const Buffer& b) {
+  if (b.in_arena()) return " offset=" + std::to_string(b.offset);
+  return b.stored ? " stored" : b.outside ? " outside" : "";
+}
+
 void print_launch(std::ostringstream& out, const Launch& l) {
   out << "launch " << l.skeleton << " " << quoted(l.name) << "\n";
   std::vector<Expr> values;
@@ -69,7 +74,7 @@ class PlanParser {
     bool header = false;
     while (std::optional<Line> in = next()) {
       const std::string_view kind = in->word("plan, buffer, phase or launch");
-      if (!header && kind != "plan") in->fail("expected 'plan' first");
+      if (header == (kind == "plan")) in->fail("expected 'plan' first, and only once");
       header = true;
       if (kind == "plan") {
         plan_.name = in->quoted();
@@ -89,9 +94,9 @@ class PlanParser {
       }
     }
     TENON_CHECK(Usage, header, "plan") << "no text";
-    check_stored();
     const std::string hazard = state_hazard(plan_);
     TENON_CHECK(Usage, hazard.empty(), "plan") << hazard;
+    check_memory();
     return std::move(plan_);
   }
 
@@ -112,7 +117,9 @@ class PlanParser {
       b.stored = place == 2;
       if (place == 0) b.offset = amount(in);
     }
+    if (b.shape.numel() > Line::kMaxWhole) in.fail("a buffer of more than 2^53 elements");
     b.bytes = bytes_of(b.shape, b.dtype);
+    if ((bytes_ += b.bytes) > int64_t{1} << 60) in.fail("buffers of more than 2^60 bytes in all");
     plan_.buffers.push_back(std::move(b));
   }
 
@@ -153,16 +160,19 @@ class PlanParser {
     plan_.phases.back().launches.push_back(std::move(l));
   }
 
+  // Memory is where the planner would have it, so that launches stay within it and write over nothing that is needed.
   // Either everything that the planner would store is stored, or nothing is.
-  void check_stored() {
-    const std::vector<Buffer> said = plan_.buffers;
-    if (std::ranges::none_of(said, &Buffer::stored)) return;
+  void check_memory() {
+    const Plan said = plan_;
     for (Buffer& b : plan_.buffers) b.stored = false;
-    find_stored(plan_);
-    for (size_t i = 0; i < said.size(); ++i)
-      TENON_CHECK(Usage, said[i].stored == plan_.buffers[i].stored, "plan")
-          << "buffer " << quoted(said[i].name) << (said[i].stored ? " is stored, but does not depend" : " depends")
-          << " on weights alone" << (said[i].stored ? "" : ", but is not stored like the others");
+    if (std::ranges::any_of(said.buffers, &Buffer::stored)) find_stored(plan_);
+    lay_out_memory(plan_);
+    for (size_t i = 0; i < said.buffers.size(); ++i)
+      TENON_CHECK(Usage, place(said.buffers[i]) == place(plan_.buffers[i]), "plan")
+          << "expected buffer " << quoted(plan_.buffers[i].name) << place(plan_.buffers[i])
+          << ", as the planner has it, found" << place(said.buffers[i]);
+    TENON_CHECK(Usage, said.arena_bytes == plan_.arena_bytes, "plan")
+        << "expected arena=" << plan_.arena_bytes << ", as the planner has it, found " << said.arena_bytes;
   }
 
   static void form(Launch& l, const Line& head) {
@@ -179,6 +189,7 @@ class PlanParser {
 
   std::string_view text_;  // the text not read yet
   size_t number_ = 0;      // of the line
+  int64_t bytes_ = 0;      // of the buffers
   Plan plan_;
 };
 
@@ -191,8 +202,7 @@ std::string print_plan(const Plan& plan) {
   for (const Buffer& b : plan.buffers) {
     out << "buffer " << quoted(b.name) << " " << name_of(b.dtype) << " " << b.shape.str() << " "
         << kRoles[static_cast<size_t>(b.role)] << " " << name_of(b.rate);
-    if (b.in_arena()) out << " offset=" << b.offset;
-    out << (b.stored ? " stored\n" : b.outside ? " outside\n" : "\n");
+    out << place(b) << "\n";
   }
   for (const Phase& p : plan.phases) {
     out << "phase " << name_of(p.rate) << "\n";

@@ -5,6 +5,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/affine.h"
 #include "tenon/plan/one_launch.h"
 #include "tenon/plan/plan.h"
 
@@ -30,6 +31,21 @@ TEST(Limits, TensorsThatTheCallerNamesHaveNamesOfTheirOwn) {
   no_plan("[expressions] are from different graphs", {{"y", x}, {"z", input(other, "x", DType::F32, {2})}});
   EXPECT_THROW(one_launch("map", {store("x", x + 1.0)}), Error);
   EXPECT_THROW(one_launch("map", {store("y", x + 1.0), store("y", x + 2.0)}), Error);
+}
+
+TEST(Limits, SomeNamesAreForWhatKernelsCompute) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {2}), y = input(g, "%let.0", DType::F32, {2});
+  const std::string why = ", but names that begin with '%' are for what kernels compute";
+  no_plan("[plan] a tensor is named '%let.0'" + why, {{"y", x + y}});
+  no_plan("[plan] a tensor is named '%acc.0'" + why, {{"%acc.0", x + 1.0}});
+}
+
+TEST(Limits, NamesMayBeLong) {
+  Graph g;
+  const Expr x = input(g, std::string(5000, 'x'), DType::F32, {4, 4});
+  const Plan p = make_plan(std::array{Result{"y", linear(x, param(g, std::string(70000, 'w'), DType::F32, {4, 4}))}});
+  EXPECT_EQ(print_plan(parse_plan(print_plan(p))), print_plan(p));
 }
 
 TEST(Limits, TemporariesKeepClearOfTheCallersNames) {
@@ -62,6 +78,43 @@ TEST(Limits, DeepMathsIsCutIntoLaunches) {
   const Plan p = make_plan(std::array{Result{"y", y}});
   EXPECT_GT(p.counts().total, 5);
   EXPECT_LT(p.counts().total, 10);
+}
+
+// So are chains of views.
+TEST(Limits, DeepViewsAreCutIntoLaunches) {
+  Graph g;
+  Expr y = input(g, "x", DType::F32, {4, 4}), literal = broadcast(constant(g, 2), {4, 4});
+  for (int i = 0; i < 20000; ++i) {
+    y = flip(y, i % 2);
+    literal = flip(literal, i % 2);
+  }
+  const Plan p = make_plan(std::array{Result{"y", y}, Result{"z", y * reduce_max(y * literal)}});
+  EXPECT_GT(p.counts().total, 20);
+  EXPECT_EQ(print_plan(parse_plan(print_plan(p))), print_plan(p));
+}
+
+// Each step of a stencil doubles the paths to its input, of which there are only a few different slices.
+TEST(Limits, StencilsOfManySteps) {
+  Graph g;
+  Expr x = input(g, "x", DType::F32, {40, 40});
+  for (int i = 0; i < 20; ++i) {
+    const int axis = i % 2;
+    const int64_t n = x.shape()[axis];
+    x = slice(x, axis, 0, n - 1) * 0.5 + slice(x, axis, 1, n) * 0.25;
+  }
+  const Plan p = make_plan(std::array{Result{"y", x}});
+  ASSERT_EQ(p.counts().total, 1);
+  const Form& form = *p.phase(Rate::Step)->launches.at(0).form;
+  EXPECT_LT(topological(std::array{form.outputs.at(0).value}).size(), 10000u);
+}
+
+// Views that share views are examined once.
+TEST(Limits, SharedViews) {
+  Graph g;
+  Expr y = input(g, "x", DType::F32, {0, 4});
+  for (int i = 0; i < 50; ++i) y = concat({flip(y, 0), y}, 0);
+  EXPECT_TRUE(is_view_chain(y));
+  EXPECT_FALSE(is_view_chain(concat({y, tanh(y)}, 0)));
 }
 
 }  // namespace

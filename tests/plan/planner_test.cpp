@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "tenon/core/error.h"
-#include "tenon/explain/plan_diff.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
 #include "tenon/kernels/form.h"
@@ -368,6 +367,19 @@ TEST(Settled, LiesBesideWhatTheLaunchInFrontWrites) {
   EXPECT_GT(reused, 0) << "no settled buffer shares its memory with another: this shows nothing";
 }
 
+// Stored launches run when the plan is prepared, so the one that runs in front of `b`'s is `a`'s.
+TEST(Settled, NotBehindStoredLaunches) {
+  Graph g;
+  const auto weight = [&](const char* name) { return param(g, name, DType::F32, {64, 64}); };
+  const Expr a = linear(input(g, "c", DType::F32, {256, 64}, Rate::Constant), weight("w"));
+  const Expr s = linear(weight("v"), weight("w")), b = linear(a, weight("v"));
+  const Plan p = make_plan(std::array{Result{"a", a}, Result{"s", s}, Result{"b", b}});
+  const auto& launches = p.phase(Rate::Constant)->launches;
+  ASSERT_EQ(launches.size(), 3u);
+  EXPECT_TRUE(p.stored(launches[1]));
+  for (const Launch& l : launches) EXPECT_THAT(l.settled, ::testing::IsEmpty());
+}
+
 // If a result has the name of an input, its launch writes what it reads.
 TEST(Settled, NothingThatTheLaunchItselfWrites) {
   Graph g;
@@ -421,42 +433,6 @@ TEST(Planner, LaunchesCarryTheirForm) {
     }
   EXPECT_TRUE(
       one_launch("map", {store("y", input(*p.graph, "z", DType::F32, {2, 2}) * 2.0)}).phases[0].launches[0].form);
-}
-
-TEST(PlanText, ErrorsNameTheLine) {
-  EXPECT_THROW(parse_plan(""), Error);
-  try {
-    parse_plan("plan \"p\" arena=0 precision \"operands\"\nbuffer \"x\" f32 [2,2] sideways step offset=0\n");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("[plan] line 2"));
-  }
-  const std::string text =
-      "plan \"p\" arena=0 precision \"operands\"\nphase step\nlaunch SKELETON \"l\"\n"
-      "  %0 = input<\"x\",f32,[2,2],3>()\n"
-      "  %1 = sum<0>(%0)\n  return %1\n  into \"y\"\nend\n";
-  for (const auto& [skeleton, why] : {std::pair{"map", "a reduction needs its whole row"},
-                                      {"gemm", "does not support a body without an anchor"},
-                                      {"nobody", "no skeleton 'nobody'"}}) {
-    std::string of = text;
-    of.replace(of.find("SKELETON"), 8, skeleton);
-    try {
-      parse_plan(of);
-      FAIL() << skeleton;
-    } catch (const Error& e) {
-      EXPECT_EQ(e.kind(), ErrorKind::Usage);
-      EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("[plan] line "), HasSubstr(why)));
-    }
-  }
-}
-
-TEST(PlanText, DiffShowsWhatChanged) {
-  Graph g;
-  const Expr x = input(g, "x", DType::F32, {4, 4});
-  const Plan a = plan_of(silu(x)), b = plan_of(gelu(x));
-  EXPECT_THAT(diff_plans(a, b), HasSubstr("- "));
-  EXPECT_THAT(diff_plans(a, b), HasSubstr("gelu"));
-  EXPECT_EQ(diff_plans(a, a), "");
 }
 
 }  // namespace
