@@ -19,15 +19,11 @@ constexpr size_t kLookedAt = 64;
 // none of its readers waits for another anchor.
 bool Partitioner::passes_to_maths(const Expr& e, const Region& region) const {
   const std::vector<Expr>& users = users_.of(e);
-  const auto waits = [&](const Expr& u) {
-    bool found = false;
-    walk_below({u}, [&](const Expr& x) {
-      const bool there = in_memory(x) || region.contains(x.get()) || x->family() == Family::Leaf;
-      found = found || (!there && (x->family() == Family::Anchor || is_update(x)));
-      return !there && !found;
-    });
-    return found;
+  const auto to_come = [&](const Expr& x) {
+    return !in_memory(x) && !region.contains(x.get()) && x->family() != Family::Leaf;
   };
+  const auto is_awaited = [&](const Expr& x) { return to_come(x) && (x->family() == Family::Anchor || is_update(x)); };
+  const auto waits = [&](const Expr& u) { return any_below({u}, is_awaited, to_come); };
   return !wanted_.contains(e.get()) && !users.empty() && std::ranges::all_of(users, [&](const Expr& u) {
     if (region.contains(u.get())) return true;
     if (u->family() == Family::View) return passes_to_maths(u, region);
@@ -121,12 +117,8 @@ bool Partitioner::add_path(const Expr& v, Region& region) const {
 
 // True if a launch that computes `v` would also compute something that must be in memory first.
 bool Partitioner::behind_boundary(const Expr& v, const Region& region) const {
-  bool found = false;
-  walk_below({v->in.begin(), v->in.end()}, [&](const Expr& e) {
-    found = found || (!in_memory(e) && is_boundary(e));
-    return !found && !in_memory(e) && !region.contains(e.get());
-  });
-  return found;
+  const auto is_not_stored = [&](const Expr& e) { return !in_memory(e) && is_boundary(e); };
+  return any_below(v->in, is_not_stored, [&](const Expr& e) { return !in_memory(e) && !region.contains(e.get()); });
 }
 
 // True if `v` is a result, or an operand that its reader's kernel cannot compute from what the region stores.

@@ -13,8 +13,6 @@ namespace {
 // An anchor's trials are requested repeatedly: alone and with what it absorbs, before and after storing its operands.
 constexpr size_t kRemembered = 4;
 
-bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
-
 // These nodes are dropped within a launch.
 bool is_order_only(const Expr& e) { return e.is<nodes::Materialize>() || e.is<nodes::Barrier>(); }
 
@@ -48,7 +46,7 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
       emit_roots({e});  // now: what it reads behind a barrier may be there for it alone
     else if (is_update(e))
       may_replace(e) ? emit_update(e) : void();  // otherwise when something reads it
-    else if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
+    else if (!fusion_ && (e->rate != Rate::Constant || rate == Rate::Constant))
       emit_unfused(e);
     else if (e->family() == Family::Anchor)
       anchors_alone_ ? emit_anchor_alone(e) : emit_anchor(e);
@@ -66,14 +64,14 @@ void Partitioner::emit_due(std::vector<Expr>& due, const std::function<bool(cons
 
 // A tensor already in memory needs no boundary, and constants are stored in whatever form their kernels want.
 bool Partitioner::is_boundary(const Expr& e) {
-  return is_order_only(e) && !is_memory_leaf(e->in[0]) && !weight_only(e);
+  return is_order_only(e) && !is_memory_leaf(e->in[0]) && e->rate != Rate::Constant;
 }
 
-// True if `e` pins a value that is already stored; `e` then shares its buffer.
+// True if `e` pins a value that is already stored, as it is; `e` then shares its buffer.
 bool Partitioner::stored_below(const Expr& e) {
   if (!is_boundary(e) || result_name_.contains(e.get())) return false;
   const auto it = buffer_of_.find(e->in[0].get());
-  if (it == buffer_of_.end()) return false;
+  if (it == buffer_of_.end() || stored_as_.contains(e->in[0].get())) return false;
   const std::string buffer = it->second;
   buffer_of_[e.get()] = buffer;
   return true;
@@ -105,30 +103,18 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
   Memo memo;
   Graph& g = *t.graph;
   // Nodes below a value in memory are not rebuilt: the memo holds that value.
+  std::vector<Expr> order;
   walk_below(values, [&](const Expr& e) {
     const Expr leaf = leaf_of(g, e);
-    if (leaf) memo.emplace(e.get(), leaf);
+    leaf ? void(memo.emplace(e.get(), leaf)) : order.push_back(e);
     return !leaf;
   });
-  for (const Expr& v : values) {
-    // Depth-first rebuild that stops at the memo.
-    std::vector<std::pair<Expr, size_t>> work{{v, 0}};
-    while (!work.empty()) {
-      auto& [e, next] = work.back();
-      if (memo.contains(e.get())) {
-        work.pop_back();
-      } else if (next < e->in.size()) {
-        const Expr operand = e->in[next++];
-        if (!memo.contains(operand.get())) work.emplace_back(operand, 0);
-      } else {
-        std::vector<Expr> in;
-        for (const Expr& x : e->in) in.push_back(memo.at(x.get()));
-        // A boundary between launches means nothing within one.
-        const Expr made = is_order_only(e) ? in[0] : g.make(*e->type, in, e->attrs);
-        memo.emplace(e.get(), made);
-        work.pop_back();
-      }
-    }
+  std::ranges::sort(order, {}, [](const Expr& e) { return e->id; });  // operands have smaller ids
+  for (const Expr& e : order) {
+    std::vector<Expr> in;
+    for (const Expr& x : e->in) in.push_back(memo.at(x.get()));
+    // A boundary between launches means nothing within one.
+    memo.emplace(e.get(), is_order_only(e) ? in[0] : g.make(*e->type, in, e->attrs));
   }
   for (const auto& [node, local] : memo) {
     Expr& source = t.source[local.get()];
@@ -181,9 +167,9 @@ void Partitioner::emit_unfused(const Expr& e) {
 void Partitioner::emit_plain(const Expr& e) {
   if (is_update(e)) return emit_update(e);
   std::vector<Expr> values{e};
-  if (const Expr own = statistic_below(e); own && fusion_)
+  if (const Expr own = statistic_below(e); own && fusion_ && !in_memory(own))
     for (const Expr& u : users_.of(own->in[0]))
-      if (u != own && is_statistic(u) && !in_memory(u)) values.push_back(u);
+      if (u != own && is_statistic(u) && !in_memory(u) && !in_memory(as_result(u))) values.push_back(as_result(u));
   commit(*attempt_or_materialize(values), values, {});
 }
 
@@ -341,13 +327,11 @@ std::string Partitioner::refusal_of(const Expr& user, const Region& region) cons
 // True if the launch may read e: it is in the region, or computable from memory without another anchor.
 bool Partitioner::available(const Expr& e, const Region& region) const {
   if (region.contains(e.get())) return true;
-  bool all = true;
-  walk_below({e}, [&](const Expr& x) {
-    if (!all || in_memory(x) || x->family() == Family::Leaf) return false;
-    all = !region.contains(x.get()) && x->family() != Family::Anchor && !is_update(x) && !is_statistic(x);
-    return all;
-  });
-  return all;
+  const auto to_come = [&](const Expr& x) { return !in_memory(x) && x->family() != Family::Leaf; };
+  const auto is_awaited = [&](const Expr& x) {
+    return to_come(x) && (region.contains(x.get()) || x->family() == Family::Anchor || is_update(x) || is_statistic(x));
+  };
+  return !any_below({e}, is_awaited, to_come);
 }
 
 bool Partitioner::leaves(const Expr& e, const Region& region) const {

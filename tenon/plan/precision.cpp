@@ -114,23 +114,13 @@ Expr of_quantized_weights(const Expr& anchor) {
 }
 
 Expr with_arithmetic(const Expr& anchor, Rule rule, const Matrices& matrices) {
-  switch (rule) {
-    case Rule::F32:
-      return multiplied_in(anchor, DType::F32);
-    case Rule::BF16:
-      return rounded_to(anchor, DType::BF16);
-    case Rule::F16:
-      return rounded_to(anchor, DType::F16);
-    case Rule::E4m3Rows:
-      return multiplies_rows_by_weights(anchor) ? of_quantized_rows(anchor, matrices) : rounded_to(anchor, DType::BF16);
-    case Rule::I8Weights:
-      if (multiplies_rows_by_weights(anchor) && size_of(anchor->in[1].dtype()) > 1) return of_quantized_weights(anchor);
-      break;
-    case Rule::Operands:
-      break;
-    case Rule::I8Blocks:
-      if (multiplies_rows_by_weights(anchor)) return multiplied_in(anchor, DType::I8);
-  }
+  const bool rows = multiplies_rows_by_weights(anchor);
+  if (rule == Rule::E4m3Rows && rows) return of_quantized_rows(anchor, matrices);
+  if (rule == Rule::I8Weights && rows && size_of(anchor->in[1].dtype()) > 1) return of_quantized_weights(anchor);
+  if (rule == Rule::I8Blocks && rows) return multiplied_in(anchor, DType::I8);
+  if (rule == Rule::BF16 || rule == Rule::E4m3Rows) return rounded_to(anchor, DType::BF16);
+  if (rule == Rule::F16) return rounded_to(anchor, DType::F16);
+  if (rule == Rule::F32) return multiplied_in(anchor, DType::F32);
   return multiplied_in(anchor, arithmetic_of_operands(anchor));
 }
 

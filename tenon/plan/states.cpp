@@ -69,6 +69,7 @@ void Partitioner::emit_updates(const std::vector<Expr>& values) {
 
 // The launch also writes updates of other states that are ready, if one loop can serve them.
 void Partitioner::emit_update(const Expr& update) {
+  if (is_update(update->in[0])) emit_update(update->in[0]);
   if (in_memory(update)) return;
   TENON_CHECK(Usage, begun_.insert(update.get()).second, plan_.name)
       << "reads the old value of the state '" << state_of(update)->attrs.text << "' after it was replaced";

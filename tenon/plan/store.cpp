@@ -101,8 +101,9 @@ void Partitioner::store_in_front(const Expr& anchor) {
 void Partitioner::assume_beside(const Region& region) {
   for (const Expr& result : frontier(region))
     for (const Expr& u : users_.of(result)) {
-      if (!u.is<nodes::BranchedLinear>() || u->in[2] != result) continue;
-      buffer_of_[result.get()] = "branch";
+      const auto ready = [&](const Expr& x) { return x == result || available(x, {}); };
+      if (!u.is<nodes::BranchedLinear>() || u->in[2] != result || !std::ranges::all_of(u->in, ready)) continue;
+      buffer_of_[result.get()] = "%branch";
       trials_.clear();
       assume_unreadable(u);
       buffer_of_.erase(result.get());
@@ -131,7 +132,7 @@ bool Partitioner::assume(Expr e, const std::string& why) {
     if (u->family() != Family::Pointwise || u.shape() != e.shape() || !std::ranges::all_of(u->in, known)) break;
     e = u;
   }
-  buffer_of_[e.get()] = "assumed." + std::to_string(assumed_.size());
+  buffer_of_[e.get()] = "%assumed." + std::to_string(assumed_.size());
   why_stored_.emplace(e.get(), why);
   assumed_.push_back(e);
   trials_.clear();
@@ -391,13 +392,8 @@ std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
 
 // True if a launch of `root` would compute one of `values`.
 bool Partitioner::computes(const Expr& root, const std::unordered_set<const Node*>& values) const {
-  if (values.empty()) return false;
-  bool found = false;
-  walk_below({root}, [&](const Expr& e) {
-    found = found || values.contains(e.get());
-    return !found && !buffer_of_.contains(e.get());
-  });
-  return found;
+  const auto is_one = [&](const Expr& e) { return values.contains(e.get()); };
+  return !values.empty() && any_below({root}, is_one, [&](const Expr& e) { return !buffer_of_.contains(e.get()); });
 }
 
 // Uses as few launches as skeletons allow: values that one loop over rows or elements can compute share a launch.

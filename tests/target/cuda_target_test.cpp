@@ -117,6 +117,22 @@ TEST(CudaTarget, ViewsThatNoKernelReadsThroughAreStoredToo) {
   EXPECT_EQ(stored("no box begins at every row", 36), (Shape{36, 64}));
 }
 
+// A branch whose layer's rows are not computed yet is planned before them.
+TEST(CudaTarget, ABranchBeforeTheRowsOfItsLayer) {
+  Graph g;
+  PlanOptions o;
+  o.target = h200()->target();
+  const auto layer = [&](const Expr& x, const std::string& name, int64_t columns) {
+    return linear(x, param(g, name, DType::BF16, {columns, x.shape()[-1]}));
+  };
+  const auto rows = [&](const std::string& name, int64_t columns) {
+    return cast(gelu(layer(input(g, name, DType::BF16, {4096, 256}), name + ".w", columns)), DType::BF16);
+  };
+  const Expr narrow = rows("i", 64), first = tanh(narrow), wide = rows("j", 512);
+  const Expr y = cast(layer(wide, "W", 1024) + layer(narrow, "V", 1024), DType::BF16);
+  EXPECT_EQ(make_plan(std::array{Result{"first", first}, Result{"y", y}}, o).counts().total, 3);
+}
+
 // Storing such a hole would save nothing: the kernel's copy has padded rows.
 TEST(CudaTarget, PaddedRowsAreTheKernelsOwn) {
   Graph g;
