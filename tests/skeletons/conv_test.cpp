@@ -144,6 +144,18 @@ TEST_F(Conv, LongSides) {
   }
 }
 
+// Filters that a launch reads from a stored result, in another order than it multiplies them, and computes from one.
+TEST_F(Conv, LargeImagesWithStoredFilters) {
+  const Expr x = input(g, "x", DType::F32, {1, 33, 32, 16});
+  const Expr w = input(g, "w", DType::F32, {16, 20, 3, 3}, Rate::Constant);
+  const Expr turned = permute(flip(flip(w, 2), 3), {1, 0, 2, 3});
+  const Rounding t = {DType::F32, DType::F32, 144, 16};
+  expect(launch("conv2d", {{"turned", conv2d(x, turned, 1, {1, 1, 1, 1})}}), t);
+  expect(launch("conv2d", {{"computed", conv2d(x, turned * 0.5 + 0.25, 1, {1, 1, 1, 1})}}), t);
+  const Expr plain = input(g, "plain", DType::F32, {20, 16, 3, 3}, Rate::Constant);
+  expect(launch("conv2d", {{"plain_y", conv2d(x, plain, 1, {1, 1, 1, 1})}}), t);
+}
+
 TEST_F(Conv, NaNStaysWhereTheFilterReaches) {
   tensors.emplace("x", random_tensor(DType::BF16, {1, 9, 9, 32}, 4));
   store_element(DType::BF16, tensors.at("x").data.data(), (4 * 9 + 4) * 32 + 3, NAN);

@@ -279,6 +279,7 @@ void WeightHole::fill(int64_t row0, int64_t rows, float* to, int64_t ld, Bases b
 
 void WeightHole::pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
                       std::byte* scratch) const {
+  if (tape_ && geometry_.winograd) return pack_winograd_rows(engine, bases, dst);
   if (!tape_)
     return pack_parts(
         engine, bases, [&](int leaf) { return leaves_.leaf(leaf).dtype(); }, dst);

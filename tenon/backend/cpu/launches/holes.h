@@ -46,7 +46,7 @@ struct WeightGeometry {
   PackedShape shape;
   int64_t batch = 1;
   bool convolution = false;       ///< rows are [c, kh, kw]
-  std::optional<DType> winograd;  ///< packed by pack_winograd to this type; only for constant weights
+  std::optional<DType> winograd;  ///< packed by pack_winograd to this type; only for weights of constant rate
   int64_t channels = 0;
   int kh = 1, kw = 1;
 
