@@ -86,6 +86,13 @@ TEST(Conv, OddKernelsAndPads) {
   check_everywhere({1, 4, 4, 17, 5, 4, 4, 4, 0, 0, 0, 0}, {DType::F64});
 }
 
+// Whole blocks of columns lie within the padding, in rows, shifted copies and im2col.
+TEST(Conv, PadsWiderThanBlocks) {
+  for (const auto& [left, right] : {std::pair<int, int>{600, 1}, {1, 600}})
+    for (int stride : {1, 2})
+      for (int64_t c : {3, 16, 512}) check_everywhere({1, 3, 12, c, 4, 3, 3, stride, 1, left, 1, right}, {DType::F32});
+}
+
 TEST(Conv, ManyBlocks) {
   check_everywhere({1, 70, 64, 320, 16}, {DType::F64});
   check_everywhere({1, 12, 192, 512, 8}, {DType::BF16});

@@ -74,6 +74,10 @@ TEST(Winograd, WideImages) {
 TEST(Winograd, Pads) {
   check_everywhere({1, 9, 12, 16, 8, 3, 3, 1, 0, 0, 0, 0}, {DType::F64});
   check_everywhere({1, 9, 12, 16, 8, 3, 3, 1, 2, 0, 1, 3}, {DType::F64});
+  // Whole blocks of columns within the padding, or rows.
+  check_everywhere({1, 9, 12, 16, 8, 3, 3, 1, 1, 1, 1, 90}, {DType::F64, DType::F32});
+  check_everywhere({1, 9, 12, 16, 8, 3, 3, 1, 1, 90, 1, 1}, {DType::F64, DType::F32});
+  check_everywhere({1, 9, 12, 16, 8, 3, 3, 1, 40, 1, 60, 1}, {DType::F64});
 }
 
 TEST(Winograd, ErrorIsWhatTheHeaderSays) {

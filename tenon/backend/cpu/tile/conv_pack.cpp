@@ -62,8 +62,8 @@ void ConvPacker::pack_lines(const Pixels& from, int64_t ld, int64_t count, std::
 void ConvPacker::pack_run(int64_t row) const {
   const int64_t y = block_.y0 * s_.stride + row - s_.pad_t, left = block_.x0 * s_.stride - s_.pad_l;
   const int64_t width = (block_.x1 - block_.x0 - 1) * s_.stride + s_.kw, first = row * plan_.pitch;
-  if (y < 0 || y >= s_.h) return zero_lines(0, first, width);
   const int64_t begin = std::clamp<int64_t>(left, 0, s_.w), end = std::clamp<int64_t>(left + width, begin, s_.w);
+  if (y < 0 || y >= s_.h || begin == end) return zero_lines(0, first, width);
   zero_lines(0, first, begin - left);
   zero_lines(0, first + end - left, left + width - end);
   const int64_t step = source_.data ? end - begin : chunk_pixels(s_.c);

@@ -129,12 +129,10 @@ class Winograd {
   // One input row of the block with its padding; channels are zero-padded.
   void stage_row(const Block& b, int64_t y, float* row, int thread) const {
     const int64_t ld = plan_.channel_ld(), width = 4 * b.cols() + 2, left = 4 * b.x0 - s_.pad_l;
-    const bool inside = y >= 0 && y < s_.h;
-    const int64_t begin = inside ? std::clamp<int64_t>(left, 0, s_.w) : left;
-    const int64_t end = inside ? std::clamp<int64_t>(left + width, begin, s_.w) : left;
+    const int64_t begin = std::clamp<int64_t>(left, 0, s_.w), end = std::clamp<int64_t>(left + width, begin, s_.w);
+    if (y < 0 || y >= s_.h || begin == end) return void(std::fill_n(row, width * ld, 0.0f));
     std::fill(row, row + (begin - left) * ld, 0.0f);
     std::fill(row + (end - left) * ld, row + width * ld, 0.0f);
-    if (begin >= end) return;
     float* first = row + (begin - left) * ld;
     if (args_.x.data) {
       const auto* src = static_cast<const std::byte*>(args_.x.data) +
