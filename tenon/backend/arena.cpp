@@ -7,6 +7,7 @@ namespace tenon {
 void Arena::reserve(int64_t bytes) {
   if (memory_ && bytes <= bytes_) return;
   if (stream_) stream_->synchronize();
+  user_ = nullptr;
   memory_.reset();  // free the old memory before allocating the larger one
   bytes_ = 0;
   memory_ = backend_->allocate(bytes);

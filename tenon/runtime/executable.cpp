@@ -10,7 +10,6 @@
 #include "tenon/core/host_tensor.h"
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
-#include "tenon/expr/ops.h"
 #include "tenon/runtime/dump.h"
 
 namespace tenon {
@@ -90,6 +89,7 @@ struct Executable::State {
       if (p.kernel) p.kernel->rebind(table());
   }
   void take_arena() {
+    arena->reserve(allocated.arena + allocated.scratch);  // another's failure to enlarge it may have freed it
     if (!arena->take(this, last)) return;
     for (const tenon::Phase& p : plan.phases) lost.insert(p.rate);
     if (temporaries == arena->memory()) return;
@@ -275,8 +275,8 @@ void Executable::bind(const std::map<std::string, void*>& buffers) {
   for (const auto& [name, memory] : buffers) {
     TENON_CHECK(Usage, s.find(name).outside, name) << "is in the arena of " << s.plan.name << " and cannot be bound";
     TENON_CHECK(Usage, memory || !s.find(name).bytes, name) << "was bound to no address";
-    s.address[name] = memory;
   }
+  for (const auto& [name, memory] : buffers) s.address[name] = memory;
   s.rebind();
   s.phases.clear();  // do not record right away: a caller may bind other memory for each run
 }
@@ -318,7 +318,8 @@ void Executable::warm_up() {
 
 std::vector<float> Executable::get(const std::string& name) const {
   const Buffer& b = state_->find(name);
-  TENON_CHECK(Internal, state_->arena->had_last(&*state_), name) << "cannot be read: another plan has run since";
+  const bool there = state_->arena->had_last(&*state_) || std::ranges::count(state_->in_arena, &b) == 0;
+  TENON_CHECK(Internal, there, name) << "cannot be read: another plan has run since";
   const int64_t count = b.shape.numel(), bytes = count * size_of(b.dtype);
   const bool direct = b.dtype == DType::F32;
   std::vector<float> values(static_cast<size_t>(count));

@@ -106,6 +106,19 @@ TEST(Arena, SlowerPhasesAreMadeAgainOnce) {
   EXPECT_THAT(one.executable.get("y"), Each(23));
 }
 
+TEST(Arena, GoesOnAfterAnotherDidNotFit) {
+  const std::shared_ptr<Backend> backend = make_backend("cpu", {1});
+  const auto arena = std::make_shared<Arena>(backend);
+  Runner one({"cpu", backend}, 100, arena);
+  one.set("slow", 1);
+  one.set("x", 5);
+  one.executable.run_all();
+  EXPECT_THROW(arena->reserve(int64_t{1} << 60), Error);  // by then its memory is gone
+  one.executable.run();
+  EXPECT_EQ(arena->bytes(), temporaries(one));
+  EXPECT_THAT(one.executable.get("y"), Each(23));
+}
+
 TEST(Arena, ResultsAreReadBeforeTheNextRuns) {
   const std::shared_ptr<Backend> backend = make_backend("cpu", {1});
   const auto arena = std::make_shared<Arena>(backend);
@@ -123,6 +136,7 @@ TEST(Arena, ResultsAreReadBeforeTheNextRuns) {
     EXPECT_THAT(e.what(), HasSubstr("cannot be read: another plan has run since"));
   }
   EXPECT_THAT(other.executable.get("y"), Each(5));
+  EXPECT_THAT(one.executable.get("x"), Each(1)) << "inputs are elsewhere";
 }
 
 }  // namespace
