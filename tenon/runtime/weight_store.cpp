@@ -1,7 +1,6 @@
 #include "tenon/runtime/weight_store.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "tenon/backend/stored_launch.h"
@@ -269,13 +268,11 @@ bool WeightStore::replay() {
 
 void WeightStore::reread(const std::set<std::string>& names) {
   const std::lock_guard lock(mutex_);
-  repeated_.reset();
-  const auto used = [&](const std::string& name) {
-    return std::ranges::any_of(makers_,
-                               [&](const auto& m) { return !m.expired() && m.lock()->depends.contains(name); });
-  };
-  for (const std::string& name : names)  // the source refuses one that it does not have
-    if (overrides_.erase(name) == 0 && !used(name)) source_->find(name), source_->done(name);
+  for (const std::string& name : names) {  // the source refuses one that it does not have
+    const auto reads = [&](const auto& maker) { return !maker.expired() && maker.lock()->depends.contains(name); };
+    if (!overrides_.contains(name) && std::ranges::none_of(makers_, reads)) source_->find(name), source_->done(name);
+  }
+  for (const std::string& name : names) overrides_.erase(name);
   remake(names);
 }
 

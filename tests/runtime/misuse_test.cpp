@@ -47,6 +47,13 @@ TEST_F(Misuse, MemoryWithoutAnAddress) {
       "[w] weight has no address", [&] { Executable(plan(), backend_, none); }, ErrorKind::Model);
 }
 
+TEST_F(Misuse, ARefusedBindingChangesNothing) {
+  std::vector<float> x(20, 2), other(20, 5), y(15);
+  Executable e = run({{"x", x.data()}, {"y", y.data()}}, true);
+  refused("[plan] no buffer 'z' in this plan", [&] { e.bind({{"x", other.data()}, {"z", other.data()}}); });
+  EXPECT_EQ(e.address("x"), x.data());
+}
+
 TEST_F(Misuse, MemoryForANameThatThePlanDoesNotHave) {
   refused("[plan] no buffer 'z' in this plan", [&] { run({{"z", values_.data()}}); });
   refused("[plan] no buffer 'w' in this plan", [&] { run({{"w", values_.data()}}); });
@@ -98,6 +105,19 @@ TEST_F(Misuse, RereadingAnUnknownParameter) {
   store->reread({"w"});  // nothing is made from it yet
   refused(
       "[weights] no tensor 'v'", [&] { store->reread({"v"}); }, ErrorKind::Model);
+  const std::vector<float> twos(12, 2);
+  store->update("w", HostView{DType::F32, {3, 4}, twos.data()});
+  refused(
+      "[weights] no tensor 'z'",
+      [&] {
+        store->reread({"w", "z"});
+      },
+      ErrorKind::Model);
+  Executable e(plan(), store);
+  e.set("x", values_);
+  e.set_scalar("s", 1);
+  e.run_all();
+  EXPECT_EQ(e.get("y"), std::vector<float>(15, 8)) << "the update went with the refused call";
 }
 
 TEST_F(Misuse, OptionsOfAnotherBackend) {
