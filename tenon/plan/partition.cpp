@@ -1,7 +1,6 @@
 #include "tenon/plan/partition.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"

@@ -1,5 +1,6 @@
 // Compiles expressions in form to a tape: kinds of values, instructions, slots by liveness.
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -147,12 +148,19 @@ class TapeCompiler {
     }
   }
 
-  // A chain of views and its leaves as text: "permute(slice(t3))".
+  // A chain of views and its leaves as text: "permute(slice(t3))". Cut short: it repeats views that others share.
   static std::string chain_text(const Expr& e) {
-    if (e->family() == Family::Leaf) return e->attrs.text.empty() ? std::string(e->name()) : e->attrs.text;
-    std::string out(e->name());
-    for (size_t i = 0; i < e->in.size(); ++i) out.append(i ? ", " : "(").append(chain_text(e->in[i]));
-    return out += ")";
+    constexpr size_t kLongest = 200;
+    std::string out;
+    const std::function<void(const Expr&)> add = [&](const Expr& x) {
+      if (out.size() > kLongest) return;
+      const bool leaf = x->family() == Family::Leaf;
+      out += leaf && !x->attrs.text.empty() ? x->attrs.text : x->name();
+      for (size_t i = 0; i < x->in.size(); ++i) out += i ? ", " : "(", add(x->in[i]);
+      if (!leaf) out += ")";
+    };
+    add(e);
+    return out.size() > kLongest ? out.substr(0, kLongest) + ".." : out;
   }
 
   int accumulator(const Expr& e) {
