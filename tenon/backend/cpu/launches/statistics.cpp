@@ -1,6 +1,7 @@
 #include "tenon/backend/cpu/launches/statistics.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -53,7 +54,8 @@ void Statistics::sum_block(int64_t block, Bases bases, void* workspace, float* r
     call.rows = rows;
     call.rows_ld = ld();
     tape_->run(call);
-    if (r == 0) std::copy_n(rows, ld(), sums.from);
+    if (r == 0)  // deviations from an infinity would be NaN
+      std::transform(rows, rows + ld(), sums.from, [](float x) { return std::isfinite(x) ? x : 0.0f; });
     ops_->column_moments(rows, ld(), call.block.rows, channels_, sums.from, sums.sum, sums.squares);
   }
 }

@@ -238,8 +238,12 @@ ReduceFn reduction(int node) { return kReductions[static_cast<size_t>(node)]; }
 
 // ---- moments of columns ----
 
-// Deviations are taken from the median of three rows: from an outlier, all others' deviations would be large.
-inline V median(V a, V b, V c) { return hd::max<V>(hd::min<V>(a, b), hd::min<V>(hd::max<V>(a, b), c)); }
+// Deviations are taken from the median of three rows: from an outlier, all others' deviations would be large. From 0 if
+// that is infinite: an infinity's deviation from it would be NaN.
+inline V median(V a, V b, V c) {
+  const V m = hd::max<V>(hd::min<V>(a, b), hd::min<V>(hd::max<V>(a, b), c));
+  return hd::select<V>(hd::abs<V>(m) < splat(INFINITY), m, splat(0));
+}
 
 // Sums eight rows at a time in f32, so that a large square costs only those few rows their last bits.
 template <int kVectors>
