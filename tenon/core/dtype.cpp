@@ -35,6 +35,14 @@ const Info& info(DType t) {
   return kInfo[static_cast<size_t>(t)];
 }
 
+/// x rounded to odd: rounding the result to a shorter type gives the same as rounding x.
+float to_odd(double x) {
+  const float f = static_cast<float>(x);
+  if (std::isnan(x) || static_cast<double>(f) == x) return f;
+  const bool away = std::abs(static_cast<double>(f)) > std::abs(x);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(f) - away) | 1u);
+}
+
 /// x rounded towards zero and saturated to T's range; 0 for NaN. The upper bound is exact in f64 for every T.
 template <class T>
 T saturated(double x) {
@@ -124,11 +132,11 @@ double round_to(DType t, double x) {
     case DType::F32:
       return static_cast<float>(x);
     case DType::F16:
-      return f16_value(f16_bits(static_cast<float>(x)));
+      return f16_value(f16_bits(to_odd(x)));
     case DType::BF16:
-      return bf16_value(bf16_bits(static_cast<float>(x)));
+      return bf16_value(bf16_bits(to_odd(x)));
     case DType::E4M3:
-      return e4m3_value(e4m3_bits(static_cast<float>(x)));
+      return e4m3_value(e4m3_bits(to_odd(x)));
     case DType::I64:
       return static_cast<double>(saturated<int64_t>(x));
     case DType::I32:
@@ -180,11 +188,11 @@ void store_element(DType t, void* base, int64_t index, double v) {
     case DType::F32:
       return store_raw<float>(base, index, static_cast<float>(v));
     case DType::F16:
-      return store_raw<uint16_t>(base, index, f16_bits(static_cast<float>(v)));
+      return store_raw<uint16_t>(base, index, f16_bits(to_odd(v)));
     case DType::BF16:
-      return store_raw<uint16_t>(base, index, bf16_bits(static_cast<float>(v)));
+      return store_raw<uint16_t>(base, index, bf16_bits(to_odd(v)));
     case DType::E4M3:
-      return store_raw<uint8_t>(base, index, e4m3_bits(static_cast<float>(v)));
+      return store_raw<uint8_t>(base, index, e4m3_bits(to_odd(v)));
     case DType::I64:
       return store_raw<int64_t>(base, index, saturated<int64_t>(v));
     case DType::I32:

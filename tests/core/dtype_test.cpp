@@ -42,6 +42,28 @@ TEST(Dtype, IntegersTakeTheNearestTheyCanHold) {
   takes_the_nearest<uint8_t>(DType::U8);
 }
 
+// A little more than halfway between two numbers, by less than f32 can tell.
+TEST(Dtype, NumbersAreRoundedOnce) {
+  for (const DType t : {DType::F16, DType::BF16, DType::E4M3})
+    for (const double sign : {1, -1})
+      for (const double size : {1.0, 0x1p-5, 6.0}) {
+        const double step = std::exp2(std::floor(std::log2(size))) * 2 * unit_roundoff(t), half = size + step / 2;
+        const double bit = size * 0x1p-45;
+        EXPECT_EQ(round_to(t, sign * (half + bit)), sign * (size + step)) << name_of(t) << size;
+        EXPECT_EQ(round_to(t, sign * (half + step - bit)), sign * (size + step)) << name_of(t) << size;
+        EXPECT_EQ(round_to(t, sign * half), sign * size) << name_of(t) << size;  // whose last bit is even
+      }
+  EXPECT_EQ(stored<uint16_t>(DType::BF16, 1 + 0x1p-8 + 0x1p-40), bf16_bits(1 + 0x1p-7f));
+  EXPECT_EQ(round_to(DType::F16, 0x1p-25 + 0x1p-60), 0x1p-24);
+  EXPECT_EQ(round_to(DType::F16, 0x1p-25), 0);
+  EXPECT_EQ(round_to(DType::F16, 65520 - 0x1p-30), 65504);
+  EXPECT_EQ(round_to(DType::F16, 1e300), INFINITY);
+  EXPECT_EQ(round_to(DType::BF16, -1e300), -INFINITY);
+  EXPECT_EQ(round_to(DType::E4M3, -INFINITY), -448);
+  EXPECT_EQ(round_to(DType::E4M3, 1e-300), 0);
+  EXPECT_TRUE(std::isnan(round_to(DType::BF16, NAN)));
+}
+
 TEST(HostTensor, MoreBytesThanTheAddressSpaceAreRefused) {
   const int64_t n = int64_t{1} << 31;  // as many bytes as a wrapped product calls none
   EXPECT_THROW(HostTensor::zeros(DType::F64, {n, n}), Error);
