@@ -1,11 +1,16 @@
 // The attention skeleton: heads of q, k and v are read in place or through a tape; rows of a head go to the results.
 #include "tenon/backend/cpu/tile/attention.h"
+
+#include <cmath>
+
 #include "tenon/backend/cpu/launches/anchor_kernel.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cpu {
 namespace {
+
+constexpr float kLeastScale = 1e-25f;
 
 // Rows of an operand [batch, heads, rows, width], head by head.
 class HeadHole {
@@ -85,9 +90,11 @@ class AttentionKernel : public AnchorKernel {
     shape_.sk = k[2];
     shape_.d = q[3];
     shape_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
-    if (shape_.scale <= 0) {  // the kernels' running maximum needs a positive one
-      form_.holes[0] = form_.holes[0] * (shape_.scale < 0 ? -1.0 : 0.0);
-      shape_.scale = shape_.scale < 0 ? -shape_.scale : 1;
+    // The kernels' running maximum needs a positive scale, which leaves the score of hidden keys the lowest.
+    const bool tiny = std::abs(shape_.scale) < kLeastScale;
+    if (tiny || shape_.scale < 0) {
+      form_.holes[0] = form_.holes[0] * (tiny ? form_.anchor->attrs.nums[0] : -1.0);
+      shape_.scale = tiny ? 1 : -shape_.scale;
     }
     shape_.causal = form_.anchor->attrs.ints[0] != 0;
     shape_.type = tiles_;
