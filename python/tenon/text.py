@@ -176,7 +176,8 @@ def _messages(messages: Any) -> str:
         if isinstance(message["content"], str):
             _text(message["content"], f"{name}.content")
     try:
-        written = json.dumps([dict(m) for m in messages], allow_nan=False)
+        written = json.dumps([dict(m) for m in messages], allow_nan=False, ensure_ascii=False)
+        written.encode()  # not every string can be: one may hold half a character
         json.loads(written, parse_int=lambda digits: integer(int(digits), "messages"))  # templates compute in 64 bits
         return written
     except UsageError:
@@ -247,7 +248,7 @@ class TextPipeline(Opened):
 
         max_tokens: most tokens to generate; default 512, 0 for as many as the context has room for.
         temperature, top_k, top_p, min_p, repetition_penalty: default: the model's own. temperature 0 takes the
-            likeliest token; any other temperature, top_k, top_p or min_p makes the model draw.
+            likeliest token; any other (1e-6 or more), top_k, top_p or min_p makes the model draw.
         stop: a string, or several, before which the text ends. ignore_eos: continue after the model's end.
         slide: when the context is full, forget its first half and continue, up to max_tokens; a prompt that is too long
             loses its beginning. Without it the text ends there, and such a prompt is refused.

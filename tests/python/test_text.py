@@ -232,6 +232,8 @@ def test_control_c_ends_a_text(pipe):
         ([{"role": 3, "content": "a"}], TypeError, r"messages\[0\].role"),
         ([{"role": "user", "content": "a", "n": [2**70]}], ValueError, "^messages: expected numbers of at most 64 bits"),
         ([{"role": "user", "content": {1, 2}}], ValueError, "JSON"),
+        ([{"role": "user", "content": [{"text": "\ud800"}]}], tenon.UsageError, "^messages: .* surrogates not allowed"),
+        ([{"role": "user", "content": "a", "\udfff": 1}], tenon.UsageError, "^messages: .* surrogates not allowed"),
     ],
 )
 def test_bad_prompts(pipe, prompt, kind, message):
@@ -246,6 +248,7 @@ def test_bad_prompts(pipe, prompt, kind, message):
     [
         ({"temperature": -1}, ValueError, "temperature"),
         ({"temperature": float("nan")}, ValueError, "temperature"),
+        ({"temperature": 1e-9}, ValueError, "temperature.*1e-06 or more"),
         ({"temperature": "hot"}, TypeError, "temperature: expected a number"),
         ({"temperature": 0, "top_k": 5}, ValueError, "top-k.*cannot be combined with temperature 0"),
         ({"top_k": -1}, ValueError, "top_k"),
