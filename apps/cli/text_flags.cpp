@@ -44,7 +44,7 @@ void TextFlags::declare(CLI::App& app) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
       ->capture_default_str();
   app.add_option("--temperature", temperature,
-                 "sampling temperature; 0: always take the likeliest token (default: the model's)")
+                 "sampling temperature, 1e-6 or more; 0: always take the likeliest token (default: the model's)")
       ->check(number_in(0, kMaxNumber, "a number from 0 to 1e6"));
   app.add_option("--top-k", top_k, "sample from the k likeliest tokens; 0: from all (default: the model's)")
       ->transform(whole_number())

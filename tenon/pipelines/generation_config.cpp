@@ -34,7 +34,7 @@ Sampling read_sampling(const json& config, const std::string& where) {
   };
   number("temperature", out.temperature, 0, 1e6);
   if (given("repetition_penalty")) out.repetition_penalty = r.number("repetition_penalty", 1, 1e-6, 1e6);
-  if (out.temperature == 0) {  // commonly written to mean greedy
+  if (out.temperature < kLeastDivisor) {  // 0 is commonly written to mean greedy
     out.draw = false;
     out.temperature = 1;
   }

@@ -25,14 +25,13 @@ Sampling chosen(Sampling s, const SamplingChoice& choice) {
 }
 
 void check_sampling(const Sampling& s) {
-  TENON_CHECK(Usage, s.temperature > 0 && std::isfinite(s.temperature), "temperature")
-      << s.temperature << ": expected a number above 0";
+  TENON_CHECK(Usage, s.temperature >= kLeastDivisor && std::isfinite(s.temperature), "temperature")
+      << s.temperature << ": expected " << kLeastDivisor << " or more";
   TENON_CHECK(Usage, s.top_k >= 0, "top-k") << s.top_k << ": expected 0 (all) or more";
   TENON_CHECK(Usage, s.top_p > 0 && s.top_p <= 1, "top-p") << s.top_p << ": expected a number above 0, up to 1";
   TENON_CHECK(Usage, s.min_p >= 0 && s.min_p <= 1, "min-p") << s.min_p << ": expected a number from 0 to 1";
-  constexpr double kLeast = 1e-6;  // scores are divided by it, and must remain finite
-  TENON_CHECK(Usage, s.repetition_penalty >= kLeast && std::isfinite(s.repetition_penalty), "repetition-penalty")
-      << s.repetition_penalty << ": expected " << kLeast << " or more";
+  TENON_CHECK(Usage, s.repetition_penalty >= kLeastDivisor && std::isfinite(s.repetition_penalty), "repetition-penalty")
+      << s.repetition_penalty << ": expected " << kLeastDivisor << " or more";
 }
 
 }  // namespace tenon

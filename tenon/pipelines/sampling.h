@@ -5,10 +5,13 @@
 
 namespace tenon {
 
+/// The least that scores are divided by, so that they remain finite.
+inline constexpr double kLeastDivisor = 1e-6;
+
 /// Repetition penalty; then, only if tokens are drawn: temperature, top-k, top-p, min-p.
 struct Sampling {
   bool draw = false;              ///< false: take the largest score
-  double temperature = 1;         ///< divides the scores; above 0
+  double temperature = 1;         ///< divides the scores; at least kLeastDivisor
   int64_t top_k = 0;              ///< drops scores below the k-th largest; 0: none
   double top_p = 1;               ///< keeps the fewest tokens whose probabilities sum to it; above 0, 1: all
   double min_p = 0;               ///< drops probabilities below this fraction of the largest; 0 to 1

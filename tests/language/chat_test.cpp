@@ -192,7 +192,8 @@ TEST(LanguageFolders, HarmlessGenerationSettings) {
     EXPECT_TRUE(with(none)->stop_ids().empty()) << none;
   EXPECT_EQ(with(R"({"top_p": 0.5})")->sampling().top_p, 0.5);
   for (const char* idle : {R"({"top_p": 0.0})", R"({"top_p": 1.5})", R"({"do_sample": false, "top_p": -1})",
-                           R"({"do_sample": true, "temperature": 0, "top_p": 0})"})
+                           R"({"do_sample": true, "temperature": 0, "top_p": 0})",
+                           R"({"do_sample": true, "temperature": 1e-9, "top_p": 0})"})
     EXPECT_EQ(with(idle)->sampling().top_p, 1) << idle;
   const Sampling greedy = with(R"({"do_sample": false, "top_k": -1, "min_p": 2, "temperature": -1})")->sampling();
   EXPECT_EQ(greedy.top_k, 0);

@@ -64,8 +64,9 @@ inline std::vector<float> language_weight(const std::string& name, uint32_t rank
   return out;
 }
 
-/// A recorded case as transformers would save it, with a byte-level tokenizer. `bare`: names without "model.".
-inline void write_model(const nlohmann::json& c, const Folder& folder, bool bare = false) {
+/// A recorded case as transformers would save it, with a byte-level tokenizer. `bare`: names without "model.". The
+/// embedding of token `odd` is NaN.
+inline void write_model(const nlohmann::json& c, const Folder& folder, bool bare = false, int64_t odd = -1) {
   folder.write("config.json", c["config"].dump());
   std::vector<std::vector<float>> values;
   std::vector<tenon::TensorData> tensors;
@@ -74,6 +75,8 @@ inline void write_model(const nlohmann::json& c, const Folder& folder, bool bare
   for (const auto& [name, dims] : c["shapes"].items()) {  // in bytewise order
     const auto shape = dims.get<std::vector<int64_t>>();
     values.push_back(language_weight(name, rank++, shape));
+    if (odd >= 0 && name.ends_with("embed_tokens.weight"))
+      std::fill_n(values.back().begin() + odd * shape[1], shape[1], std::nanf(""));
     const std::string stored = bare && name.starts_with("model.") ? name.substr(6) : name;
     tensors.push_back({stored, tenon::DType::F32, tenon::Shape(std::span<const int64_t>(shape)),
                        std::as_bytes(std::span(values.back()))});

@@ -131,9 +131,10 @@ TEST(DrawnTokens, EqualScoresAndEmptyOnes) {
 
 TEST(Sampling, OptionsOutOfRange) {
   for (const Sampling& s :
-       {Sampling{.temperature = 0}, Sampling{.temperature = NAN}, Sampling{.top_k = -1}, Sampling{.top_p = 0},
-        Sampling{.top_p = 1.5}, Sampling{.min_p = 2}, Sampling{.repetition_penalty = -1}})
+       {Sampling{.temperature = 0}, Sampling{.temperature = NAN}, Sampling{.temperature = 9e-7}, Sampling{.top_k = -1},
+        Sampling{.top_p = 0}, Sampling{.top_p = 1.5}, Sampling{.min_p = 2}, Sampling{.repetition_penalty = -1}})
     EXPECT_THROW(check_sampling(s), Error);
+  check_sampling({.temperature = 1e-6});
 }
 
 // transformers uses 50 for a file that draws but gives nothing, or null.
