@@ -19,7 +19,7 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
   size_t parts = 0;
   std::vector<WeightRead> reads;
   for (const Phase& p : plan.phases) {
-    const size_t first = kernels.size();
+    size_t first = kernels.size();  // that runs in the phase
     for (const Launch& l : p.launches) {
       check_stop(plan.name);
       const std::shared_ptr<Kernel> kernel = store.backend()->make_kernel(l);
@@ -28,6 +28,7 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
       kernels.push_back({kernel, &l, p.rate, stored, parts, stored ? l.outputs.size() : asked.size()});
       parts += kernels.back().weights;
       if (stored) {
+        first += first + 1 == kernels.size();
         requests.push_back(results.request(l, kernel));
         memory.transient = std::max(memory.transient, transient_bytes(*kernel));
         continue;

@@ -153,6 +153,31 @@ TEST(Offload, BitsAreThoseOfWeightsOnTheDevice) {
     }
 }
 
+// A phase that begins with a launch whose result is kept with the weights: the first one that runs starts the copies.
+TEST(Offload, BehindStoredResults) {
+  Graph g;
+  const auto weight = [&](int l) { return param(g, Layers::name(l), DType::BF16, {kWidth, kWidth}); };
+  const Expr stored = cast(linear(weight(0), weight(1)), DType::BF16);
+  Expr x = cast(linear(input(g, "x", DType::BF16, {kRows, kWidth}, Rate::Constant), stored), DType::BF16);
+  for (int l = 2; l < kLayers; ++l) x = cast(linear(x, weight(l)), DType::BF16);
+  const Plan plan = make_plan(std::array{Result{"y", x}});
+  ASSERT_TRUE(plan.stored(plan.phases[0].launches[0]));
+  const auto result = [&](Prepared& p) {
+    Executable e(plan, p.store);
+    e.set("x", ramp(kRows * kWidth, 0.02f));
+    e.run_all();
+    return e.get("y");
+  };
+  Prepared resident({});
+  const std::vector<float> expected = result(resident);
+  for (const Case& c : cases()) {
+    Prepared p(c.options);
+    p.store->set_offload(Offload{.bytes = int64_t{1} << 40, .all = true});
+    EXPECT_EQ(result(p), expected) << c.name;
+    EXPECT_GT(p.store->counters().on_host, 0);
+  }
+}
+
 TEST(Offload, TheLeastIsNamed) {
   const Plan plan = network();
   Prepared p({});
