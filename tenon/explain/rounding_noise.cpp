@@ -17,8 +17,11 @@ class NoisyBody {
   explicit NoisyBody(const Launch& launch) {
     Memo memo;
     const Replace add_noise = [this](const Expr& e, std::span<const Expr> in) { return noisy_node(e, in); };
-    for (const Output& o : launch.outputs) roots_.push_back(o.value);
-    for (const Output& o : launch.outputs) values_.push_back(rebuild(graph_, o.value, add_noise, memo));
+    for (const Output& o : launch.outputs) {
+      const Expr value = rebuild(graph_, o.value, add_noise, memo);
+      // Steps of a stored value are allowed for anyway; those who read it in the launch see them, too.
+      values_.push_back(steps(o.value) ? as_it_is(o.value, std::array{memo.at(o.value->in[0].get())}) : value);
+    }
   }
 
   const std::vector<Expr>& values() const { return values_; }
@@ -52,15 +55,18 @@ class NoisyBody {
     return x * input(graph_, name, DType::F64, x.shape());
   }
 
+  // True for a rounding to fewer bits than f32's.
+  static bool steps(const Expr& e) { return e->type->round && unit_roundoff(e->attrs.dtype) > kF32; }
+  Expr as_it_is(const Expr& e, std::span<const Expr> in) { return graph_.make(*e->type, in, e->attrs); }
+
   Expr noisy_node(const Expr& e, std::span<const Expr> in) {
     switch (e->family()) {
       case Family::Pointwise: {
         if (is_decision(e)) return without_noise(e);
-        const Expr y = graph_.make(*e->type, in, e->attrs);
+        const Expr y = as_it_is(e, in);
         if (is_difference(e)) return noisy(y, 8 * kF32) + (noisy(clamp(in[0], -1, 1), 8 * kF32) - clamp(in[0], -1, 1));
         if (!e->type->round) return noisy(y, 8 * kF32);
-        const bool stored = std::find(roots_.begin(), roots_.end(), e) != roots_.end();
-        return stored || unit_roundoff(e->attrs.dtype) <= kF32 ? y : noisy(y, 2 * unit_roundoff(e->attrs.dtype), true);
+        return steps(e) ? noisy(y, 2 * unit_roundoff(e->attrs.dtype), true) : y;
       }
       case Family::Reduce: {
         const Expr x = noisy(in[0], 4 * kF32);
@@ -112,7 +118,7 @@ class NoisyBody {
   }
 
   Graph graph_;
-  std::vector<Expr> roots_, values_;
+  std::vector<Expr> values_;
   std::map<std::string, Noise> noise_;
   Memo exact_;
 };
