@@ -1,5 +1,8 @@
 #include "tenon/models/weights.h"
 
+#include <algorithm>
+#include <array>
+
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
 #include "tenon/expr/ops.h"
@@ -15,6 +18,17 @@ bool same_but_ones(const Shape& a, const Shape& b) {
     return out;
   };
   return extents(a) == extents(b);
+}
+
+// Whether a tensor beside these weights scales one of them: its name continues the weight's ("to_q.weight_scale"), or
+// ends in a word for scales after the weight's module ("to_q.scale_weight", as ComfyUI calls them).
+bool scales_a_weight(const std::string& name, const WeightShapes& weights) {
+  constexpr std::string_view own = ".weight";
+  const size_t at = name.rfind(own);
+  if (at != std::string::npos && weights.contains(name.substr(0, at + own.size()))) return true;
+  return std::ranges::any_of(std::array<std::string_view, 3>{".scale_weight", ".scale", "_scale"}, [&](auto ending) {
+    return name.ends_with(ending) && weights.contains(name.substr(0, name.size() - ending.size()).append(own));
+  });
 }
 
 void append_list(std::string& out, const char* title, const std::vector<std::string>& items, size_t limit) {
@@ -55,10 +69,7 @@ WeightReport check_weights(const WeightShapes& expected, const WeightShapes& fou
   for (const auto& [name, shape] : found)
     if (!expected.contains(name) && !name.ends_with("position_ids")) {
       report.unexpected.push_back(name);
-      constexpr std::string_view kWeight = ".weight";
-      const size_t at = name.rfind(kWeight);
-      if (at != std::string::npos && expected.contains(name.substr(0, at + kWeight.size())))
-        report.scales.push_back(name);
+      if (scales_a_weight(name, expected)) report.scales.push_back(name);
     }
   return report;
 }

@@ -27,8 +27,8 @@ struct WeightReport {
   };
   std::vector<std::string> missing, unexpected;
   std::vector<WrongShape> wrong_shape;
-  /// Unexpected tensors whose name extends a weight's name ("to_q.weight_scale"): that weight is quantised, and is
-  /// wrong without them.
+  /// Unexpected tensors that by their names scale a weight ("to_q.weight_scale", "to_q.scale_weight"): that weight is
+  /// quantised, and is wrong without them.
   std::vector<std::string> scales;
   /// True if the network has all that it needs; other unexpected tensors are harmless.
   bool usable() const { return missing.empty() && wrong_shape.empty() && scales.empty(); }

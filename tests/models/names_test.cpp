@@ -93,13 +93,14 @@ TEST(Names, ReportOfDifferences) {
 // A quantised weight is wrong without its scales, and integers are not weights.
 TEST(Names, WeightsThatAreNotWhatTheySay) {
   const WeightShapes expected{{"to_q.weight", {2, 3}}};
-  for (const char* scale : {"to_q.weight_scale", "to_q.weight_scale_inv", "to_q.weight.absmax"}) {
+  for (const char* scale : {"to_q.weight_scale", "to_q.weight_scale_inv", "to_q.weight.absmax", "to_q.scale_weight",
+                            "to_q.scale", "to_q_scale"}) {
     const WeightReport report = check_weights(expected, {{"to_q.weight", {2, 3}}, {scale, {1}}});
     EXPECT_FALSE(report.usable()) << scale;
     EXPECT_THAT(report.str(), testing::HasSubstr(std::string("beside a quantised weight (not supported): ") + scale));
     EXPECT_THROW(require_weights(report, "file"), Error);
   }
-  EXPECT_TRUE(check_weights(expected, {{"to_q.weight", {2, 3}}, {"to_q.scale", {1}}, {"x.weight_g", {1}}}).usable());
+  EXPECT_TRUE(check_weights(expected, {{"to_q.weight", {2, 3}}, {"to_k.scale", {1}}, {"x.weight_g", {1}}}).usable());
   EXPECT_NO_THROW(require_floats(expected, {{"to_q.weight", {DType::BF16, {2, 3}, nullptr, 0}}}, "file"));
   for (const DType type : {DType::I8, DType::U8, DType::I32, DType::Bool})
     EXPECT_THROW(require_floats(expected, {{"to_q.weight", {type, {2, 3}, nullptr, 0}}}, "file"), Error)
