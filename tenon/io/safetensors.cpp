@@ -351,13 +351,13 @@ std::string_view safetensors_name(DType t) {
 SafetensorsFile::SafetensorsFile(std::string name, std::span<const std::byte> bytes)
     : name_(std::move(name)), bytes_(bytes) {
   const std::string_view text = header_text(bytes_, name_);
-  const std::span<const std::byte> data = bytes_.subspan(8 + text.size());
+  data_ = bytes_.subspan(8 + text.size());
   HeaderReader header(name_);
   parse_json_events(text, name_, ErrorKind::Model, header);
   std::vector<Place> places;
   places.reserve(header.entries.size());
   for (Entry& e : header.entries) {
-    check_range(e, data.size(), name_);
+    check_range(e, data_.size(), name_);
     const auto dtype = supported(e.dtype);
     bool twice = (dtype ? unsupported_.count(e.name) : tensors_.count(e.name)) > 0;
     const auto add = [&](auto& map, auto value) {  // most files are ordered by name
@@ -368,12 +368,12 @@ SafetensorsFile::SafetensorsFile(std::string name, std::span<const std::byte> by
     };
     if (dtype)
       add(tensors_, TensorView{*dtype, Shape(std::span(e.extents.data(), static_cast<size_t>(e.rank))),
-                               data.data() + e.begin(), e.end() - e.begin()});
+                               data_.data() + e.begin(), e.end() - e.begin()});
     else
       add(unsupported_, UnsupportedTensor{std::move(e.dtype), e.shape_text()});
     TENON_CHECK(Model, !twice, name_) << "duplicate key '" << shown(*places.back().name) << "' in JSON";
   }
-  check_cover(places, data.size(), name_);
+  check_cover(places, data_.size(), name_);
   metadata_ = std::move(header.metadata);
 }
 

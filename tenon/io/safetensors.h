@@ -73,6 +73,8 @@ class SafetensorsFile {
   const TensorView& at(const std::string& tensor) const;
   /// Size of the whole file in bytes.
   size_t size() const { return bytes_.size(); }
+  /// The bytes after the header.
+  std::span<const std::byte> data() const { return data_; }
 
  private:
   friend struct WeightSet;
@@ -82,7 +84,7 @@ class SafetensorsFile {
 
   std::string name_;
   std::shared_ptr<const Mapping> mapping_;
-  std::span<const std::byte> bytes_;
+  std::span<const std::byte> bytes_, data_;
   std::map<std::string, TensorView> tensors_;
   std::map<std::string, UnsupportedTensor> unsupported_;
   std::map<std::string, std::string> metadata_;
@@ -101,13 +103,14 @@ struct WeightSet {
   std::map<std::string, UnsupportedTensor> unsupported;
   std::map<std::string, std::string> metadata;
   std::vector<std::shared_ptr<const void>> bytes;  ///< memory behind the views, one entry per file
+  std::vector<std::filesystem::path> files;        ///< all that were read, an index first
 
   /// Moves a file's tensors into the set; Error(Model) for a duplicate name.
   void take(SafetensorsFile file);
 };
 
-/// Opens a .safetensors file or an index. Error(Model) unless an index names only files of its own folder, each tensor
-/// is where the index says, and no name occurs in two files.
+/// Opens a .safetensors file or an index. Error(Model) unless an index names only files of its own folder, lists all
+/// their tensors, each tensor is where the index says, and no name occurs in two files.
 WeightSet open_weights(const std::filesystem::path& path);
 
 /// A tensor to be written: `data` holds shape.numel() elements of `dtype`, row-major.

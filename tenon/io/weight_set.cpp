@@ -14,6 +14,16 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::json;
 
+// A tensor that the index does not list is probably left from another model.
+void check_listed(const SafetensorsFile& file, const json& weight_map, const std::string& where) {
+  const auto check = [&](const std::string& tensor) {
+    TENON_CHECK(Model, weight_map.contains(tensor), where)
+        << "weight_map: does not list '" << shown(tensor) << "', which " << shown(file.name()) << " holds";
+  };
+  for (const auto& [tensor, unused] : file.tensors()) check(tensor);
+  for (const auto& [tensor, unused] : file.unsupported()) check(tensor);
+}
+
 WeightSet open_index(const fs::path& path) {
   const std::string where = path.string();
   const json index = read_json(path);
@@ -33,7 +43,12 @@ WeightSet open_index(const fs::path& path) {
         << "weight_map: tensor '" << shown(tensor) << "' is not in '" << shown(file) << "'";
   }
   WeightSet set;
-  for (auto& [name, file] : files) set.take(std::move(file));
+  set.files.push_back(path);
+  for (auto& [name, file] : files) {
+    check_listed(file, index["weight_map"], where);
+    set.take(std::move(file));
+    set.files.push_back(path.parent_path() / name);
+  }
   return set;
 }
 
@@ -66,6 +81,7 @@ WeightSet open_weights(const fs::path& path) {
   if (path.extension() == ".json") return open_index(path);
   WeightSet set;
   set.take(SafetensorsFile::open(path));
+  set.files.push_back(path);
   return set;
 }
 

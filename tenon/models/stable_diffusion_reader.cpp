@@ -169,7 +169,7 @@ class CheckpointReader {
     const bool whole = std::any_of(set.tensors.begin(), set.tensors.end(),
                                    [](const auto& t) { return t.first.starts_with("model.diffusion_model."); });
     out_.kind_ = whole ? CheckpointKind::SingleFile : CheckpointKind::ComponentFile;
-    add(set, "", {out_.path_});
+    add(set, "");
     // Single files contain no tokenizer; one may be next to them, as in the folder they were made from.
     const fs::path beside = out_.path_.parent_path() / "tokenizer";
     if (whole && folder_exists(beside)) out_.tokenizer_ = beside;
@@ -191,7 +191,7 @@ class CheckpointReader {
       if (!folder_exists(path / c.name)) continue;
       const fs::path file = find_weights(path / c.name, c.stem);
       WeightSet set = open_weights(file);
-      add(set, c.name, {file});
+      add(set, c.name);
       out_.components_[c.name].config = read_json_object(path / c.name / "config.json");
     }
     TENON_CHECK(Model, !out_.components_.empty(), path.string())
@@ -209,7 +209,7 @@ class CheckpointReader {
       if (!file) continue;
       out_.kind_ = CheckpointKind::ComponentFile;
       WeightSet set = open_weights(*file);
-      add(set, "", {*file});
+      add(set, "");
       TENON_CHECK(Model, out_.components_.size() == 1, out_.path_.string())
           << "expected the tensors of one component in " << file->filename().string() << ", found those of "
           << out_.components_.size();
@@ -253,8 +253,9 @@ class CheckpointReader {
   }
 
   // Sorts the tensors of `set` into `component`, or if that is empty by their own names.
-  void add(const WeightSet& set, const std::string& component, const std::vector<fs::path>& files) {
+  void add(const WeightSet& set, const std::string& component) {
     const int vae_levels = count_vae_levels(set);
+    if (!component.empty()) out_.components_[component];  // also if it has no tensors
     const auto place = [&](const std::string& stored) {
       return component.empty() ? route(stored) : Route{component, stored, false};
     };
@@ -281,7 +282,7 @@ class CheckpointReader {
     }
     for (auto& [name, c] : out_.components_) {
       c.name = name;
-      if (c.files.empty()) c.files = files;
+      if (c.files.empty()) c.files = set.files;
     }
     out_.keep_.insert(out_.keep_.end(), set.bytes.begin(), set.bytes.end());
   }

@@ -135,7 +135,7 @@ Component LanguageModel::component(const fs::path& path) const {
   out.tensors = tensors_;
   out.blocks = gguf_tensors_.tensors;
   out.config = saved_config_;
-  out.files = {gguf_ ? gguf_of(path) : weights_in(path, "model")};
+  out.files = stored_ ? stored_->files : std::vector<fs::path>{gguf_of(path)};
   if (stored_) out.unsupported = stored_->unsupported;
   return out;
 }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <set>
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
@@ -74,6 +75,23 @@ fs::path weights_in(const fs::path& folder, const std::string& stem) {
   for (const char* extension : {".safetensors", ".safetensors.index.json"})
     if (file_exists(folder / (stem + extension))) return folder / (stem + extension);
   return only_file(folder, ".safetensors");
+}
+
+std::vector<fs::path> weight_files(const std::map<std::string, Component>& components) {
+  std::set<fs::path> out;
+  for (const auto& [name, component] : components) out.insert(component.files.begin(), component.files.end());
+  return {out.begin(), out.end()};
+}
+
+std::vector<fs::path> encoder_files(const std::map<std::string, Component>& components, const fs::path& tokenizer) {
+  const std::vector<fs::path> weights = weight_files(components);
+  std::set<fs::path> out(weights.begin(), weights.end());
+  for (const auto& [name, component] : components)
+    if (const fs::path config = component.config_file(); file_exists(config)) out.insert(config);
+  if (folder_exists(tokenizer))
+    for (const fs::path& file : list_folder(tokenizer))
+      if (has_ending(file, {".json", ".jinja", ".txt"})) out.insert(file);
+  return {out.begin(), out.end()};
 }
 
 std::string model_name(const fs::path& path) {

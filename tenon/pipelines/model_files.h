@@ -1,8 +1,11 @@
 // Locations and names of models: paths given to -m, and files that come with the program.
 #pragma once
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
+
+#include "tenon/io/component.h"
 
 namespace tenon {
 
@@ -19,6 +22,12 @@ std::filesystem::path default_model_folder();
 std::string model_name(const std::filesystem::path& path);
 /// Weights in a folder: `stem`.safetensors, else its index, else the only .safetensors file; empty if there is none.
 std::filesystem::path weights_in(const std::filesystem::path& folder, const std::string& stem);
+/// Files of the weights of these components, indexes included, each once and in order.
+std::vector<std::filesystem::path> weight_files(const std::map<std::string, Component>& components);
+/// The same, and the configurations of the components and of `tokenizer` (a folder, or empty): all that pictures and
+/// texts are encoded by.
+std::vector<std::filesystem::path> encoder_files(const std::map<std::string, Component>& components,
+                                                 const std::filesystem::path& tokenizer);
 /// The only file of a folder with this extension; empty if there is none or more than one.
 std::filesystem::path only_file(const std::filesystem::path& folder, const std::string& extension);
 /// The path that `spec` names: as is, below TENON_MODEL_DIR, a folder fetched into the cache, or an embedded model.

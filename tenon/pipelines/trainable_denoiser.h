@@ -60,7 +60,7 @@ class TrainableDenoiser {
 
   virtual ~TrainableDenoiser() = default;
   virtual const std::string& name() const = 0;
-  /// The files of its weights; none for random weights.
+  /// The files of its weights, configurations and tokenizer; none for random weights.
   virtual std::vector<std::filesystem::path> files() const = 0;
   /// The network's name in files: "unet".
   virtual std::string component() const = 0;

@@ -88,6 +88,8 @@ TEST(Safetensors, IndexOfShards) {
       R"({"metadata":{"total_size":36},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
   const WeightSet set = open_weights(folder / "m.safetensors.index.json");
   EXPECT_EQ(set.bytes.size(), 2u);
+  EXPECT_EQ(set.files, (std::vector<fs::path>{folder / "m.safetensors.index.json", folder / "m-1.safetensors",
+                                              folder / "m-2.safetensors"}));
   EXPECT_EQ(set.tensors.size(), 3u);
   EXPECT_EQ(first_value(set.tensors.at("b")), 1.0f);
 }
@@ -105,6 +107,7 @@ TEST(Safetensors, BadIndexes) {
   expect(R"({"weight_map":{"a":1}})", "expected a file name for 'a', found number");
   expect(R"({"weight_map":{"a":"../m-1.safetensors"}})", "is not the plain name of a file beside the index");
   expect(R"({"weight_map":{"x":"m-1.safetensors"}})", "tensor 'x' is not in 'm-1.safetensors'");
+  expect(R"({"weight_map":{"b":"m-2.safetensors"}})", "weight_map: does not list 'a', which ");
   expect(R"({"weight_map":{"a":"m-3.safetensors"}})", "cannot open for reading");
   expect(R"({"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}})", "is also in another file of the index");
   expect(R"({"weight_map":{"a":"m-1.safetensors"},"weight_map":{}})", "duplicate key 'weight_map'");

@@ -64,7 +64,7 @@ ModelReport inspect_encoder(const std::filesystem::path& path) {
   static constexpr const char* kLayouts[] = {"timm", "original", "transformers"};
   Component all;
   all.name = "encoder";
-  all.files = {path};
+  all.files = encoder->checkpoint()->files;
   for (const auto& [stored, view] : encoder->checkpoint()->tensors) {
     const std::string timm = vit_name(stored);
     if (timm.empty())

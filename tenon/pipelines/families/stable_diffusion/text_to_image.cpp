@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 
 #include "tenon/core/clock.h"
 #include "tenon/core/error.h"
@@ -11,6 +10,7 @@
 #include "tenon/io/prompt_weights.h"
 #include "tenon/pipelines/denoise.h"
 #include "tenon/pipelines/emphasis.h"
+#include "tenon/pipelines/model_files.h"
 
 namespace tenon {
 TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, const PipelineOptions& options)
@@ -40,11 +40,8 @@ TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, cons
 TextToImage::~TextToImage() = default;
 
 std::vector<std::filesystem::path> TextToImage::files() const {
-  std::set<std::filesystem::path> out;
-  if (model_->checkpoint())
-    for (const auto& [name, component] : model_->checkpoint()->components())
-      out.insert(component.files.begin(), component.files.end());
-  return {out.begin(), out.end()};
+  if (!model_->checkpoint()) return {};
+  return weight_files(model_->checkpoint()->components());
 }
 
 Shape TextToImage::latent_shape(const ImageRequest& r) const {

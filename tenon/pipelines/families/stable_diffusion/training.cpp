@@ -1,13 +1,13 @@
 #include "tenon/pipelines/families/stable_diffusion/training.h"
 
 #include <cmath>
-#include <set>
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/text.h"
 #include "tenon/pipelines/families/stable_diffusion/networks.h"
 #include "tenon/pipelines/kept_networks.h"
+#include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/samplers/noise_schedule.h"
 
 namespace tenon {
@@ -40,11 +40,9 @@ class StableDiffusionTraining : public TrainableDenoiser {
 
   const std::string& name() const override { return model_->name(); }
   std::vector<std::filesystem::path> files() const override {
-    std::set<std::filesystem::path> out;
-    if (model_->checkpoint())
-      for (const auto& [name, component] : model_->checkpoint()->components())
-        out.insert(component.files.begin(), component.files.end());
-    return {out.begin(), out.end()};
+    const StableDiffusionCheckpoint* checkpoint = model_->checkpoint();
+    if (!checkpoint) return {};
+    return encoder_files(checkpoint->components(), checkpoint->tokenizer().value_or(""));
   }
   std::string component() const override { return kUNet; }
   LoraNames lora_names() const override { return stable_diffusion_lora_names(model_->config()); }

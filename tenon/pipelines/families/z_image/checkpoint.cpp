@@ -123,8 +123,9 @@ class ZImageReader {
     TENON_CHECK(Model, !file.empty(), path.string())
         << "has no weights; looked for " << stem_of(part) << ".safetensors, " << stem_of(part)
         << ".safetensors.index.json and one *.safetensors";
-    c.files = {file};
-    take(open_weights(file), part, file);
+    WeightSet set = open_weights(file);
+    c.files = set.files;
+    take(std::move(set), part, file);
     c.config = read_json(config);
     where_[part] = config.string();
   }
@@ -190,7 +191,7 @@ class ZImageReader {
     for (const auto& [section, names] : sections) {
       if (!part.empty() && section != part) continue;
       Component& c = component(section);
-      c.files = {file};
+      c.files = set.files;
       PartReader reader(c, where);
       for (const auto& [stored, name] : names) {
         const auto tensor = set.tensors.find(stored);

@@ -9,6 +9,7 @@
 #include "tenon/io/prompt_weights.h"
 #include "tenon/pipelines/denoise.h"
 #include "tenon/pipelines/families/z_image/guidance.h"
+#include "tenon/pipelines/model_files.h"
 
 namespace tenon {
 ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const PipelineOptions& options)
@@ -35,13 +36,7 @@ ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const
                .target = backend_->target()};
 }
 
-std::vector<std::filesystem::path> ZImageGenerator::files() const {
-  std::vector<std::filesystem::path> out;
-  for (const auto& [name, component] : model_->components())
-    out.insert(out.end(), component.files.begin(), component.files.end());
-  std::ranges::sort(out);
-  return out;
-}
+std::vector<std::filesystem::path> ZImageGenerator::files() const { return weight_files(model_->components()); }
 
 Shape ZImageGenerator::latent_shape(const ImageRequest& r) const {
   const VaeConfig& vae = model_->vae();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -10,6 +9,7 @@
 #include "tenon/expr/ops.h"
 #include "tenon/pipelines/families/z_image/networks.h"
 #include "tenon/pipelines/kept_networks.h"
+#include "tenon/pipelines/model_files.h"
 
 namespace tenon {
 namespace {
@@ -29,10 +29,7 @@ class ZImageTraining : public TrainableDenoiser {
 
   const std::string& name() const override { return model_->name(); }
   std::vector<std::filesystem::path> files() const override {
-    std::set<std::filesystem::path> out;
-    for (const auto& [name, component] : model_->components())
-      out.insert(component.files.begin(), component.files.end());
-    return {out.begin(), out.end()};
+    return encoder_files(model_->components(), model_->files().tokenizer_where);
   }
   std::string component() const override { return ZImageCheckpoint::kTransformer; }
   LoraNames lora_names() const override { return model_->lora_names(); }
