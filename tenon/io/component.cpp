@@ -15,6 +15,10 @@ const TensorView& Component::at(const std::string& tensor) const {
   throw Error(ErrorKind::Model, name, "there is no tensor '" + shown(tensor) + "'");
 }
 
+void Component::require_readable() const {
+  if (!unsupported.empty()) at(unsupported.begin()->first);
+}
+
 std::map<std::string, Shape> Component::shapes() const {
   std::map<std::string, Shape> out;
   for (const auto& [tensor, view] : tensors) out.emplace(tensor, view.shape);

@@ -27,6 +27,8 @@ struct Component {
   std::string config_file() const { return (files.front().parent_path() / "config.json").string(); }
   /// The tensor of that name. Error(Model) names the component, and the element type if that is why it is not there.
   const TensorView& at(const std::string& tensor) const;
+  /// Error(Model), as `at` throws it, if there is a tensor of an unsupported element type.
+  void require_readable() const;
   std::map<std::string, Shape> shapes() const;
   /// Gives tensors the shapes in `wanted` where they differ only in extents of 1: linear layers stored as 1x1
   /// convolutions, a single row stored as a vector.

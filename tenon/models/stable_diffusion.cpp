@@ -12,10 +12,12 @@ void configure(Config& out, const StableDiffusionCheckpoint& checkpoint, const c
                Config (*detect)(const WeightShapes&, const std::string&)) {
   if (!checkpoint.has(name)) return;
   const Component& component = checkpoint.component(name);
-  if (component.config.is_null())
+  if (component.config.is_null()) {
+    component.require_readable();
     out = detect(shapes_of(component), checkpoint.path().string() + " (" + name + ")");
-  else
+  } else {
     out = read(component.config, component.config_file());
+  }
 }
 
 }  // namespace

@@ -82,6 +82,8 @@ Architecture StableDiffusionCheckpoint::architecture() const { return judge(*thi
 void StableDiffusionCheckpoint::require_stable_diffusion_1() const {
   const Evidence e = judge(*this, foreign_);
   if (e.architecture == Architecture::StableDiffusion1) return;
+  // Tensors that cannot be read may be what is missing.
+  if (e.architecture == Architecture::Unknown && has("unet")) component("unet").require_readable();
   throw Error(ErrorKind::Model, path_.string(),
               "expected a Stable Diffusion 1.x model with a 4-channel UNet, found " + e.found +
                   (e.architecture == Architecture::Unknown

@@ -102,7 +102,10 @@ TEST(Checkpoint, VariantsAndShards) {
   write_f32(folder / "unet/b.safetensors", {{"conv_in.bias", {8}}});
   put(folder / "unet/diffusion_pytorch_model.safetensors.index.fp16.json",
       R"({"weight_map":{"conv_in.weight":"a.safetensors","conv_in.bias":"b.safetensors"}})");
-  EXPECT_EQ(StableDiffusionCheckpoint::open(folder.path()).component("unet").tensors.size(), 2u);
+  const Component unet = StableDiffusionCheckpoint::open(folder.path()).component("unet");
+  EXPECT_EQ(unet.tensors.size(), 2u);
+  EXPECT_EQ(unet.files, (std::vector<fs::path>{folder / "unet/diffusion_pytorch_model.safetensors.index.fp16.json",
+                                               folder / "unet/a.safetensors", folder / "unet/b.safetensors"}));
 }
 
 TEST(Checkpoint, SingleFile) {
@@ -208,6 +211,8 @@ TEST(Checkpoint, UnsupportedElementTypesAreNamed) {
   const StableDiffusionCheckpoint c = StableDiffusionCheckpoint::open(folder / "m.safetensors");
   expect_error(ErrorKind::Model, "[1,4,1,1] has the unsupported element type F8_E5M2",
                [&] { c.component("unet").at("conv_in.weight"); });
+  expect_error(ErrorKind::Model, "'conv_in.weight' [1,4,1,1] has the unsupported element type F8_E5M2",
+               [&] { c.require_stable_diffusion_1(); });
 }
 
 TEST(Checkpoint, Refusals) {

@@ -83,6 +83,7 @@ std::unique_ptr<WeightSource> StableDiffusionModel::weights(const std::string& c
   const WeightShapes expected = expected_weights(config_).at(component);
   if (!checkpoint_) return random_weights(expected, random_seed_);
   const Component& c = checkpoint_->component(component);
+  c.require_readable();
   require_weights(check_weights(expected, shapes_of(c)), name_ + " " + component);
   require_floats(expected, c.tensors, name_ + " " + component);
   return component_weights(c);

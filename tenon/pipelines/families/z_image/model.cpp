@@ -144,7 +144,7 @@ std::unique_ptr<WeightSource> ZImageModel::weights(const std::string& component)
   if (random()) return random_weights(expected, random_seed_);
   TENON_CHECK(Model, has(component), name_) << "has no " << component;
   const Component& c = components().at(component);
-  for (const auto& [name, tensor] : c.unsupported) c.at(name);  // says why
+  c.require_readable();
   require_weights(check_weights(expected, c.shapes()), name_ + " " + component);
   if (c.blocks.empty()) require_floats(expected, c.tensors, name_ + " " + component);
   return component_weights(c);
