@@ -142,13 +142,15 @@ int run(EmbedFlags f, const Common& common) {
   f.options.fusion = !fusion_is_off(f.no_fusion);
   f.options.fold_scales = !folding_is_off(f.no_fold);
   f.options.batch_invariant = is_batch_invariant(f.deterministic);
-  std::vector<Image> images;
-  for (const std::string& path : f.images) images.push_back(read_image(path));
+  f.options.patches = !f.patches.empty() || !f.pca.empty();
+  std::vector<Image> headers;  // all files are opened before any work, but one picture at a time is kept
+  for (const std::string& path : f.images) headers.push_back(read_image_header(path));
   const std::unique_ptr<ImageEmbedder> model = open_as<ImageEmbedder>(f.model, f.options);
   const ImagePreprocessing& seen = model->preprocessing();
-  spdlog::info("{}: {}, {} preprocessing, {}x{}, {}, {}", model->name(), counted(std::ssize(images), "picture"),
+  for (size_t i = 0; i < headers.size(); ++i) model->check(headers[i], f.images[i]);
+  spdlog::info("{}: {}, {} preprocessing, {}x{}, {}, {}", model->name(), counted(std::ssize(headers), "picture"),
                seen.kind, seen.crop, seen.crop, model->type().text(), model->backend().describe());
-  const std::vector<Embedding> all = (*model)(images);
+  const std::vector<Embedding> all = (*model)(f.images.size(), [&](size_t i) { return read_image(f.images[i]); });
   check_stop();
   write_outputs(f, *model, all, pictures);
   print(f, *model, all, pictures, common.json);

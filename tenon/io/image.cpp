@@ -157,18 +157,34 @@ void check_sides(std::span<const std::byte> bytes, const std::string& where) {
       << "is " << at(16) << "x" << at(20) << " pixels, expected sides of at most " << kMaxImageSide;
 }
 
-}  // namespace
-
-Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
+// Reads and checks everything before the pixels.
+Image without_pixels(PngDecoder& d, std::span<const std::byte> bytes, const std::string& where) {
   TENON_CHECK(Usage, is_png(bytes), where) << "is not a PNG file";
   check_sides(bytes, where);
-  PngDecoder d(bytes);
   if (!read_header(d, false)) refuse_png(where, d);
   Image image{png_get_image_width(d.png, d.info), png_get_image_height(d.png, d.info), 3, {}};
-  const size_t row_bytes = png_get_rowbytes(d.png, d.info);
   // Deflate compresses at most 1032 times and a pixel has at least one bit: refuses a header that claims more.
   TENON_CHECK(Usage, static_cast<size_t>(image.width * image.height) / (8 * 1032) <= bytes.size(), where)
       << "cannot read as PNG: " << image.width << "x" << image.height << " pixels in " << bytes.size() << " bytes";
+  return image;
+}
+
+// The bytes of a PNG or JPEG file, read by one of two functions.
+template <class Jpeg, class Png>
+Image read_either(const std::filesystem::path& path, const Jpeg& jpeg, const Png& png) {
+  const std::string bytes = read_argument_file(path);
+  const auto data = std::as_bytes(std::span(bytes));
+  if (is_jpeg(data)) return jpeg(data, path.string());
+  TENON_CHECK(Usage, is_png(data), path.string()) << "is neither a PNG nor a JPEG file";
+  return png(data, path.string());
+}
+
+}  // namespace
+
+Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
+  PngDecoder d(bytes);
+  Image image = without_pixels(d, bytes, where);
+  const size_t row_bytes = png_get_rowbytes(d.png, d.info);
   TENON_CHECK(Internal, row_bytes == static_cast<size_t>(image.width) * 3, where) << "unexpected PNG row size";
   image.pixels.resize(row_bytes * static_cast<size_t>(image.height));
   std::vector<png_bytep> rows;
@@ -182,12 +198,13 @@ Image read_png(const std::filesystem::path& path) {
   return decode_png(std::as_bytes(std::span(bytes)), path.string());
 }
 
-Image read_image(const std::filesystem::path& path) {
-  const std::string bytes = read_argument_file(path);
-  const auto data = std::as_bytes(std::span(bytes));
-  if (is_jpeg(data)) return decode_jpeg(data, path.string());
-  TENON_CHECK(Usage, is_png(data), path.string()) << "is neither a PNG nor a JPEG file";
-  return decode_png(data, path.string());
+Image read_image(const std::filesystem::path& path) { return read_either(path, decode_jpeg, decode_png); }
+
+Image read_image_header(const std::filesystem::path& path) {
+  return read_either(path, decode_jpeg_header, [](std::span<const std::byte> bytes, const std::string& where) {
+    PngDecoder d(bytes);
+    return without_pixels(d, bytes, where);
+  });
 }
 
 std::map<std::string, std::string> read_png_text(const std::filesystem::path& path) {

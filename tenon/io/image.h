@@ -33,10 +33,14 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& where);
 /// upright as its EXIF orientation says. CMYK is converted to RGB without a colour profile. Error(Usage) beginning with
 /// `where` if the bytes are not a JPEG, are damaged or truncated, have more bits, or exceed kMaxImageSide.
 Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where);
+/// The same without the pixels, as the sides are in the file, before rotation.
+Image decode_jpeg_header(std::span<const std::byte> bytes, const std::string& where);
 /// Whether the bytes begin like a JPEG file.
 bool is_jpeg(std::span<const std::byte> bytes);
 /// Reads a PNG or JPEG file, recognised by its content. Error(Usage) also for an unreadable file.
 Image read_image(const std::filesystem::path& path);
+/// What read_image gives, but without pixels and with the sides before rotation; faults in the pixels are not found.
+Image read_image_header(const std::filesystem::path& path);
 /// decode_png of a file; Error(Usage) also for an unreadable file.
 Image read_png(const std::filesystem::path& path);
 /// The text chunks (tEXt, zTXt, iTXt) of a PNG file.

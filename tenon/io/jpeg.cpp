@@ -214,17 +214,28 @@ std::vector<Marker> markers_of(const ImageText& text) {
   return out;
 }
 
-}  // namespace
-
-Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where) {
+// Reads and checks everything before the pixels.
+Image without_pixels(JpegDecoder& d, std::span<const std::byte> bytes, const std::string& where) {
   TENON_CHECK(Usage, is_jpeg(bytes), where) << "is not a JPEG file";
-  JpegDecoder d;
   if (!read_header(d, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size())) refuse(where, d);
   Image image{d.info.image_width, d.info.image_height, 3, {}};
   TENON_CHECK(Usage, image.width <= kMaxImageSide && image.height <= kMaxImageSide, where)
       << "is " << image.width << "x" << image.height << " pixels, expected sides of at most " << kMaxImageSide;
   TENON_CHECK(Usage, image.width * image.height / kPixelsAByte <= static_cast<int64_t>(bytes.size()), where)
       << "cannot read as JPEG: " << image.width << "x" << image.height << " pixels in " << bytes.size() << " bytes";
+  return image;
+}
+
+}  // namespace
+
+Image decode_jpeg_header(std::span<const std::byte> bytes, const std::string& where) {
+  JpegDecoder d;
+  return without_pixels(d, bytes, where);
+}
+
+Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where) {
+  JpegDecoder d;
+  Image image = without_pixels(d, bytes, where);
   const bool four = d.info.out_color_space == JCS_CMYK;
   const int orientation = orientation_of(d.info);  // decoding frees the markers
   const size_t row_bytes = static_cast<size_t>(image.width) * (four ? 4 : 3);

@@ -1,6 +1,7 @@
 // Models that embed pictures, of any family: one vector per picture and one per patch.
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,13 +32,14 @@ struct EmbeddingOptions {
   std::string preprocessing;     ///< "timm", "hf", or "" for the checkpoint's kind
   int64_t side = 0;              ///< side in pixels of the square that the network sees; 0: the preprocessing's
   int64_t batch = 8;             ///< most pictures computed together
+  bool patches = true;           ///< also give the features of patches
 };
 
 /// A network's features of a picture.
 struct Embedding {
   std::vector<float> feature;  ///< [width]: the class token after the final norm
   int64_t rows = 0, columns = 0;
-  std::vector<float> patches;  ///< [rows, columns, width], from the top left
+  std::vector<float> patches;  ///< [rows, columns, width], from the top left; empty if they are not wanted
 };
 
 /// A model ready to embed. One call at a time, which asks check_stop().
@@ -48,10 +50,15 @@ class ImageEmbedder {
 
   virtual ~ImageEmbedder() = default;
   virtual const std::string& name() const = 0;
-  /// Embeddings in the order of the pictures. A picture's embedding is bit-identical whatever else is in the batch.
-  /// Error(Usage) for a picture without three channels, or so elongated that scaling it would exceed kMaxImageSide.
-  /// Error(Numeric) if the network's arithmetic overflows.
+  /// Error(Usage) beginning with `which` for a picture without three channels, or so elongated that scaling it would
+  /// exceed kMaxImageSide. Looks at the sides only.
+  virtual void check(const Image& image, const std::string& which) const = 0;
+  /// Embeddings in the order of the pictures, all of which are checked first. A picture's embedding is bit-identical
+  /// whatever else is in the batch. Error(Numeric) if the network's arithmetic overflows.
   virtual std::vector<Embedding> operator()(std::span<const Image> images) = 0;
+  /// Embeddings of `count` pictures, the i-th of which is asked for when its batch is computed, so that no more than
+  /// one has to be in memory.
+  virtual std::vector<Embedding> operator()(size_t count, const std::function<Image(size_t)>& picture) = 0;
   /// The same model prepared for other options, reusing the weights already read.
   virtual std::unique_ptr<ImageEmbedder> with(const EmbeddingOptions& options) const = 0;
   virtual const ImagePreprocessing& preprocessing() const = 0;

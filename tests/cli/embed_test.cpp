@@ -64,6 +64,10 @@ TEST_F(CliEmbed, Errors) {
   expect_error(2, small({"embed", "a.png", "-o", "a.txt"}), {"--output", "a.txt", ".npy"});
   expect_error(2, small({"embed", "a.png", "--patches", "features.npy"}), {"features.npy", "twice"});
   expect_error(2, small({"embed", "none.png"}), {"none.png"});
+  tenon::write_png(folder() / "long.png", {1000, 1, 3, std::vector<uint8_t>(3000)}, {}, tenon::Overwrite::No);
+  expect_error(2, small({"embed", "a.png", "long.png"}), {"[long.png] 1000x1 is too long"});
+  std::ofstream(folder() / "cut.png") << bytes("a.png").substr(0, 200);
+  expect_error(2, small({"embed", "a.png", "cut.png"}), {"cut.png", "cannot read as PNG"});
   expect_error(2, small({"embed", "a.png", ""}), {"IMAGE: is empty"});
   expect_error(2, {"embed", "a.png", "-m", ""}, {"--model: is empty"});
   expect_error(2, small({"embed", "a.png", "--pca", "a.png"}), {"a.png", "exists"});

@@ -49,6 +49,11 @@ TEST(Jpeg, IsKnownByItsContent) {
   expect_error(ErrorKind::Usage, "neither a PNG nor a JPEG", [&] { read_image(folder / "neither.jpg"); });
   write_png(folder / "a.jpg", {1, 1, 3, {1, 2, 3}});
   EXPECT_EQ(read_image(folder / "a.jpg").pixels, (std::vector<uint8_t>{1, 2, 3}));
+  for (const char* name : {"picture.png", "a.jpg"}) {
+    const Image header = read_image_header(folder / name), whole = read_image(folder / name);
+    EXPECT_EQ(header, (Image{whole.width, whole.height, 3, {}})) << name;
+  }
+  expect_error(ErrorKind::Usage, "neither a PNG nor a JPEG", [&] { read_image_header(folder / "neither.jpg"); });
 }
 
 // A picture of slow changes comes back nearly as it was, in grey and in colour.

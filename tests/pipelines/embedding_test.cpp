@@ -194,6 +194,27 @@ TEST_F(Embed, APictureIsTheSameWhateverStandsBesideIt) {
   }
 }
 
+TEST_F(Embed, MakesOnePictureAtATime) {
+  const auto encoder = ImageEncoder::open(write("timm").string());
+  const std::vector<Image> images{picture(60, 60, 1), picture(90, 57, 80), picture(57, 90, 160)};
+  EmbeddingOptions o = f32();
+  o.batch = 2;
+  const std::vector<Embedding> together = ImageEmbedding(encoder, o)(images);
+  o.patches = false;
+  std::vector<size_t> asked;
+  const std::vector<Embedding> made = ImageEmbedding(encoder, o)(images.size(), [&](size_t i) {
+    asked.push_back(i);
+    return images[i];
+  });
+  EXPECT_EQ(asked, (std::vector<size_t>{0, 1, 2}));
+  ASSERT_EQ(made.size(), 3u);
+  for (size_t i = 0; i < made.size(); ++i) {
+    EXPECT_EQ(made[i].feature, together[i].feature);
+    EXPECT_EQ(made[i].rows, together[i].rows);
+    EXPECT_TRUE(made[i].patches.empty());
+  }
+}
+
 TEST_F(Embed, StaysUsableAfterAStop) {
   bool stop = false;
   const StopScope scope([&] { return stop; });

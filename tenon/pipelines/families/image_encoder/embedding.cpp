@@ -27,15 +27,6 @@ int64_t long_side(const Image& image, const ImagePreprocessing& p) {
   return p.short_side * std::max(image.width, image.height) / std::min(image.width, image.height);
 }
 
-// `which`: what errors call the picture.
-void check_picture(const Image& image, const ImagePreprocessing& p, const std::string& which) {
-  TENON_CHECK(Usage, image.channels == 3 && image.width > 0 && image.height > 0, which)
-      << "expected pixels of 3 channels, got " << image.width << "x" << image.height << " with " << image.channels;
-  TENON_CHECK(Usage, long_side(image, p) <= kMaxImageSide, which)
-      << image.width << "x" << image.height << " is too long: with the short side scaled to " << p.short_side
-      << " pixels, the long side would be " << long_side(image, p) << ", more than " << kMaxImageSide;
-}
-
 }  // namespace
 
 ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, EmbeddingOptions options)
@@ -71,9 +62,18 @@ std::unique_ptr<ImageEmbedder> ImageEmbedding::with(const EmbeddingOptions& opti
   return std::make_unique<ImageEmbedding>(encoder_, options);
 }
 
+void ImageEmbedding::check(const Image& image, const std::string& which) const {
+  const ImagePreprocessing& p = preprocessing_;
+  TENON_CHECK(Usage, image.channels == 3 && image.width > 0 && image.height > 0, which)
+      << "expected pixels of 3 channels, got " << image.width << "x" << image.height << " with " << image.channels;
+  TENON_CHECK(Usage, long_side(image, p) <= kMaxImageSide, which)
+      << image.width << "x" << image.height << " is too long: with the short side scaled to " << p.short_side
+      << " pixels, the long side would be " << long_side(image, p) << ", more than " << kMaxImageSide;
+}
+
 std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
   const ImagePreprocessing& p = preprocessing_;
-  check_picture(image, p, "picture");
+  check(image, "picture");
   const int64_t longer = long_side(image, p);
   const bool wide = image.width >= image.height;
   const Image scaled = resize(image, wide ? longer : p.short_side, wide ? p.short_side : longer, Resampling::Bicubic);
@@ -100,30 +100,35 @@ Executable& ImageEmbedding::executable(int64_t batch) {
 }
 
 std::vector<Embedding> ImageEmbedding::operator()(std::span<const Image> images) {
-  std::vector<Embedding> out;
-  if (images.empty()) return out;
   const std::string of = " of " + std::to_string(images.size());
-  for (size_t i = 0; i < images.size(); ++i)  // all of them before any is computed
-    check_picture(images[i], preprocessing_, images.size() > 1 ? "picture " + std::to_string(i + 1) + of : "picture");
+  for (size_t i = 0; i < images.size(); ++i)
+    check(images[i], images.size() > 1 ? "picture " + std::to_string(i + 1) + of : "picture");
+  return (*this)(images.size(), [&](size_t i) { return images[i]; });
+}
+
+std::vector<Embedding> ImageEmbedding::operator()(size_t count, const std::function<Image(size_t)>& picture) {
+  std::vector<Embedding> out;
+  if (count == 0) return out;
   const VitConfig& c = encoder_->config();
-  const int64_t batch = even_batch(static_cast<int64_t>(images.size()), options_.batch);
+  const int64_t batch = even_batch(static_cast<int64_t>(count), options_.batch);
   const int64_t side = preprocessing_.crop / c.patch, tokens = c.prefix() + side * side;
   executable(batch);  // refuses what does not fit before any picture is resized
   std::vector<float> pixels(static_cast<size_t>(batch * preprocessing_.crop * preprocessing_.crop * 3));
-  for (size_t first = 0; first < images.size(); first += static_cast<size_t>(batch)) {
-    const auto now = images.subspan(first, std::min(static_cast<size_t>(batch), images.size() - first));
+  while (out.size() < count) {
+    const size_t first = out.size(), end = std::min(first + static_cast<size_t>(batch), count);
     auto at = pixels.begin();
-    for (const Image& image : now) at = std::ranges::copy(preprocess(image), at).out;
+    for (size_t i = first; i < end; ++i) at = std::ranges::copy(preprocess(picture(i)), at).out;
     Executable& e = executable(batch);
     e.set("pixels", pixels);
     e.run(Rate::Step);
     const std::vector<float> all = e.get("tokens");
-    for (size_t i = 0; i < now.size(); ++i) {
-      const auto begin = all.begin() + static_cast<int64_t>(i) * tokens * c.width;
-      Embedding one{{begin, begin + c.width}, side, side, {begin + c.prefix() * c.width, begin + tokens * c.width}};
+    for (size_t i = first; i < end; ++i) {
+      const auto begin = all.begin() + static_cast<int64_t>(i - first) * tokens * c.width;
+      Embedding one{{begin, begin + c.width}, side, side, {}};
+      if (options_.patches) one.patches.assign(begin + c.prefix() * c.width, begin + tokens * c.width);
       const bool finite = std::ranges::all_of(one.feature, [](float v) { return std::isfinite(v); });
       TENON_CHECK(Numeric, finite, encoder_->name())
-          << "the feature of picture " << first + i + 1 << of << " is not finite in " << type().text();
+          << "the feature of picture " << i + 1 << " of " << count << " is not finite in " << type().text();
       out.push_back(std::move(one));
     }
   }

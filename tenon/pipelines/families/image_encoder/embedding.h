@@ -24,7 +24,9 @@ class ImageEmbedding : public ImageEmbedder {
   /// Pixels f32 [side, side, 3] as the network reads them. Error(Usage) for a picture without three channels, or so
   /// elongated that scaling it would exceed kMaxImageSide.
   std::vector<float> preprocess(const Image& image) const;
+  void check(const Image& image, const std::string& which) const override;
   std::vector<Embedding> operator()(std::span<const Image> images) override;
+  std::vector<Embedding> operator()(size_t count, const std::function<Image(size_t)>& picture) override;
   std::unique_ptr<ImageEmbedder> with(const EmbeddingOptions& options) const override;
 
   const std::string& name() const override { return encoder_->name(); }
