@@ -30,25 +30,34 @@ constexpr double kImportSeconds = 60;  // at least, because Python itself may st
 constexpr double kFarewell = 1;        // seconds that the process gets to end by itself
 constexpr int kPatience = 100;         // milliseconds between checks whether to stop
 
-// One line of JSON in, one out, over the original stdin and stdout. It ends when its parent is gone, even while the
-// script is busy.
+// One line of JSON in, one out, over the original stdin and stdout. When its parent is gone it ends, even while the
+// script is busy, together with what the script started. The script's functions can be pickled: its module has its
+// file's name, unless that is taken.
 constexpr const char* kDriver = R"py(
-import importlib.util, json, os, sys, threading, time
+import atexit, importlib.util, json, os, signal, sys, threading, time
 
-script, own = sys.argv[1], os.getpid()
+script, own, parent = sys.argv[1], os.getpid(), os.getppid()
 requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 os.dup2(2, 1)
 sys.stdout.reconfigure(line_buffering=True)
 
 
-def watch(parent):
-    while os.getppid() == parent:
+def end_if_alone():
+    if os.getpid() == own and os.getppid() != parent:
+        if os.getpgrp() == own:
+            os.killpg(own, signal.SIGKILL)
+        os._exit(1)
+
+
+def watch():
+    while True:
         time.sleep(0.5)
-    os._exit(1)
+        end_if_alone()
 
 
-threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+atexit.register(end_if_alone)
+threading.Thread(target=watch, daemon=True).start()
 
 
 def answer(**what):
@@ -72,9 +81,12 @@ def attempt(what):
 
 
 def load():
-    spec = importlib.util.spec_from_file_location("tenon_reward", script)
+    name = os.path.splitext(os.path.basename(script))[0]
+    if not name.isidentifier() or name in sys.modules:
+        name = "tenon_reward"
+    spec = importlib.util.spec_from_file_location(name, script)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["tenon_reward"] = module
+    sys.modules[name] = module
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     spec.loader.exec_module(module)
     found = getattr(module, "reward", None)
@@ -156,10 +168,12 @@ RewardScript::~RewardScript() {
   if (channel_ >= 0) close(channel_);  // makes the process end, after its exit handlers
   channel_ = -1;
   for (double left = kFarewell; left > 0 && process_ > 0; left -= 0.01) {
-    if (waitpid(process_, nullptr, WNOHANG) != 0) process_ = -1;
-    if (process_ > 0) usleep(10'000);
+    siginfo_t ended{};  // of a process that stays a zombie, so that its group's number is not another's yet
+    if (waitid(P_PID, static_cast<id_t>(process_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0)
+      break;
+    usleep(10'000);
   }
-  end();
+  end();  // also what the script started
 }
 
 // In its own process group: an interrupt at the terminal is for us to handle, and what the script starts ends with it.

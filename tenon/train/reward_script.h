@@ -21,7 +21,7 @@ namespace tenon::train {
 void check_reward_seconds(double seconds);
 
 /// Runs a script in its own process, the `python3` on PATH, which keeps its imports between calls. Its output goes to
-/// stderr; its stdin is empty. The process ends with this object or this process.
+/// stderr; its stdin is empty. The process, and what the script starts, ends with this object or this process.
 class RewardScript {
  public:
   /// Imports the script. `seconds`: time limit of each call; the import may take as long, and at least a minute.
@@ -34,6 +34,7 @@ class RewardScript {
 
   /// The file's name without ".py".
   std::string name() const { return file_.stem().string(); }
+  const std::filesystem::path& file() const { return file_; }
   /// SHA-256 of the script.
   const std::string& hash() const { return hash_; }
   /// One value per row; 0 for None. Asks check_stop(). Error(Internal): the function throws, takes too long, returns a

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 
 #include "tenon/core/error.h"
 #include "tenon/core/not_null.h"
@@ -148,6 +149,15 @@ Reward parse_reward(const std::string& name, double weight, double seconds) {
   return {known->kind, weight, nullptr};
 }
 
+[[noreturn]] void refuse_pair(const std::string& name, const std::string& first, const std::string& second) {
+  std::error_code unknown;
+  const bool same = first == second || std::filesystem::equivalent(first, second, unknown);
+  throw Error(ErrorKind::Usage, "reward",
+              same ? shown(name) + " is given twice"
+                   : shown(first) + " and " + shown(second) + " would both be called '" + shown(name) +
+                         "' in metrics; rename one of them");
+}
+
 }  // namespace
 
 std::optional<std::string> extract_answer(std::string_view text, Extractor extractor) {
@@ -174,9 +184,11 @@ std::vector<Reward> parse_rewards(const std::vector<std::string>& names, const s
   check_reward_seconds(seconds);
   std::vector<Reward> out;
   for (size_t i = 0; i < names.size(); ++i) {
-    out.push_back(parse_reward(names[i], weights.empty() ? 1 : weights[i], seconds));
-    const std::string name = reward_name(out.back());
-    TENON_CHECK(Usage, std::ranges::count(out, name, reward_name) == 1, "reward") << shown(name) << " is given twice";
+    Reward reward = parse_reward(names[i], weights.empty() ? 1 : weights[i], seconds);
+    const std::string name = reward_name(reward);
+    const auto other = std::ranges::find(out, name, reward_name);
+    if (other != out.end()) refuse_pair(name, names[static_cast<size_t>(other - out.begin())], names[i]);
+    out.push_back(std::move(reward));
   }
   return out;
 }
