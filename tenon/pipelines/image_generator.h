@@ -34,8 +34,9 @@ struct InitImage {
 struct LoraUse {
   std::filesystem::path file;
   double weight = 1;
-  bool partial = false;     ///< leave out tensors that have no place in the model, rather than refuse the file
-  std::string sha256 = {};  ///< of the file; filled in by the generator
+  bool partial = false;          ///< leave out tensors that have no place in the model, rather than refuse the file
+  std::string sha256 = {};       ///< of the file; filled in by the generator, as is the next
+  std::string data_sha256 = {};  ///< of what follows the file's header, by which AUTOMATIC1111's web UI knows it
 };
 
 /// A request. Sizes are in pixels; 0 for a size or the number of steps, a negative guidance and an empty sampler mean

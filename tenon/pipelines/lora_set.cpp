@@ -51,7 +51,8 @@ nn::SideBranches LoraSet::branches() {
 
 LoraReport LoraSet::load(const LoraUse& use) {
   const LoraRest rest = use.partial ? LoraRest::LeftOut : LoraRest::Refused;
-  Loaded read{read_lora(use.file, names(), rest), rest, sha256_file(use.file)};
+  Loaded read{read_lora(use.file, names(), rest), rest, sha256_file(use.file),
+              sha256_hex(SafetensorsFile::open(use.file).data())};
   LoraTerms alone;
   if (use.weight != 0) add_terms(read.lora, use.weight, alone);
   return (loaded_[use.file] = std::move(read)).lora.report;
@@ -97,6 +98,7 @@ std::map<std::string, std::set<std::string>> LoraSet::apply(std::vector<LoraUse>
     TENON_CHECK(Usage, seen.insert(place_of(use.file)).second, use.file.string()) << "the LoRA is named twice";
     const Loaded& l = loaded(use);
     use.sha256 = l.sha256;
+    use.data_sha256 = l.data_sha256;
     if (use.weight != 0) add_terms(l.lora, use.weight, now);
   }
   std::map<std::string, std::set<std::string>> changed;

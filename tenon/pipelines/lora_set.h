@@ -45,7 +45,7 @@ class LoraSet {
   struct Loaded {
     Lora lora;
     LoraRest rest = LoraRest::Refused;
-    std::string sha256;
+    std::string sha256, data_sha256;
   };
   const LoraNames& names();
   const Loaded& loaded(const LoraUse& use);

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr size_t kShortHash = 10;  // digits of a model's hash in AUTOMATIC1111's text
+constexpr size_t kModelDigits = 10, kLoraDigits = 12;  // of hashes in AUTOMATIC1111's text
 constexpr uintmax_t kCachedFrom = 64u << 20;
 
 // SHA-256 of large files by path, size and modification time. A cache that cannot be read or written is not an error:
@@ -78,8 +78,9 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
                     {"CFG scale", number_text(r.cfg_scale)},
                     {"Seed", std::to_string(result.seeds[i])},
                     {"Size", std::to_string(r.width) + "x" + std::to_string(r.height)}};
-  if (!model.sha256.empty()) s.emplace_back("Model hash", model.sha256.substr(0, kShortHash));
-  s.emplace_back("Model", model.name);
+  if (!model.sha256.empty()) s.emplace_back("Model hash", model.sha256.substr(0, kModelDigits));
+  const fs::path file = model.name;
+  s.emplace_back("Model", has_ending(file, {".safetensors", ".gguf"}) ? file.stem().string() : model.name);
   if (r.init) s.emplace_back("Denoising strength", number_text(r.strength));
   if (r.sampler_options.karras.value_or(false)) s.emplace_back("Schedule type", "Karras");
   const bool ddim = r.sampler == "ddim";  // whose eta has a name and a default of its own there
@@ -87,8 +88,8 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
     s.emplace_back(ddim ? "Eta DDIM" : "Eta", number_text(*eta));
   std::string hashes;
   for (const LoraUse& use : r.loras)
-    hashes +=
-        (hashes.empty() ? "" : ", ") + as_utf8(use.file.stem().native()) + ": " + use.sha256.substr(0, kShortHash);
+    hashes += (hashes.empty() ? "" : ", ") + as_utf8(use.file.stem().native()) + ": " +
+              use.data_sha256.substr(0, kLoraDigits);
   if (!hashes.empty()) s.emplace_back("Lora hashes", hashes);
   if (r.clip_skip) s.emplace_back("Clip skip", std::to_string(r.clip_skip + 1));  // there 1 means all layers
   s.emplace_back("RNG", "CPU");

@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
 #include "tenon/core/error.h"
+#include "tenon/io/files.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 #include "tenon/pipelines/families/z_image/generator.h"
 #include "tenon/pipelines/picture_text.h"
@@ -171,7 +176,15 @@ TEST_F(LoraPictures, NamedInPrompts) {
   EXPECT_EQ(beside.at("fusion"), false);
   const ImageText text = picture_text(result, 0, {"tiny", ""}, {"1", ""});
   EXPECT_THAT(text.at(0).second, testing::StartsWith(prompt + " <lora:kohya:0.5>\n"));
-  EXPECT_THAT(text.at(0).second, HasSubstr("Lora hashes: "));
+  // Of what follows the header, as the web UI computes it.
+  std::ifstream file(use("kohya").file, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const std::string hash = sha256_hex(std::as_bytes(std::span(bytes).subspan(8 + header)));
+  EXPECT_THAT(text.at(0).second, HasSubstr("Lora hashes: \"kohya: " + hash.substr(0, 12) + "\","));
+  EXPECT_THAT(text.at(0).second, HasSubstr(", Model: tiny,"));
+  EXPECT_THAT(picture_text(result, 0, {"sd.v1.safetensors", ""}, {"1", ""}).at(0).second, HasSubstr(", Model: sd.v1,"));
 }
 
 TEST_F(LoraPictures, WrongOnes) {
