@@ -41,6 +41,9 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
+// Lets the peak below count from now on; without this right it is the peak since the start.
+void forget_peak_rss() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
 // Peak resident memory of this process in bytes.
 int64_t peak_rss() {
   std::ifstream status("/proc/self/status");
@@ -55,6 +58,7 @@ int64_t peak_rss() {
 Measured measure(const ModelParts& model, const std::string& part, Plan plan, const std::shared_ptr<Backend>& backend,
                  const BenchFlags& flags) {
   Measured out;
+  forget_peak_rss();
   const Rate rate = plan.phases.back().rate;
   const auto begin = Clock::now();
   Executable executable(std::move(plan), flags.part.weights(backend, model.weights(part)));
@@ -104,9 +108,9 @@ void add_peers(ordered_json& out, const ModelParts& model, const std::string& pa
     run.part = part;
     run.request = flags.part.request;
     run.dtype = dtype;
-    run.threads = common.backend_options().threads;
+    run.threads = common.thread_count();
     run.runs = flags.runs;
-    run.device = common.device_name() == "cuda" ? "cuda" : "cpu";
+    if (common.device_name().starts_with("cuda")) run.device = common.device_name();
     run.mode = flags.peer_mode;
     run.python = flags.peer_python;
     out["peers"].update(ordered_json(run_torch(model, run)));

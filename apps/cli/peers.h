@@ -13,7 +13,7 @@ struct PeerRun {
   PartRequest request;
   DType dtype = DType::BF16;
   int threads = 0, runs = 5;
-  std::string device = "cpu";  ///< or cuda
+  std::string device = "cpu";  ///< or cuda, cuda:1, ..
   std::string mode = "both";   ///< eager, compile, both, frozen, graphs or all
   std::string python;          ///< interpreter; empty: the environment of tools/setup.sh --peers
 };

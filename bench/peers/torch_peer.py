@@ -34,7 +34,7 @@ def arguments():
     parser.add_argument("--batch", type=int, default=None, help="default 2 for unet (guidance), else 1")
     parser.add_argument("--vit", help="of --part vit: width,depth,heads,hidden,gated,registers,side of the positions")
     parser.add_argument("--dtype", choices=["f32", "bf16", "f16"], default="bf16")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--weights", help="safetensors file; default: random")
     parser.add_argument("--random", action="store_true", help="random weights (the default)")
@@ -279,7 +279,7 @@ def run(args):
             inputs = {k: channels_last(v) for k, v in inputs.items()}
         if args.mode in ("compile", "both", "all"):
             time_compiled(result, args, model, inputs, "torch_compile", "compile_first_call_s")
-        if args.device == "cuda" and args.mode in ("graphs", "all"):
+        if args.device.startswith("cuda") and args.mode in ("graphs", "all"):
             torch._dynamo.reset()
             time_compiled(result, args, model, inputs, "torch_compile_graphs", "graphs_first_call_s", "reduce-overhead")
         if args.device == "cpu" and args.mode in ("frozen", "all"):
