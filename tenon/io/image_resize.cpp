@@ -176,6 +176,9 @@ Image fit(const Image& image, int64_t width, int64_t height, ResizeMode mode) {
   const bool wider = width * image.height <= image.width * height, by_height = wider == (mode == ResizeMode::Crop);
   const int64_t w = by_height ? image.width * height / image.height : width;
   const int64_t h = by_height ? height : image.height * width / image.width;
+  TENON_CHECK(Usage, std::max(w, h) <= kMaxImageSide, "picture")
+      << "is " << image.width << "x" << image.height << ", too elongated to cover " << width << "x" << height
+      << ": scaled, it would be " << w << "x" << h << ", and sides are at most " << kMaxImageSide;
   const Image scaled = resize(image, std::max<int64_t>(w, 1), std::max<int64_t>(h, 1), Resampling::Lanczos);
   const int64_t left = width / 2 - scaled.width / 2, top = height / 2 - scaled.height / 2;
   if (mode == ResizeMode::Crop) return crop(scaled, -left, -top, width, height);

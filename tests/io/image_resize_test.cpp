@@ -65,6 +65,11 @@ TEST(Fit, EqualsTheWebUi) {
   }
 }
 
+TEST(Fit, PicturesTooElongatedToBeCropped) {
+  expect_error(ErrorKind::Usage, "is 4000x8, too elongated to cover 512x512: scaled, it would be 256000x512",
+               [] { fit(picture(4000, 8), 512, 512, ResizeMode::Crop); });
+}
+
 TEST(Fit, NamesOfModes) {
   for (const std::string& name : resize_mode_names()) EXPECT_EQ(name_of(parse_resize_mode(name)), name);
   EXPECT_THROW(parse_resize_mode("squeeze"), Error);
