@@ -184,11 +184,12 @@ std::string profile_text(const Profile& p, size_t longest) {
                     kernels_text(kernels) + "\n";
   if (p.roofline) out += roofline_text(*p.roofline) + "\n";
   out += "\n";
-  out += table("class", p.classes, p.seconds, p.classes.size()) + "\n";
-  out += table("layer", p.layers, p.seconds, longest);
+  out += table("class", p.classes, p.seconds, p.classes.size());
+  if (longest == 0) return out;
+  out += "\n" + table("layer", p.layers, p.seconds, longest);
   std::vector<ProfiledTime> order = p.times;
   std::ranges::stable_sort(order, std::greater(), &ProfiledTime::seconds);
-  return longest ? out + "\n" + table("launch", order, p.seconds, longest) : out;
+  return out + "\n" + table("launch", order, p.seconds, longest);
 }
 
 }  // namespace tenon

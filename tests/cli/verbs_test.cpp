@@ -40,6 +40,7 @@ TEST_F(CliVerbs, HelpAndVersion) {
     EXPECT_NE(help.out.find(verb), std::string::npos);
   EXPECT_TRUE(tenon({"--version"}).out.starts_with("tenon "));
   EXPECT_EQ(tenon({"generate", "-h"}).code, 0);
+  EXPECT_NE(help.out.find("129 hung up, 130 interrupted"), std::string::npos) << help.out;
   EXPECT_NE(tenon({"--list-devices"}).out.find("cpu"), std::string::npos);
   const json devices = json_of({"--list-devices"});
   ASSERT_FALSE(devices.empty());
@@ -160,6 +161,9 @@ TEST_F(CliVerbs, ProfileAddsUpToTheStep) {
   EXPECT_EQ(text.code, 0) << text.err;
   for (const char* part : {"class", "convolution", "roofline", "vae-decode", ".. "})
     EXPECT_NE(text.out.find(part), std::string::npos) << part;
+  const Finished none = tenon(with({"profile", "--runs", "1", "--top", "0"}));
+  EXPECT_NE(none.out.find("class"), std::string::npos) << none.out;
+  for (const char* table : {"\nlayer", "\nlaunch"}) EXPECT_EQ(none.out.find(table), std::string::npos) << none.out;
 }
 
 TEST_F(CliVerbs, ExplainSaysWhereReadersWent) {
