@@ -7,6 +7,7 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <span>
 
 #include "apps/cli/cancel.h"
 #include "apps/cli/suggest.h"
@@ -75,9 +76,35 @@ void refuse_empty_values(CLI::App& app) {
   }
 }
 
+bool takes_value(const CLI::App* app, const std::string& flag) {
+  for (; app; app = app->get_parent())
+    if (const CLI::Option* option = app->get_option_no_throw(flag)) return option->get_items_expected_max() > 0;
+  return false;
+}
+
+// The arguments, with "--flag=" of a flag that takes a value as two, so that the value is empty: CLI11 would take the
+// next argument.
+std::vector<std::string> with_empty_values(const CLI::App& root, std::span<char*> given) {
+  std::vector<std::string> out;
+  const CLI::App* app = &root;  // what the flags belong to: a verb, or its method
+  bool flags = true;            // until "--"
+  for (const std::string argument : given) {
+    flags = flags && argument != "--";
+    const std::string flag = argument.substr(0, argument.find('='));
+    const bool empty = flags && flag.starts_with("--") && flag.size() + 1 == argument.size();
+    if (empty && takes_value(app, flag))
+      out.insert(out.end(), {flag, ""});
+    else
+      out.push_back(argument);
+    for (const CLI::App* inner : app->get_subcommands([](const CLI::App*) { return true; }))
+      if (inner->get_name() == argument) app = inner;
+  }
+  return out;
+}
+
 constexpr const char* kExitCodes =
     "Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 model file, 4 out of memory, 5 numeric failure, 6 no usable device, "
-    "130 interrupted, 143 terminated";
+    "129 hung up, 130 interrupted, 143 terminated";
 
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"Tenon runs transformers and diffusion models as a short list of fused kernels.", "tenon"};
@@ -98,12 +125,13 @@ int parse_and_run(int argc, char** argv) {
     refuse_empty_values(*sub);
     sub->callback([&action, run = std::move(run)] { action = run; });
   }
+  const std::vector<std::string> arguments = with_empty_values(app, std::span(argv, argv + argc).subspan(1));
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // taken from the back
   } catch (const CLI::Success& e) {
     return app.exit(e, std::cout, std::cerr);  // --help, --version
   } catch (const CLI::ParseError& e) {
-    throw usage_error(app, {argv + 1, argv + argc}, e);
+    throw usage_error(app, arguments, e);
   }
   set_up_output(common);
   if (devices) {

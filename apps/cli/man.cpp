@@ -65,7 +65,8 @@ void print_page(std::ostream& out, const DescribedProgram& program) {
   }
   print_vocabulary(out);
   out << ".SH EXIT STATUS\n0 ok; 1 failure; 2 usage; 3 model missing, unreadable or not matching; 4 out of memory or "
-         "the plan does not fit; 5 numeric failure; 6 no usable device; 130 interrupted; 143 terminated.\n"
+         "the plan does not fit; 5 numeric failure; 6 no usable device; 129 hung up (the terminal closed); 130 "
+         "interrupted; 143 terminated.\n"
       << ".SH ENVIRONMENT\nA flag overrides its variable.\n";
   for (const OptionInfo& info : all_options()) out << ".TP\n.B " << info.variable << "\n" << roff(info.doc) << "\n";
 }

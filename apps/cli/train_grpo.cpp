@@ -45,14 +45,12 @@ void declare_what(CLI::App& app, TrainFlags& f) {
   app.add_option("-o,--output", f.output,
                  "folder for checkpoints, metrics and the trained model; a run that is already in it is resumed")
       ->capture_default_str();
-  offer(app.add_option("--reward", f.rewards,
-                       "score of a completion: exact (correct answer), compat (the same by an older "
-                       "pattern, and 0.1 for any other answer), format "
-                       "(last line \"#### NUMBER\"), length (shorter is better), or a Python script that defines "
-                       "reward(prompts, completions, **columns); may be repeated: scores are added up"),
+  offer(several(app.add_option(
+            "--reward", f.rewards,
+            "score of a completion: exact (correct answer), compat (the same by an older pattern, and 0.1 for any "
+            "other answer), format (last line \"#### NUMBER\"), length (shorter is better), or a Python script that "
+            "defines reward(prompts, completions, **columns); may be repeated: scores are added up")),
         {"exact", "compat", "format", "length"}, Beside::Files)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->default_str("exact");
   comma_list(app, "--reward-weights", f.weights, "weight of each --reward, such as 1,0.5 (default: 1 each)");
   app.add_option("--reward-timeout", f.reward_seconds,

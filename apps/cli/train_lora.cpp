@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "apps/cli/parts.h"
 #include "apps/cli/text_flags.h"
@@ -62,11 +63,9 @@ void declare_lora_what(CLI::App& app, LoraTrainFlags& f) {
         {}, Beside::Files);
   app.add_option("--caption," + both_spellings("instance_prompt"), f.caption,
                  "caption of pictures without a .txt file");
-  app.add_option(both_spellings("class_prompt"), f.known,
-                 "prior preservation: the model draws this prompt before training and trains on the picture too, so as "
-                 "not to forget it; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  several(app.add_option(both_spellings("class_prompt"), f.known,
+                         "prior preservation: the model draws this prompt before training and trains on the picture "
+                         "too, so as not to forget it; may be repeated"));
   app.add_option("-o,--output," + both_spellings("output_dir"), f.output,
                  "folder for checkpoints, metrics, samples and the LoRA; a run that is already in it is resumed")
       ->capture_default_str();
@@ -151,10 +150,8 @@ void declare_lora_looks(CLI::App& app, LoraTrainFlags& f) {
         {}, Beside::Files);
   declare_count(app, both_spellings("validation_steps"), o.validate_every,
                 "steps between validation losses, which always use the same noise; 0: never", 0);
-  app.add_option(both_spellings("validation_prompt"), o.samples.prompts,
-                 "prompt to draw samples of during training, with --sample-every; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  several(app.add_option(both_spellings("validation_prompt"), o.samples.prompts,
+                         "prompt to draw samples of during training, with --sample-every; may be repeated"));
   declare_count(app, "--sample-every", o.samples.every, "steps between samples; 0: never", 0);
   app.add_option("--sample-steps", f.sample_steps, "denoising steps per sample (default: the model's)")
       ->transform(whole_number())
@@ -328,7 +325,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   warn_of_idle_flags(f, o);
   const std::optional<std::string> caption = f.given("--caption") ? std::optional(f.caption) : std::nullopt;
   auto pictures = own ? train::ovals() : train::read_pictures(f.pictures, caption);
-  const auto held = f.held.empty() ? std::vector<train::CaptionedPicture>() : train::read_pictures(f.held, caption);
+  auto held = f.held.empty() ? std::vector<train::CaptionedPicture>() : train::read_pictures(f.held, caption);
   auto model = open_as<TrainableDenoiser>(f.model, {backend, o.stored(), f.parts});
   if (model->training(o.shift).distilled && f.adapter.empty())
     spdlog::warn("{} is distilled to few steps; training it without --adapter may undo that", model->name());
@@ -343,7 +340,9 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   for (train::CaptionedPicture& p : known_pictures(f, o, train::identity_of(*model, o.type)))
     pictures.push_back(std::move(p));
   train::LoraTraining training(backend, std::move(model), pictures, held, o, f.output, cache, std::move(plans));
-  spdlog::info("{} of {}, {} encoded now; {}, {}; a step takes {:.0f} MB", counted(std::ssize(pictures), "picture"),
+  const auto count = std::ssize(std::exchange(pictures, {}));  // from here on their encodings are enough
+  held = {};
+  spdlog::info("{} of {}, {} encoded now; {}, {}; a step takes {:.0f} MB", counted(count, "picture"),
                counted(training.sizes(), "size"), training.encoded(), counted(training.layers(), "layer"),
                counted(training.parameter_count(), "parameter"), static_cast<double>(training.arena_bytes()) / 1e6);
   if (training.step() > 0) spdlog::info("resuming after step {}", training.step());

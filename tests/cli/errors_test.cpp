@@ -265,6 +265,28 @@ TEST_F(CliErrors, PeersWithoutAnInterpreter) {
   EXPECT_EQ(run.code, 1) << run.err;
 }
 
+// The interpreter here is a shell script that gives back what it was given.
+TEST_F(CliErrors, PeersGetTheThreadsAndTheDeviceOfTheRun) {
+  write("python", "#!/bin/sh\necho '{\"given\": \"'\"$*\"'\"}'\n");
+  std::filesystem::permissions(folder() / "python", std::filesystem::perms::owner_all);
+  const auto given = [&](const std::vector<std::string>& more, const std::vector<std::string>& environment) {
+    std::vector<std::string> bench{"bench",        "-m",     "random:vit-s14", "-W",    "28",
+                                   "-H",           "28",     "--runs",         "1",     "--no-anchors",
+                                   "--no-unfused", "--json", "--peer",         "torch", "--peer-python",
+                                   "./python"};
+    bench.insert(bench.end(), more.begin(), more.end());
+    const Finished run = tenon(bench, environment);
+    EXPECT_EQ(run.code, 0) << run.err;
+    const auto out = nlohmann::json::parse(run.out);
+    const std::string all = out.at("peers").at("given").get<std::string>() + " ";
+    EXPECT_NE(all.find(" --threads " + out.at("threads").dump() + " "), std::string::npos) << all;
+    EXPECT_NE(all.find(" --device cpu "), std::string::npos) << all;
+  };
+  given({"--threads", "1"}, {});
+  given({}, {"TENON_THREADS=1"});
+  given({}, {});
+}
+
 // A GPU that cannot be used is named, and the work continues without it.
 TEST_F(CliErrors, AutomaticDeviceWithoutAUsableGpu) {
   const Finished none = tenon({"explain", "-m", model(), "--part", "text"}, {"CUDA_VISIBLE_DEVICES="});
@@ -367,6 +389,17 @@ TEST_F(CliErrors, EmptyLists) {
 TEST_F(CliErrors, AfterTheMarkNothingIsAFlag) {
   expect_error(2, {"generate", "--", "-x", "--steps"}, {"'--steps' was not expected", "needs quotes"});
   expect_error(2, {"generate", "--stepz", "--", "-x"}, {"there is no flag --stepz"});
+}
+
+// "--flag=" does not take the next argument as its value.
+TEST_F(CliErrors, EmptyValuesAfterAnEqualsSign) {
+  expect_error(2, {"generate", "a", "--lora-dir=", "--json"}, {"--lora-dir: is empty"});
+  expect_error(2, {"train", "lora", "--caption=", "--tensorboard"}, {"--caption", "is empty"});
+  expect_error(2, {"generate", "a", "--device=", "cpu"}, {"--device: is empty"});
+  expect_error(2, {"generate", "a", "--steps=", "2"}, {"--steps"});
+  const Finished f = tenon({"generate", "a", "--negative-prompt=", "--json", "--steps", "1", "-m", model()});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(nlohmann::json::parse(f.out).at("negative_prompt"), "");
 }
 
 TEST_F(CliErrors, ASwitchTakesNoValue) {

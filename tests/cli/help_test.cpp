@@ -173,7 +173,7 @@ TEST_F(CliHelp, NothingIsMissingInWhatIsMadeOfTheDescriptions) {
 TEST_F(CliHelp, TheManualPageSaysWhatValuesAre) {
   const std::string man = std::regex_replace(out_of({"man"}), std::regex(R"(\\-)"), "-");
   for (const char* part : {"\\fIMODEL\\fR, \\fB-m\\fR", "one of auto, always, never", "such as random:", " triangle",
-                           "4 out of memory or the plan does not fit"})
+                           "4 out of memory or the plan does not fit", "129 hung up"})
     EXPECT_NE(man.find(part), std::string::npos) << part;
 }
 

@@ -245,7 +245,8 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   tenon::write_png(folder() / "thin/line.png", {1, 3000, 3, std::vector<uint8_t>(9000)});
   const Finished thin = tenon(with("thin", {"--caption", "a", "--no-cache", "--sample-every", "0", "-q"}));
   EXPECT_EQ(thin.code, 2) << thin.err;
-  EXPECT_NE(thin.err.find("[thin/line.png] [picture] cannot be scaled to"), std::string::npos) << thin.err;
+  EXPECT_NE(thin.err.find("[thin/line.png] [picture] is 1x3000, too elongated to cover"), std::string::npos)
+      << thin.err;
   fs::remove_all(folder() / "run");
   expect_error(2, with("pictures", {"--no-cache", "--cache-dir", "kept"}), {"--no-cache", "--cache-dir"});
   EXPECT_FALSE(fs::exists(folder() / "kept"));
@@ -285,6 +286,11 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   fs::remove(folder() / "pictures/0.png");
   std::ofstream(folder() / "pictures/0.txt") << "alone";
   expect_error(2, with("pictures"), {"pictures/0.txt", "without a picture"});
+}
+
+TEST_F(CliTrainLora, StrayWordsAreNoPrompts) {
+  for (const char* flag : {"--class-prompt", "--validation-prompt"})
+    expect_error(2, arguments("run", {flag, "star", "stray"}), {"stray"});
 }
 
 TEST_F(CliTrainLora, SubfoldersAreNamed) {

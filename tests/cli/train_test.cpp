@@ -275,6 +275,7 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--micro-rows", "3"}), {"micro rows", "divisor"});
   expect_error(2, {"train", "grpo", "-o", "run", "--group", "1"}, {"group", "teaches nothing", "2 or more"});
   expect_error(2, arguments("run", {"--reward", "exakt"}), {"exakt", "exact"});
+  expect_error(2, arguments("run", {"--reward", "exact", "format"}), {"format"});
   expect_error(2, arguments("run", {"--loss", "ppo"}), {"ppo"});
   expect_error(2, arguments("run", {"--ema", "1"}), {"ema"});
   expect_error(2, arguments("run", {"--lora-alpha", "8"}), {"--lora-alpha", "needs --lora"});

@@ -63,8 +63,7 @@ TEST(RewardScript, ItsFunctionsRunInOtherProcesses) {
 TEST(RewardScript, TwoOfOneName) {
   const io_test::TempFolder folder;
   const std::string one = folder / "a/judge.py", other = folder / "b/judge.py";
-  for (const std::string& name : {one, other})
-    put(name, "def reward(prompts, completions, **columns): return [0]\n");
+  for (const std::string& name : {one, other}) put(name, "def reward(prompts, completions, **columns): return [0]\n");
   const auto refused = [](const std::vector<std::string>& names, const std::string& why) {
     io_test::expect_error(ErrorKind::Usage, why, [&] { parse_rewards(names, {}, 60); });
   };
