@@ -24,7 +24,7 @@ bool runs(int process) {
 }
 
 std::vector<double> rewards(RewardScript& script) {
-  const std::vector<Judged> rows{{.prompt = "a", .text = "bc", .gold = "", .columns = ""}};
+  const std::vector<Judged> rows{{.text = "bc", .gold = "", .prompt = "a"}};
   return script(rows);
 }
 
