@@ -87,7 +87,8 @@ std::vector<fs::path> encoder_files(const std::map<std::string, Component>& comp
   const std::vector<fs::path> weights = weight_files(components);
   std::set<fs::path> out(weights.begin(), weights.end());
   for (const auto& [name, component] : components)
-    if (const fs::path config = component.config_file(); file_exists(config)) out.insert(config);
+    if (!component.config.is_null() && component.blocks.empty())  // a GGUF file holds its own
+      out.insert(component.config_file());
   if (folder_exists(tokenizer))
     for (const fs::path& file : list_folder(tokenizer))
       if (has_ending(file, {".json", ".jinja", ".txt"})) out.insert(file);
