@@ -123,7 +123,7 @@ TEST(AttentionGrouped, AsManyStagesAsFit) {
   EXPECT_EQ(type(2, 128, hopper()), "ChunksTile<128, 8, 3, 1>");
   EXPECT_EQ(type(7, 64, ada), "ChunksTile<64, 8, 2, 1>");
   const device::AttentionSizes s{.batch = 64, .heads = 16, .kv_heads = 8, .queries = 1, .keys = 768, .depth = 128};
-  EXPECT_EQ(over_keys(pick_attention_grouped(2, 128), s, ada, true).type(), "GroupedTile<128, 8, 1, 8, false>");
+  EXPECT_EQ(over_keys(pick_attention_grouped(2, 128), s, ada, true).type(), "GroupedTile<128, 8, 2, 4, false>");
 }
 
 TEST(AttentionGrouped, EveryDepthAndTail) {

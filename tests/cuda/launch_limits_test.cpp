@@ -34,7 +34,7 @@ std::string refusal(const Expr& y) {
 TEST(LaunchLimits, OffsetsAreInts) {
   Graph g;
   EXPECT_THAT(refusal(input(g, "x", DType::BF16, {65536, 40000}) * 2.0), HasSubstr("2^31 elements"));
-  EXPECT_THAT(refusal(input(g, "y", DType::BF16, {65536, 30000}) * 2.0), HasSubstr("nothing"));
+  EXPECT_THAT(refusal(input(g, "z", DType::BF16, {65536, 30000}) * 2.0), HasSubstr("nothing"));
 }
 TEST(LaunchLimits, Grids) {
   Graph g;
