@@ -47,6 +47,17 @@ std::vector<Value> gradients_of(const Value& y, const std::optional<Value>& seed
   return out;
 }
 
+// The values with `by` in place of the leaves.
+std::vector<Value> substituted(const std::vector<Value>& values, const std::vector<Value>& leaves,
+                               const std::vector<Value>& by) {
+  TENON_CHECK(Internal, leaves.size() == by.size(), "substitute") << "expected as many expressions as leaves";
+  Memo memo;
+  for (size_t i = 0; i < leaves.size(); ++i) memo[leaves[i].expr.get()] = by[i].of(leaves[i]);
+  std::vector<Value> out;
+  for (const Value& v : values) out.push_back({rebuild(v.expr.graph(), v.expr, memo), v.graph});
+  return out;
+}
+
 // (name, operands, numbers) of every pointwise node that is an ordinary function.
 nb::list pointwise_names() {
   nb::list out;
@@ -105,6 +116,7 @@ void bind_expressions(nb::module_& m) {
       },
       nb::arg("x"), nb::arg("groups"), nb::arg("weight"), nb::arg("bias"), nb::arg("eps"));
   m.def("gradients", &gradients_of, nb::arg("y"), nb::arg("seed").none(), nb::arg("wrt"));
+  m.def("substitute", &substituted, nb::arg("values"), nb::arg("leaves"), nb::arg("by"));
   m.def("pointwise_names", &pointwise_names);
   m.def("reduction_names", &reduction_names);
 }

@@ -29,6 +29,9 @@ Plan plan_of(const std::string& name, const std::vector<NamedValue>& results, co
 void check_argument(const Array& a, const std::string& name) {
   TENON_CHECK(Usage, a.dtype != DType::F64, name)
       << "expected f32, bf16, f16, e4m3, integers or bool, got " << a.str() << "; arithmetic is f32: convert it first";
+  const int64_t size = size_of(a.dtype);
+  TENON_CHECK(Usage, reinterpret_cast<uintptr_t>(a.data) % static_cast<uintptr_t>(size) == 0, name)
+      << a.str() << " starts at an address that is not a multiple of its elements' " << size << " bytes";
 }
 
 void add_to_key(std::string& key, const Array& a) {

@@ -47,20 +47,19 @@ class _Traced:
     ) -> None:
         self.program = program
         self.results = results  # shape and type of every array written
-        self.structure = structure  # (kind, keys, position of each of the caller's results)
+        self.structure = structure  # kind and keys of the results
         self.captured = captured  # arrays that the function uses besides its arguments, with their names
         self.key = key  # shapes, types and strides of arguments and captured arrays
 
 
 def pack(structure: Any, arrays: Sequence[Any]) -> Any:
     """The results in the form that the function returns."""
-    kind, keys, positions = structure
-    values = [arrays[p] for p in positions]
+    kind, keys = structure
     if kind is None:
-        return values[0]
+        return arrays[0]
     if kind is dict:
-        return dict(zip(keys, values))
-    return values if kind is list else tuple(values)
+        return dict(zip(keys, arrays))
+    return list(arrays) if kind is list else tuple(arrays)
 
 
 def _flatten(result: Any) -> tuple[Any, list[str], list[Expr]]:
@@ -117,10 +116,12 @@ class Fused:
     of the plan; arrays inside it are those found when tracing, and are read anew by every call.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], name: str | None = None, within: Any = None) -> None:
+        """`within`: what is called within another fused function, if not `function` itself."""
         if not callable(function):
             raise TypeError(f"fuse: expected a function, got {type(function).__name__}")
         self._function = function
+        self._within = within or function
         self._name = name or getattr(function, "__name__", "fused").replace("<lambda>", "fused")
         self._signature = inspect.signature(function)
         kinds = {p.kind for p in self._signature.parameters.values()}
@@ -177,10 +178,8 @@ class Fused:
 
                 positional = count - len(keywords)
                 result = self._function(*given[:positional], **dict(zip(keywords, given[positional:count])))
-                stored = {v.cast(v.dtype or "f32")._value: v for v in reversed(_flatten(result)[2])}
-                order = dict.fromkeys(v.cast(v.dtype or "f32")._value for v in _flatten(result)[2])
-                arrays = [stored[final] for final in order]
-                return gradients([arrays[i] for i in seeded], given[count:], [given[i] for i in wrt])
+                values = _flatten(result)[2]
+                return gradients([values[i] for i in seeded], given[count:], [given[i] for i in wrt])
 
             self._backwards[key] = Fused(back, f"{self._name}.backward")
         return self._backwards[key]
@@ -210,22 +209,16 @@ class Fused:
                 given.append(Expr(call.input(graph, i), graph, call.dtype(i)))
         tracer = Tracer(graph, call.names)
         kind, keys, values = self._evaluate(given, bound.keywords, tracer)
-        stored: dict[Any, int] = {}
-        positions: list[int] = []
         named: list[Any] = []
         results: list[tuple[tuple[int, ...], str]] = []
         taken = {*call.names, *(name for name, _ in tracer.captured)}
         for key, value in zip(keys, values):
             dtype = value.dtype or "f32"
-            final = value.cast(dtype)._value
-            if final not in stored:
-                stored[final] = len(named)
-                named.append(_core.NamedValue(_apart(key, taken), final))
-                results.append((tuple(value.shape), dtype))
-            positions.append(stored[final])
+            named.append(_core.NamedValue(_apart(key, taken), value.cast(dtype)._value))
+            results.append((tuple(value.shape), dtype))
         whole = self._with_captured(call, bound, tracer.captured)
         program = _core.Program(self._name, named, whole)
-        return _Traced(program, results, (kind, keys, positions), tracer.captured, whole.key)
+        return _Traced(program, results, (kind, keys), tracer.captured, whole.key)
 
     def _with_captured(self, call: Any, bound: _Bound, captured: list[tuple[str, Any]]) -> Any:
         if not captured:
@@ -254,14 +247,11 @@ class Fused:
             ]
             tracer = Tracer(graph, bound.names)
             kind, keys, values = self._evaluate(given, bound.keywords, tracer)
-            self._check_captured(tracer.captured)
-            stored: dict[Any, int] = {}
-            positions = [stored.setdefault(v.cast(v.dtype or "f32")._value, len(stored)) for v in values]
-            first = [positions.index(i) for i in range(len(stored))]
-            results = [(tuple(values[i].shape), values[i].dtype or "f32") for i in first]
-            self._shapes[key] = (results, (kind, keys, positions))
-        results, self._structure = self._shapes[key]
-        return results, self._structure
+            results = [(tuple(v.shape), v.dtype or "f32") for v in values]
+            self._shapes[key] = (results, (kind, keys), tracer.captured)
+        results, self._structure, captured = found = self._shapes[key]
+        self._check_captured(captured)  # they may require gradients since
+        return found[:2]
 
     def _outputs(self, traced: _Traced, like: Any, out: Any) -> list[Any]:
         if out is None:
@@ -274,13 +264,13 @@ class Fused:
         return given
 
     def _run(self, bound: _Bound, out: Any = None, stored: Any = None) -> tuple[list[Any], Any]:
-        """The arrays that a call writes, each once, and the form of the function's results. They are new, or those of
+        """The arrays that a call writes, and the form of the function's results. They are new, or those of
         `out`, which has that form, or `stored`."""
         call = self._read(bound)
         traced = self._find(call, bound)
         whole = self._with_captured(call, bound, traced.captured)
         if whole.key != traced.key:  # a captured array has another type, shape or strides since
-            del self._cache[(bound.keywords, call.key)]
+            self._cache.pop((bound.keywords, call.key), None)
             traced = self._find(call, bound)
             whole = self._with_captured(call, bound, traced.captured)
         like = call.first
@@ -300,19 +290,20 @@ class Fused:
             # Arrays that the function around this one found outside are its inputs, too.
             args, kwargs = tuple(map(_captured, args)), {n: _captured(v) for n, v in kwargs.items()}
             if any(isinstance(v, Expr) for v in (*args, *kwargs.values())):
-                return self._function(*args, **kwargs)
+                return self._within(*args, **kwargs)
         if _torch_compiles() or _wants_gradients((*args, *kwargs.values())):
             from . import _torch
 
             arrays = _torch.call_fused(self._handle, args, kwargs, out)
-            structure = self._structure  # set by the call above
+            # A compiler cannot look it up, but its thread is alone.
+            structure = self._structure if _torch_compiles() else _torch.structure_of(self, args, kwargs)
         else:
             arrays, structure = self._run(self._bind(args, kwargs), out)
         return pack(structure, arrays) if out is None else out
 
     def __reduce__(self) -> Any:
         """Copies are functions of their own, without plans."""
-        return Fused, (self._function, self._name)
+        return Fused, (self._function, self._name, self._within)
 
     def _traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any], what: str) -> _Traced:
         if args or kwargs:
@@ -340,9 +331,7 @@ class Fused:
 
 def unpack(structure: Any, out: Any, name: str) -> list[Any]:
     """The caller's arrays to write to, in the order of the stored results."""
-    kind, keys, positions = structure
-    if len(positions) != len(set(positions)):
-        raise UsageError(f"out: {name} returns one value under two names; out cannot hold both", "out")
+    kind, keys = structure
     if kind is None:
         return [out]
     if kind is dict:

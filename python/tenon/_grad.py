@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Union
@@ -14,6 +15,7 @@ from ._errors import UsageError
 from ._expr import Expr
 from ._fuse import Fused
 
+_LEAVES = itertools.count()
 Argnums = Union[int, str, Sequence[Union[int, str]], None]
 
 
@@ -26,6 +28,14 @@ def gradients(values: Sequence[Expr], seeds: Sequence[Expr | None], wrt: Sequenc
         for i, found in enumerate(_core.gradients(value._value, start, leaves)):
             totals[i] = found if totals[i] is None else _core.make("add", [totals[i], found])
     return [Expr(t, w._graph, "f32") for t, w in zip(totals, wrt)]
+
+
+def _leaf(like: Expr) -> Expr:
+    """A new leaf of an expression's shape and type, in its graph."""
+    name, graph = f"argument {next(_LEAVES)}", like._graph
+    if not like.dtype:
+        return Expr(graph.scalar(name), graph, "")
+    return Expr(graph.input(name, like.dtype, list(like.shape)), graph, like.dtype)
 
 
 def _chosen(argnums: Argnums, signature: inspect.Signature, args: Any, kwargs: Any) -> tuple[list[Expr], bool]:
@@ -70,8 +80,19 @@ def _differentiated(function: Any, argnums: Argnums, with_value: bool) -> Fused:
             return (value, *found)
         return found[0] if alone else tuple(found)
 
+    def within(*args: Any, **kwargs: Any) -> Any:
+        """Differentiates by leaves that nothing else depends on, then puts the caller's expressions in their place."""
+        given = (*args, *kwargs.values())
+        fresh = [_leaf(v) if isinstance(v, Expr) else v for v in given]  # one argument may be given twice
+        found = both(*fresh[: len(args)], **dict(zip(kwargs, fresh[len(args) :])))
+        values = list(found) if isinstance(found, tuple) else [found]
+        pairs = [(leaf._value, v._value) for leaf, v in zip(fresh, given) if isinstance(v, Expr)]
+        replaced = _core.substitute([v._value for v in values], *map(list, zip(*pairs)))
+        out = [Expr(new, old._graph, old.dtype) for new, old in zip(replaced, values)]
+        return tuple(out) if isinstance(found, tuple) else out[0]
+
     name = getattr(inner, "__name__", "fused").replace("<lambda>", "fused")
-    return Fused(both, f"{name}.gradient")
+    return Fused(both, f"{name}.gradient", within)
 
 
 def grad(function: Callable[..., Any] | Fused, argnums: Argnums = None) -> Fused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from PIL import Image, PngImagePlugin
@@ -40,6 +41,6 @@ class Picture(Image.Image):
 
 
 def _format_of(fp: Any) -> str:
-    name = str(getattr(fp, "name", fp))
+    name = os.fsdecode(fp) if isinstance(fp, (str, bytes, os.PathLike)) else str(getattr(fp, "name", ""))
     Image.init()
     return Image.EXTENSION.get("." + name.rpartition(".")[2].lower(), "")

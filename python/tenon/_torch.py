@@ -11,7 +11,16 @@ import torch
 from . import _core, _dtypes, _fuse
 from ._errors import UsageError
 
-_increment_version = torch.autograd.graph.increment_version  # tells autograd that they were written to
+
+
+def _increment_version(arrays: list[Any]) -> None:
+    """Tells autograd that tensors were written to. Arrays of other libraries may be among them."""
+    try:
+        torch.autograd.graph.increment_version(arrays)
+    except (TypeError, RuntimeError):
+        torch.autograd.graph.increment_version([a for a in arrays if isinstance(a, torch.Tensor)])
+
+
 _OPTIONS = (
     'float beta1, float beta2, float weight_decay, float eps=0.0, bool maximize=False, str non_finite="propagate"'
 )
@@ -164,6 +173,11 @@ def _types_of(function: Any, bound: Any) -> Any:
     return function._result_types(shapes, dtypes, bound)
 
 
+def structure_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The form of the results of a call."""
+    return _types_of(function, function._bind(args, kwargs))[1]
+
+
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
     handle, tensors, numbers, kinds, keywords = inputs
     ctx.call = (_fuse.by_handle(handle), list(numbers), kinds, tuple(keywords))  # keeps the function alive
@@ -184,11 +198,7 @@ def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
         wrt = tuple(p for p, n in zip(places, needed) if n)
         back = function._backward(len(kinds), keywords, wrt, given)
         call = (back._handle, tensors + [seeds[i] for i in given], numbers, kinds + "t" * len(given), [])
-        _, (_, _, positions) = _types_of(*_bound(*call))
-        stored = torch.ops.tenon.fused(*call)
-        # Equal gradients are stored once. Autograd may add to what it gets, so that each needs memory of its own.
-        own = [stored[p].clone() if p in positions[:i] else stored[p] for i, p in enumerate(positions)]
-        found = iter(own)
+        found = iter(torch.ops.tenon.fused(*call))
         grads = [next(found) if n else None for n in needed]
     # PyTorch treats anything but a list of tensors as one leaf, and an empty list as a list of tensors.
     return None, grads, None if numbers else [], None, None if keywords else []
@@ -218,8 +228,8 @@ def _check_tensor(name: str, tensor: Any, device: Any) -> None:
 
 @torch.compiler.allow_in_graph
 def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Any, ...]:
-    """A call of a fused function as one operator, for autograd and torch.compile. Returns the arrays that it writes,
-    each once."""
+    """A call of a fused function as one operator, for autograd and torch.compile. Returns the arrays that it
+    writes."""
     function = _fuse.by_handle(handle)
     bound = function._bind(args, kwargs)
     if out is not None and _fuse._wants_gradients(bound.values):

@@ -101,12 +101,12 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
 
   std::unordered_map<const Node*, std::string> names;
   for (size_t i = 0; i < roots.size(); ++i) {
-    const bool fresh = names.emplace(roots[i].get(), results[i].name).second;
+    while (names.contains(roots[i].get()))
+      roots[i] = make_node<nodes::Materialize>({roots[i]});  // a copy of an equal one
+    names.emplace(roots[i].get(), results[i].name);
     TENON_CHECK(Usage, !is_update(roots[i]) || results[i].name == state_of(roots[i])->attrs.text, plan.name)
         << "result '" << results[i].name << "' is an update of the state '" << state_of(roots[i])->attrs.text
         << "' and must have its name";
-    TENON_CHECK(Usage, fresh, plan.name) << "results '" << names.at(roots[i].get()) << "' and '" << results[i].name
-                                         << "' are the same value";
   }
   const Users users(roots);
   Partitioner partitioner(plan, users, options);

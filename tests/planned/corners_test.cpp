@@ -86,5 +86,14 @@ TEST_F(Corners, AStencilInBothDirections) {
   expect({{"y", x}});
 }
 
+// Each has memory of its own: inputs, constants and products too, and values that become equal only in a plan.
+TEST_F(Corners, EqualResults) {
+  const Expr x = in("x", {6, 8}), w = weight("w", {4, 8}), y = linear(x, w), z = tanh(y) + 1.0;
+  expect({{"a", y}, {"b", y}, {"c", y}});
+  expect({{"d", z}, {"e", stop_gradient(z)}});
+  expect({{"f", x * 2.0}, {"g", x * 2.0}, {"h", linear(x * 2.0, w)}});
+  expect({{"i", w * 2.0}, {"j", w * 2.0}});
+}
+
 }  // namespace
 }  // namespace tenon::planned

@@ -451,6 +451,9 @@ def test_arrays_that_cannot_be_read_are_named():
     k = tenon.fuse(lambda a: a * 2)
     with pytest.raises(tenon.UsageError, match="multiple of its elements' 4 bytes"):
         k(np.frombuffer(bytearray(41), np.float32, 10, offset=1))
+    k(np.ones(10, np.float32))
+    with pytest.raises(tenon.UsageError, match="multiple of its elements' 4 bytes"):  # with a plan, too
+        k(np.frombuffer(bytearray(41), np.float32, 10, offset=1))
     for array in (np.ones(3, ">f4"), np.array([None]), np.zeros(3, [("a", "f4")])):
         with pytest.raises(TypeError, match="got ndarray of .*(f4|object)"):
             k(array)

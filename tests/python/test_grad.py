@@ -234,3 +234,45 @@ def test_strided_arrays_have_the_gradients_of_their_copies(rng):
     by_x = tenon.grad(lambda x, w: tenon.sum(tenon.group_norm(x, 2) * w * x.reshape(4, 6), axis=None), "x")
     for x in (wide[:, 3:9], wide[:, 1:13:2], wide.reshape(24, 4).T[:, ::4], np.broadcast_to(wide[0, :6], (4, 6))):
         assert_close(by_x(x, weight), by_x(x.copy(), weight), 1e-6)
+
+
+def test_gradients_within_a_function_are_by_the_argument_alone(rng):
+    """Other arguments and outer arrays may be the same, or computed from it."""
+    x = rng.standard_normal(6, np.float32)
+    by_first = tenon.grad(lambda a, b: tenon.sum(a * a * b, axis=None), 0)
+    assert_close(tenon.fuse(lambda x: by_first(x, x))(x), 2 * x * x, 1e-6)
+    assert_close(tenon.fuse(lambda x: by_first(x * 2, x * 3))(x), 12 * x * x, 1e-6)
+    assert_close(tenon.fuse(lambda x: by_first(x * 2, b=x * 2))(x), 8 * x * x, 1e-6)
+    assert_close(tenon.fuse(lambda x: tenon.grad(lambda a: tenon.sum(a * x, axis=None), 0)(x))(x), x, 1e-6)
+    value, slope = tenon.fuse(tenon.value_and_grad(lambda a, b: tenon.sum(a * b, axis=None), 0))(x, x)
+    assert_close(value, np.array((x * x).sum()), 1e-5)
+    assert_close(slope, x, 1e-6)
+    penalty = tenon.grad(lambda x: tenon.sum(tenon.grad(lambda a: tenon.sum(a * a * a, axis=None), 0)(x) ** 2, axis=None), 0)
+    assert_close(penalty(x), 36 * x**3, 1e-4)
+
+
+def test_equal_results_have_memory_of_their_own(rng):
+    w, x = rng.standard_normal((2, 3, 4)).astype(np.float32)
+    dw, dx = tenon.grad(lambda w, x: tenon.sum(w + x, axis=None))(w, x)
+    dw *= 0.1
+    assert_close(dx, np.ones((3, 4)), 1e-6)
+    one, other = tenon.fuse(lambda x: (x * 2, tenon.stop_gradient(x * 2)))(x)
+    one += 1
+    assert_close(other, 2 * x, 1e-6)
+    k, out = tenon.fuse(lambda x: {"a": x + 1, "b": x + 1}), {"a": np.zeros_like(x), "b": np.zeros_like(x)}
+    k(x, out=out)
+    assert_close(out["b"], x + 1, 1e-6)
+    empty = np.ones((0, 4), np.float32)
+    same = tenon.fuse(lambda e, w: (tenon.concat([e * 2, w], 0), tenon.concat([e * 3, w], 0)))(empty, w)
+    assert_close(same[1], w, 1e-6)
+
+
+def test_parameters_with_one_gradient_train(rng):
+    b1, b2 = np.zeros(3, np.float32), np.zeros(3, np.float32)
+    params = {"w": rng.standard_normal((3, 8)).astype(np.float32), "b1": b1, "b2": b2}
+    trainer = tenon.train.Trainer(
+        lambda p, x, y: tenon.mean((tenon.linear(x, p["w"], p["b1"]) + p["b2"] - y) ** 2, axis=None), params
+    )
+    x, y = rng.standard_normal((4, 8)).astype(np.float32), rng.standard_normal((4, 3)).astype(np.float32)
+    losses = [trainer.step(x=x, y=y) for _ in range(20)]
+    assert losses[-1] < losses[0]

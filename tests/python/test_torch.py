@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import pytest
 
@@ -235,3 +236,34 @@ def test_fused_within_fused():
     inner = tenon.fuse(lambda x: x * 3)
     close(tenon.fuse(lambda x: inner(x) + 1)(torch.ones(2)), torch.full((2,), 4.0), 1e-6)
     close(tenon.grad(lambda x: tenon.sum(inner(x), axis=None), 0)(torch.ones(2)), torch.full((2,), 3.0), 1e-6)
+
+
+def test_captured_tensors_that_require_gradients_later_are_refused():
+    layer = torch.nn.Linear(4, 4).requires_grad_(False)
+    k = tenon.fuse(lambda x: tenon.linear(x, layer.weight))
+    x = torch.randn(3, 4, requires_grad=True)
+    k(x).sum().backward()
+    layer.requires_grad_(True)
+    with pytest.raises(tenon.UsageError, match="requires gradients"):
+        k(x)
+
+
+def test_threads_get_results_in_their_own_form():
+    k = tenon.fuse(lambda *xs: [x * 2 for x in xs])
+    tensors = [torch.randn(5, requires_grad=True) for _ in range(3)]
+    wrong = []
+
+    def calls(count):
+        for _ in range(200):
+            try:
+                if len(k(*tensors[:count])) != count:
+                    wrong.append(count)
+            except Exception as e:
+                wrong.append(e)
+
+    threads = [threading.Thread(target=calls, args=(count,)) for count in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -378,3 +378,9 @@ def test_the_layout_may_change_between_steps(master):
 def test_infinite_learning_rates_are_refused():
     with pytest.raises(tenon.UsageError, match="lr"):
         tenon.optim.Lion([torch.nn.Parameter(torch.ones(1))], lr=float("inf"))
+
+
+def test_moments_of_another_library():
+    p, m, before = torch.ones(3), np.zeros(3, np.float32), torch.ones(3)
+    tenon.lion_step(p, m, torch.ones(3), 0.1)
+    assert (p < before).all() and (m > 0).all()
