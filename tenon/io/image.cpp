@@ -12,7 +12,7 @@
 namespace tenon {
 namespace {
 
-constexpr size_t kMaxPngBytes = size_t{1} << 30;
+constexpr size_t kMaxPictureBytes = size_t{1} << 30;
 
 // The PNG library reports errors by a longjmp, which skips C++ destructors. So everything that owns memory is in these
 // structs, outside the functions that call the library, and those functions have only trivial locals.
@@ -172,7 +172,7 @@ Image without_pixels(PngDecoder& d, std::span<const std::byte> bytes, const std:
 // The bytes of a PNG or JPEG file, read by one of two functions.
 template <class Jpeg, class Png>
 Image read_either(const std::filesystem::path& path, const Jpeg& jpeg, const Png& png) {
-  const std::string bytes = read_argument_file(path);
+  const std::string bytes = read_argument_file(path, kMaxPictureBytes);
   const auto data = std::as_bytes(std::span(bytes));
   if (is_jpeg(data)) return jpeg(data, path.string());
   TENON_CHECK(Usage, is_png(data), path.string()) << "is neither a PNG nor a JPEG file";
@@ -194,7 +194,7 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
 }
 
 Image read_png(const std::filesystem::path& path) {
-  const std::string bytes = read_argument_file(path, kMaxPngBytes);
+  const std::string bytes = read_argument_file(path, kMaxPictureBytes);
   return decode_png(std::as_bytes(std::span(bytes)), path.string());
 }
 
@@ -208,7 +208,7 @@ Image read_image_header(const std::filesystem::path& path) {
 }
 
 std::map<std::string, std::string> read_png_text(const std::filesystem::path& path) {
-  const std::string bytes = read_argument_file(path, kMaxPngBytes);
+  const std::string bytes = read_argument_file(path, kMaxPictureBytes);
   TENON_CHECK(Usage, is_png(std::as_bytes(std::span(bytes))), path.string()) << "is not a PNG file";
   PngDecoder d(std::as_bytes(std::span(bytes)));
   if (!read_header(d, true)) refuse_png(path.string(), d);

@@ -253,6 +253,7 @@ std::vector<std::byte> encode_jpeg(const Image& image, const ImageText& text) {
   const std::vector<Marker> markers = markers_of(text);
   JpegEncoder e;
   const bool done = write_all(e, image, markers);
+  if (!done) e.bytes = nullptr;  // says where the memory is only at the end; what was there first may be freed
   TENON_CHECK(Memory, done, where) << "cannot encode: " << e.failure.message;
   const auto* first = reinterpret_cast<const std::byte*>(e.bytes);
   return {first, first + e.size};

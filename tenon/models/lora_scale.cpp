@@ -28,6 +28,11 @@ LoraScale::LoraScale(const nlohmann::json& notes, std::string where) : notes_(no
   for (const auto& [key, value] : notes_.items()) {
     TENON_CHECK(Model, !(key.ends_with("use_dora") && value == true), where_)
         << "is a DoRA (use_dora), which is not supported";
+    const bool plain =
+        !value.is_string() || value == "gaussian" || value == "eva" || value == "orthogonal" || value == "mica";
+    TENON_CHECK(Model, plain || !key.ends_with("init_lora_weights"), where_)
+        << "PEFT metadata: " << shown(key) << " is " << shown(value.dump())
+        << ": it also changed the model's weights, which is not supported";
     if (!key.ends_with("alpha_pattern") || !value.is_object()) continue;
     for (const auto& [layer, alpha] : value.items())
       TENON_CHECK(Model, layer.find_first_of(kPatternSigns, layer.starts_with(kAnchor) ? 1 : 0) == layer.npos, where_)

@@ -75,6 +75,12 @@ std::string_view without_prefix(std::string_view name) {
   return name;
 }
 
+// Whether a tensor belongs to a block: there, none is idle.
+bool in_block(std::string_view stored) {
+  const std::string_view name = without_prefix(stored);
+  return name.starts_with("blocks") || name.starts_with("encoder.layer.");
+}
+
 // The integer square root of a square of at least 1; 0 for anything else.
 int64_t root_of(int64_t n) {
   if (n < 1) return 0;
@@ -159,11 +165,13 @@ bool is_vit(const WeightShapes& stored) {
 
 VitConfig detect_vit(const WeightShapes& stored, const nlohmann::json& config, const std::string& where) {
   WeightShapes named;
-  for (const auto& [name, shape] : stored)
-    if (const std::string timm = vit_name(name); !timm.empty()) {
-      TENON_CHECK(Model, named.emplace(timm, shape).second, where)
-          << "two tensors map to '" << shown(timm) << "'; one is '" << shown(name) << "'";
-    }
+  for (const auto& [name, shape] : stored) {
+    const std::string timm = vit_name(name);
+    TENON_CHECK(Model, !timm.empty() || !in_block(name), where)
+        << "the network has no tensor '" << shown(name) << "'; ignoring that would give wrong features";
+    TENON_CHECK(Model, timm.empty() || named.emplace(timm, shape).second, where)
+        << "two tensors map to '" << shown(timm) << "'; one is '" << shown(name) << "'";
+  }
   const WeightNames w(named, where, "a vision transformer");
   VitConfig c;
   const Shape filter = w.shape("patch_embed.proj.weight", 4);

@@ -140,10 +140,6 @@ Component LanguageModel::component(const fs::path& path) const {
   return out;
 }
 
-namespace {
-
-// Refuses tensors that would change results although no network here reads them: rotary factors (Llama 3.1), biases,
-// norms, scales of quantised weights. Rotary tensors of old files only repeat their base.
 void refuse_left_over(std::vector<std::string> names, const std::string& where) {
   std::erase_if(names, [](const std::string& name) {
     return name.find("rot_embd") != std::string::npos || name.ends_with("rotary_emb.inv_freq");
@@ -156,6 +152,8 @@ void refuse_left_over(std::vector<std::string> names, const std::string& where) 
                            (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "") +
                            "; ignoring that would give wrong results");
 }
+
+namespace {
 
 // Whether a tensor belongs next to the network's weights: in one of its layers, or named like another weight except for
 // the last part. Other tensors in a folder (layers after the last, heads for other uses) are ignored, as in

@@ -176,6 +176,9 @@ TEST(Lora, ScalesOfPeft) {
     return file.read(sd_names()).changes.at("unet").at(layer + ".weight").matrix->scale;
   };
   EXPECT_EQ(scale("{}"), 1);
+  EXPECT_EQ(scale(R"({"unet.lora_alpha": 4, "unet.init_lora_weights": "gaussian"})"), 1);
+  for (const char* start : {"pissa", "olora", "loftq"})  // they change the model's weights, too
+    EXPECT_THROW(scale(R"({"unet.lora_alpha": 4, "unet.init_lora_weights": ")" + std::string(start) + "\"}"), Error);
   EXPECT_EQ(scale(R"({"unet.r": 4, "unet.lora_alpha": 8})"), 2);
   EXPECT_EQ(scale(R"({"unet.lora_alpha": 8, "unet.use_rslora": true})"), 4);
   EXPECT_EQ(scale(R"({"text_encoder.lora_alpha": 8})"), 1);

@@ -247,6 +247,14 @@ TEST(Vit, RefusesWhatItIsNot) {
   odd["patch_embed.proj.weight"] = {128, 4, 14, 14};
   refused(odd, "filters [width,3,p,p]");
   odd = stored;
+  odd["head.weight"] = {10, 128};
+  EXPECT_NO_THROW(detect_vit(odd, nullptr, "model"));
+  for (const char* of_cait : {"blocks.0.gamma_1", "blocks.1.attn.proj_l.weight", "blocks_token_only.0.norm1.weight"}) {
+    odd = stored;
+    odd[of_cait] = {128};
+    refused(odd, std::string("no tensor '") + of_cait);
+  }
+  odd = stored;
   odd.erase("blocks.0.mlp.fc2.weight");
   refused(odd, "blocks.0.mlp.fc2.weight");
   refused(stored, "num_attention_heads", {{"num_attention_heads", 3}});

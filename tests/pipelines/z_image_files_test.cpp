@@ -242,6 +242,10 @@ TEST_F(ZImageFiles, ALanguageModelRefusesWhatItWouldDrop) {
                 std::string::npos)
           << e.what();
     }
+    PartPaths with = parts;
+    with.text_encoder = at("q.gguf");
+    expect_error(name.starts_with("rope") ? "rope_freqs.weight" : "has no tensor", (path / "transformer").string(),
+                 with);
   }
 }
 
@@ -343,6 +347,9 @@ TEST_F(ZImageFiles, TypesAndScales) {
     return n.find("qkv.weight") != n.npos && !n.ends_with("scale") ? DType::E4M3 : DType::F32;
   });
   expect_error("has scales f32[2]; expected one number, or one per row", at("t.safetensors"), parts);
+  stored["layers.1.attention.qkv.weight_scale"] = {{1}, {0.25f}};
+  write_tensors(files / "t.safetensors", stored, [](const std::string&) { return DType::BF16; });
+  expect_error("is of type bf16 and has scales, expected them beside e4m3 only", at("t.safetensors"), parts);
 }
 
 TEST_F(ZImageFiles, Gguf) {

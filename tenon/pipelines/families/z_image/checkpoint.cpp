@@ -10,6 +10,7 @@
 #include "tenon/io/z_image_names.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/stable_diffusion_names.h"
+#include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/model_files.h"
 
 namespace tenon {
@@ -59,7 +60,10 @@ class PartReader {
   void finish() {
     for (const auto& [name, scale] : scales_) {
       const auto tensor = out_.tensors.find(name);
-      if (tensor == out_.tensors.end() || tensor->second.dtype != DType::E4M3) continue;
+      if (tensor == out_.tensors.end()) continue;
+      TENON_CHECK(Model, tensor->second.dtype == DType::E4M3, where_)
+          << "tensor '" << shown(name) << "' is of type " << name_of(tensor->second.dtype)
+          << " and has scales, expected them beside e4m3 only; ignoring them would give wrong results";
       const int64_t rows = tensor->second.shape.rank() ? tensor->second.shape[0] : 0, n = scale.shape.numel();
       TENON_CHECK(Model, is_float(scale.dtype) && rows > 0 && (n == 1 || n == rows), where_)
           << "tensor '" << shown(name) << "' " << tensor->second.shape.str() << " has scales " << name_of(scale.dtype)
@@ -222,6 +226,10 @@ class ZImageReader {
     c.files = {path};
     where_[found] = path.string();
     if (found == ZFiles::kText) {
+      std::vector<std::string> left = std::move(checkpoint.unexpected);
+      for (const auto& [name, slice] : c.blocks)
+        if (name.ends_with(".bias")) left.push_back(name);  // Qwen3 has none
+      refuse_left_over(std::move(left), path.string());
       c.config = gguf_config(*file);
       text_gguf_ = file;
     }
