@@ -224,7 +224,7 @@ std::string lora_step_text(const ordered_json& m) {
 
 // Without pictures, an embedded model learns a thing that it does not know, with defaults that suit it.
 bool takes_ovals(const LoraTrainFlags& f) {
-  return f.pictures.empty() &&
+  return f.pictures.empty() && !f.parts.any() &&
          (f.model.empty() || std::ranges::find(embedded_models(), f.model) != embedded_models().end());
 }
 
@@ -315,6 +315,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   check_utf8("--caption", f.caption);
   for (const std::string& text : f.known) check_utf8("--class-prompt", text);
   for (const std::string& text : f.o.samples.prompts) check_utf8("--validation-prompt", text);
+  if (f.model.empty()) f.model = f.parts.diffusion_model;
   const bool own = takes_ovals(f);
   TENON_CHECK(Usage, !own || !f.given("--caption"), "--caption") << "needs pictures: use --instance-data-dir FOLDER";
   if (own) take_ovals(f);

@@ -88,11 +88,14 @@ std::string roofline_text(const Roofline& peak) {
 
 std::string explanation_text(const Explanation& e) {
   std::string out = e.model + " " + e.part + " on " + e.device + "\n";
+  // Sorted by cost, launches of all phases are mixed.
+  const bool in_order = std::ranges::is_sorted(e.launches, {}, &ExplainedLaunch::number);
+  if (!in_order) out += "\n";
   for (size_t i = 0; i < e.launches.size(); ++i) {
     const ExplainedLaunch& l = e.launches[i];
-    const bool sorted = i > 0 && l.number < e.launches[i - 1].number;  // by cost, so phases are mixed
-    if (!sorted && (i == 0 || l.rate != e.launches[i - 1].rate))
+    if (in_order && (i == 0 || l.rate != e.launches[i - 1].rate))
       out += "\nphase " + std::string(name_of(l.rate)) + "\n";
+    if (!in_order && e.launches[i].rate != e.rate) out += "phase " + std::string(name_of(l.rate)) + ": ";
     add_launch(out, l, e);
   }
   const PlanCounts& c = e.counts;

@@ -218,6 +218,10 @@ TEST_F(CliVerbs, ExplainShowsSomeLaunches) {
   for (size_t i = 1; i < sorted["launches"].size(); ++i)
     EXPECT_GE(sorted["launches"][i - 1]["bytes"], sorted["launches"][i]["bytes"]);
   expect_error(2, with({"explain", "--only", "lungs"}), {"--only", "lungs"});
+  // Sorted, launches of other phases stand between those of a step, and say so.
+  const std::string text = tenon(with({"explain", "--sort", "bytes"})).out;
+  EXPECT_EQ(text.find("\nphase step\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nphase schedule: #"), std::string::npos) << text;
   expect_error(2, with({"explain", "--sort", "time"}), {"--sort", "--time"});
   expect_error(2, with({"explain", "--sort", "size"}), {"size", "time, bytes"});
 }

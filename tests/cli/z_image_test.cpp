@@ -106,6 +106,27 @@ TEST_F(CliZImage, PartsOfTheirOwn) {
   EXPECT_NE(f.err.find("--llm"), std::string::npos) << f.err;
 }
 
+// Not the embedded model's parts, to which the given ones do not belong.
+TEST_F(CliZImage, TrainsPartsOfTheirOwn) {
+  const std::vector<std::string> parts{"--diffusion-model",
+                                       "tiny/transformer",
+                                       "--llm",
+                                       "tiny/text_encoder",
+                                       "--vae",
+                                       "tiny/vae/diffusion_pytorch_model.safetensors"};
+  const auto train = [&](std::vector<std::string> more) {
+    std::vector<std::string> all{"train", "lora", "--steps", "1", "--sample-every", "0", "-o", "lora_of_parts"};
+    all.insert(all.end(), parts.begin(), parts.end());
+    all.insert(all.end(), more.begin(), more.end());
+    return tenon(all);
+  };
+  EXPECT_NE(train({}).err.find("--instance-data-dir"), std::string::npos);
+  fs::create_directory(folder() / "own");
+  ASSERT_EQ(tenon({"generate", "a", "-m", "tiny", "-W", "32", "-H", "32", "--steps", "1", "-o", "own/a.png"}).code, 0);
+  const Finished f = train({"--instance-data-dir", "own", "--caption", "a", "--resolution", "32"});
+  EXPECT_EQ(f.code, 0) << f.err;
+}
+
 // Its head norms would be ignored by another family.
 TEST_F(CliZImage, ATextEncoderOfAnotherFamily) {
   const auto file = folder() / "tiny/text_encoder/config.json";
