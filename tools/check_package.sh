@@ -4,7 +4,7 @@
 # libraries that it brought, the wheel; no compiler may be present. Elsewhere: only the wheel, in an empty environment.
 # NVRTC_FOLDER: the folder of libnvrtc, with which the wheel then compiles GPU kernels.
 set -euo pipefail
-folder="$(realpath "$1")" nvrtc="${2:-}" work="$(mktemp -d)"
+folder="$(realpath "$1")" nvrtc="${2:+$(realpath "$2")}" work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 draw() { "$1" generate "a red circle on a white background" -s 42 --steps 2 --no-metadata -o "$2" && test -s "$2"; }

@@ -4,8 +4,9 @@
 # Tests that need PyTorch run after tools/setup.sh --peers (or where TENON_PYTHON_TORCH names a folder of site-packages
 # with torch for the same Python); elsewhere they are skipped.
 set -euo pipefail
+folder="$(realpath -m "$1")" jobs="$2"
 cd "$(dirname "$0")/.."
-root="$PWD" folder="$1" jobs="$2" environment="$PWD/build/python-env"
+environment="$PWD/build/python-env"
 python="$environment/bin/python"
 export PATH="$environment/bin:$PATH"
 
@@ -16,4 +17,4 @@ torch="${TENON_PYTHON_TORCH:-}"
 version="$("$python" -c 'import sys; print(f"python{sys.version_info[0]}.{sys.version_info[1]}")')"
 peers="${XDG_CACHE_HOME:-$HOME/.cache}/tenon/peer-env/lib/$version/site-packages"
 if [[ -z "$torch" && -d "$peers/torch" ]]; then torch="$peers"; fi
-PYTHONPATH="$root/$folder/python${torch:+:$torch}" "$python" -m pytest tests/python
+PYTHONPATH="$folder/python${torch:+:$torch}" "$python" -m pytest tests/python

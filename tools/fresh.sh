@@ -6,9 +6,10 @@
 #   --with=PATH: a file or folder of this machine, visible at the same path
 #   COMMAND: default set-up, build and the README's first picture
 set -euo pipefail
-cd "$(dirname "$0")/.."
-root="$PWD" with=()
+with=()
 while [[ "${1:-}" == --with=* ]]; do with+=("$(realpath "${1#*=}")"); shift; done
+cd "$(dirname "$0")/.."
+root="$PWD"
 command=("$@")
 ((${#command[@]})) || command=(tools/generate.sh "a red circle on a white background")
 skip() { echo "fresh: skipped: $1" >&2; exit 77; }

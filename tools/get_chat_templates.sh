@@ -16,12 +16,16 @@ work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/env"
 "$work/env/bin/pip" --quiet --disable-pip-version-check download --no-deps --dest "$work" trl==1.16.0
-mkdir -p "$folder"
-python3 - "$work"/trl-*.whl "$folder" "${names[@]}" <<'PY'
+mkdir -p "$folder" "$work/out"
+python3 - "$work"/trl-*.whl "$work/out" "${names[@]}" <<'PY'
 import pathlib, sys, zipfile
 wheel, folder, *names = sys.argv[1:]
 archive = zipfile.ZipFile(wheel)
 for name in names:
     pathlib.Path(folder, name + ".jinja").write_bytes(archive.read(f"trl/chat_templates/{name}.jinja"))
 PY
+for name in "${names[@]}"; do  # whole, or not at all
+  cp "$work/out/$name.jinja" "$folder/.$name.part"
+  mv "$folder/.$name.part" "$folder/$name.jinja"
+done
 echo "fetched: ${#names[@]} templates in $folder"

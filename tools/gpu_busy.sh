@@ -5,8 +5,8 @@
 set -euo pipefail
 (($#)) || { echo "gpu_busy.sh: expected a program and its arguments" >&2; exit 2; }
 toolkit="${CUDA_HOME:-/usr/local/cuda}"
-header="$(find -L "$toolkit" -name cupti.h -print -quit 2>/dev/null)"
-library="$(find -L "$toolkit" -name libcupti.so -print -quit 2>/dev/null)"
+header="$(find -L "$toolkit" -name cupti.h -print -quit 2>/dev/null || true)"
+library="$(find -L "$toolkit" -name libcupti.so -print -quit 2>/dev/null || true)"
 [[ -n "$header" && -n "$library" ]] ||
   { echo "gpu_busy.sh: no CUPTI below $toolkit (CUDA_HOME names another toolkit)" >&2; exit 6; }
 folder="$(mktemp -d)"

