@@ -1,5 +1,7 @@
 // Whole plans, launch by launch: values that the planner stores because no launch can compute them itself. The tensors
 // are larger than what a launch may compute for itself (the lets of a form).
+#include <algorithm>
+
 #include "tenon/expr/precision.h"
 #include "tenon/expr/vjp.h"
 #include "tenon/kernels/affine.h"
@@ -42,7 +44,8 @@ class Planned : public LaunchTest {
       for (const Launch& l : p.launches) {
         const DType t = l.form->anchor ? arithmetic_of(l.form->anchor).value() : DType::F32;
         if (l.form->anchor) found.push_back(t);
-        expect(l, {l.outputs[0].value.dtype(), t, kCols, 10, t == DType::E4M3 ? kLostOfE4m3 : 0});
+        const DType coarsest = t == DType::F32 && rounds_to_bf16(l) ? DType::BF16 : t;
+        expect(l, {l.outputs[0].value.dtype(), coarsest, kCols, 10, t == DType::E4M3 ? kLostOfE4m3 : 0});
         for (auto& [name, made] : run(l)) tensors.insert_or_assign(name, std::move(made));
       }
     EXPECT_EQ(found, arithmetic) << print_plan(plan);
@@ -50,6 +53,14 @@ class Planned : public LaunchTest {
     EXPECT_TRUE(
         agreement(tenon::compare(tensors.at("y"), value.shape(), want, Tolerance{lost * largest_magnitude(want)})))
         << print_plan(plan);
+  }
+  // Whether the launch rounds what it computes before it multiplies: near a tie, f32 and f64 are then a step apart.
+  static bool rounds_to_bf16(const Launch& l) {
+    std::vector<Expr> values;
+    for (const Output& o : l.outputs) values.push_back(o.value);
+    return std::ranges::any_of(topological(values), [](const Expr& e) {
+      return e.is<nodes::Cast>() && e.dtype() == DType::BF16 && !is_memory_leaf(e->in[0]);
+    });
   }
   Expr made(const Expr& leaf) {
     tensors.emplace(leaf->attrs.text, random_tensor(leaf.dtype(), leaf.shape(), static_cast<unsigned>(tensors.size())));
