@@ -12,7 +12,6 @@ from . import _core, _dtypes, _fuse
 from ._errors import UsageError
 
 
-
 def _increment_version(arrays: list[Any]) -> None:
     """Tells autograd that tensors were written to. Arrays of other libraries may be among them."""
     try:

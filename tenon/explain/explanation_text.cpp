@@ -95,7 +95,7 @@ std::string explanation_text(const Explanation& e) {
     const ExplainedLaunch& l = e.launches[i];
     if (in_order && (i == 0 || l.rate != e.launches[i - 1].rate))
       out += "\nphase " + std::string(name_of(l.rate)) + "\n";
-    if (!in_order && e.launches[i].rate != e.rate) out += "phase " + std::string(name_of(l.rate)) + ": ";
+    if (!in_order && l.rate != e.rate) out += "phase " + std::string(name_of(l.rate)) + ": ";
     add_launch(out, l, e);
   }
   const PlanCounts& c = e.counts;

@@ -238,12 +238,8 @@ DEV void attention_chunks(const Params& p) {
   griddep_launch();
   chunk_prefetch<Tile, K, V>(p);
   griddep_wait();
-  const typename FreshRowsOf<Tile, Fresh>::Type fresh(p);
-  GroupedPieces<Tile, K> pieces(p);
-  const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
-  const GroupedPlace<Tile> at(s);
-  if (block_x() == 0 && thread_index() == 0) *GroupedCounters<Tile>(s.split, at).keys = s.keys;
-  if constexpr (Fresh::kGiven) pieces.added = fresh.of_turns(p, at, pieces.places);
+  const GroupedWork<Tile, K, Keys, Fresh> work(p);
+  const auto& [fresh, pieces, s, at] = work;
   const int left = s.keys - at.first_key(0), with_keys = left <= 0             ? 0
                                                          : left < Tile::kChunk ? (left + Tile::kKeys - 1) / Tile::kKeys
                                                                                : Tile::kTurns;

@@ -364,6 +364,21 @@ struct GroupedPieces {
   }
 };
 
+/// What a block works on: looked up once the preceding kernel has ended, with the rows that the launch adds.
+template <class Tile, class K, class Keys, class Fresh>
+struct GroupedWork {
+  typename FreshRowsOf<Tile, Fresh>::Type fresh;
+  GroupedPieces<Tile, K> pieces;
+  AttentionSizes s;
+  GroupedPlace<Tile> at;
+
+  template <class Params>
+  DEV explicit GroupedWork(const Params& p) : fresh(p), pieces(p), s(sizes_of_entry<Keys>(p, block_z())), at(s) {
+    if (block_x() == 0 && thread_index() == 0) *GroupedCounters<Tile>(s.split, at).keys = s.keys;
+    if constexpr (Fresh::kGiven) pieces.added = fresh.of_turns(p, at, pieces.places);
+  }
+};
+
 /// Passes on what a chunk contributes, whose turn it is; meanwhile the values of the `next` piece are loaded if the
 /// block goes on.
 template <class Tile, class K, class V, class Params, class Queries, class Meeting>
@@ -403,12 +418,8 @@ DEV void attention_grouped(const Params& p) {
   grouped_prefetch<Tile, K, V>(p);
   if constexpr (Tile::kBlocks > 1 && !Tile::kMeetsInMemory) sync_cluster();  // all blocks run and can be written to
   griddep_wait();
-  const typename FreshRowsOf<Tile, Fresh>::Type fresh(p);
-  GroupedPieces<Tile, K> pieces(p);
-  const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
-  const GroupedPlace<Tile> at(s);
-  if (block_x() == 0 && thread_index() == 0) *GroupedCounters<Tile>(s.split, at).keys = s.keys;
-  if constexpr (Fresh::kGiven) pieces.added = fresh.of_turns(p, at, pieces.places);
+  const GroupedWork<Tile, K, Keys, Fresh> work(p);
+  const auto& [fresh, pieces, s, at] = work;
   typename GroupedMeeting<Tile>::Type meeting(s, at, shared);
   GroupedPiece piece = pieces.of(at, s.keys, 0);
   GroupedKeys<Tile, K> keys;
