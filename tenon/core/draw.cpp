@@ -32,7 +32,7 @@ T min_score_kept(const std::vector<T>& scores, const DrawRule& rule, T top) {
     }
   }
   if (rule.min_p > 0) least = std::max(least, static_cast<T>(top + std::log(rule.min_p)));
-  return least;
+  return std::min(least, top);  // no rule drops the largest
 }
 
 }  // namespace

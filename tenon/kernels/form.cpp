@@ -278,8 +278,12 @@ class FormBuilder {
     form_.lanes = static_cast<int>(width ? full[-1] / width : 0);
     bool good = !whole && width > 0 && full[-1] % width == 0 && form_.lanes <= kMaxFormLanes;
     for (const Expr& s : slices) good = good && s.shape()[-1] == width && s->attrs.ints[1] % width == 0;
+    for (const Expr& core : cores) {  // columns of tiles, powers of two, cannot be in three parts
+      const auto reads = [under = below(std::array{core})](const Expr& s) { return std::ranges::count(under, s) > 0; };
+      good = good && (form_.lanes != 3 || std::ranges::count_if(slices, reads) < 2);
+    }
     if (!good)
-      throw Refused{"parts of the result share a tile only if they are up to 4 equal blocks of columns", form_.anchor};
+      throw Refused{"parts of the result share a tile only if they are 2 or 4 equal blocks of columns", form_.anchor};
     form_.domain = slices[0].shape();
     for (const Expr& s : slices)
       memo.emplace(s.get(), input(g_, acc_name(static_cast<int>(s->attrs.ints[1] / width)), DType::F32, form_.domain));

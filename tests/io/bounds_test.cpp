@@ -8,6 +8,7 @@
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tests/io/io_test_tools.h"
+#include "tests/support/cpu_seconds.h"
 #include "tests/support/sanitized.h"
 
 namespace {
@@ -17,21 +18,6 @@ using namespace tenon;
 const size_t kBytes = sanitized() ? 3'000'000 : 99'000'000;  // of a header: nearly the maximum accepted
 
 const double kSeconds = sanitized() ? 60 : 2;  // of CPU time: other tests run at the same time
-
-double seconds_in(const rusage& used) {
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
-double seconds_of(const std::function<void()>& f) {
-  rusage before{}, after{};
-  getrusage(RUSAGE_THREAD, &before);
-  f();
-  getrusage(RUSAGE_THREAD, &after);
-  return seconds_in(after) - seconds_in(before);
-}
 
 // As many one-byte tensors as fit into `bytes` of header.
 std::string tensors(size_t bytes, size_t most = ~size_t{0}) {
@@ -132,8 +118,9 @@ INSTANTIATE_TEST_SUITE_P(Each, LargeHeaders, testing::ValuesIn(large_headers()),
 TEST(Bounds, TensorsTakeLinearTime) {
   const TempFolder folder;
   put(folder / "a.safetensors", tensors(~size_t{0}, 200'000));
-  EXPECT_LE(seconds_of([&] { EXPECT_EQ(SafetensorsFile::open(folder / "a.safetensors").tensors().size(), 200'000u); }),
-            kSeconds);
+  EXPECT_LE(
+      cpu_seconds_of([&] { EXPECT_EQ(SafetensorsFile::open(folder / "a.safetensors").tensors().size(), 200'000u); }),
+      kSeconds);
   put(folder / "b.safetensors", tensors(~size_t{0}, kMaxTensors + 1));
   expect_error(ErrorKind::Model, "has more than 262144 tensors",
                [&] { SafetensorsFile::open(folder / "b.safetensors"); });
@@ -144,7 +131,7 @@ TEST(Bounds, JsonOfManyObjectsTakesLinearTime) {
   for (int i = 0; i < 200'000; ++i)
     text.append(i ? ",\"" : "\"").append(std::to_string(i)).append("\":{\"a\":{},\"b\":[[]]}");
   text += "}";
-  EXPECT_LE(seconds_of([&] { EXPECT_EQ(parse_json(text, "x").size(), 200'000u); }), kSeconds);
+  EXPECT_LE(cpu_seconds_of([&] { EXPECT_EQ(parse_json(text, "x").size(), 200'000u); }), kSeconds);
 }
 
 TEST(Bounds, JsonIsLimited) {

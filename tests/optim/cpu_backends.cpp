@@ -8,11 +8,10 @@ using cpu::Isa;
 const std::vector<Ground>& grounds() {
   static const std::vector<Ground> all = [] {
     std::vector<Ground> out;
-    for (const Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni, Isa::Avx512Bf16, Isa::Amx})
+    for (const Isa isa : cpu::machine_isas())
       for (const int threads : {1, 3})
-        if (cpu::tile_ops(isa))
-          out.push_back({std::string(cpu::tile_ops(isa)->name) + ", threads " + std::to_string(threads),
-                         std::make_shared<IsaBackend>(isa, threads)});
+        out.push_back({std::string(cpu::tile_ops(isa)->name) + ", threads " + std::to_string(threads),
+                       std::make_shared<IsaBackend>(isa, threads)});
     return out;
   }();
   return all;

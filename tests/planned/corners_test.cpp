@@ -86,6 +86,26 @@ TEST_F(Corners, AStencilInBothDirections) {
   expect({{"y", x}});
 }
 
+// No tile of a GPU holds three parts of its columns side by side.
+TEST_F(Corners, TwoOfThreePartsTogether) {
+  for (const int64_t width : {5, 40}) {
+    const auto part = [&](const Expr& y, int i) { return slice(y, -1, i * width, (i + 1) * width); };
+    const std::string id = std::to_string(width);
+    const Expr y = linear(in("x" + id, {70, 20}), weight("w" + id, {3 * width, 20}));
+    expect({{"sum", part(y, 1) + part(y, 2)}});
+    expect({{"all", part(y, 0) * part(y, 1) + part(y, 2)}, {"one", tanh(part(y, 1))}});
+    const Expr z = conv2d(in("picture" + id, {1, 4, 5, 16}), weight("v" + id, {3 * width, 16, 1, 1}));
+    expect({{"sum", part(z, 0) + part(z, 2)}});
+  }
+}
+
+// A GPU may round a product once with a sum that reads it, but other readers must see the same number.
+TEST_F(Corners, AProductLessItself) {
+  const Expr product = in("x", {33, 12}) * in("y", {33, 12});
+  expect({{"zero", product - flip(flip(product, 1), 1)}, {"sum", product + 1.0}});
+  expect({{"rest", sum(product, ReduceOver::Last)}, {"zero", product - materialize(product)}});
+}
+
 // Each has memory of its own: inputs, constants and products too, and values that become equal only in a plan.
 TEST_F(Corners, EqualResults) {
   const Expr x = in("x", {6, 8}), w = weight("w", {4, 8}), y = linear(x, w), z = tanh(y) + 1.0;

@@ -1,4 +1,6 @@
 // Every instruction set; the best one with one thread and with two.
+#include <ranges>
+
 #include "tests/planned/devices.h"
 #include "tests/support/isa_backend.h"
 
@@ -12,8 +14,7 @@ const std::vector<Device>& devices() {
       const std::string name = cpu::tile_ops(isa)->name;
       out.push_back({threads == 1 ? name : name + ", two threads", std::make_shared<IsaBackend>(isa, threads)});
     };
-    for (Isa isa : {Isa::Amx, Isa::Avx512Bf16, Isa::Avx512Vnni, Isa::Avx512, Isa::Avx2}) {
-      if (!cpu::tile_ops(isa)) continue;
+    for (const Isa isa : cpu::machine_isas() | std::views::reverse) {
       if (out.empty()) add(isa, 2);
       add(isa, 1);
     }

@@ -46,7 +46,8 @@ class Program:
         memory = [shape[i] * gaps[i] for i in order]
         drawn = self.numbers.standard_normal(memory) * (1 if dtype in FLOATS else 4)
         drawn = self.numbers.integers(0, below, memory) if below else abs(drawn) if dtype == "uint8" else drawn
-        a = np.transpose(drawn.astype(dtype), [order.index(i) for i in range(len(shape))])
+        drawn = drawn > 0 if dtype == "bool" else drawn.astype(dtype)
+        a = np.transpose(drawn, [order.index(i) for i in range(len(shape))])
         a = a[tuple(slice(None, None, gap) for gap in gaps)]
         if shape and self.random.random() < 0.1:
             a = np.broadcast_to(a[:1] if shape[0] else a, shape)
@@ -136,6 +137,11 @@ REDUCTIONS = {"sum": np.sum, "mean": np.mean, "max": np.max, "variance": np.var}
 STEPS = [*UNARY, *BINARY, *REDUCTIONS, *"where index permute reshape pad concat gather group_norm matmul".split()]
 
 
+def test_what_is_drawn():
+    masks = np.concatenate([a.ravel() for seed in range(100) for a in Program(seed).arguments if a.dtype == bool])
+    assert 0.3 < masks.mean() < 0.7
+
+
 @pytest.mark.parametrize("part", range(10))
 def test_random_functions(part):
     for seed in range(30 * part, 30 * part + 30):
@@ -150,13 +156,16 @@ def test_random_functions(part):
 
 @pytest.mark.parametrize("part", range(10))
 def test_gradients_of_any_layout(part):
-    for seed in range(20 * part, 20 * part + 20):
+    differentiated = 0
+    for seed in range(40 * part, 40 * part + 40):
         p = Program(seed)
         result, _, node = p.values[-1]
         by = [i for i, a in enumerate(p.arguments) if a.dtype == np.float32 and a.size]
         if not by or not result.size:
             continue
+        differentiated += 1
         slopes = tenon.grad(lambda *a: tenon.sum(tenon.tanh(node(a)), None) + tenon.sum(a[by[0]] * 0, None), by)
         dense = [a.copy(order="C") for a in p.arguments]
         for found, wanted in zip(slopes(*p.arguments), slopes(*dense)):
             assert_close(found, wanted, 1e-5 * max(1, abs(wanted).max()))
+    assert differentiated >= 10

@@ -4,6 +4,7 @@
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/backend/cpu/launches/launch_kernel.h"
 #include "tests/skeletons/harness.h"
+#include "tests/support/isa_backend.h"
 
 namespace tenon::launches {
 namespace {
@@ -51,13 +52,11 @@ Tensors run_on(const Launch& l, const Tensors& tensors, Isa isa, int threads) {
 const std::vector<Runner>& runners() {
   static const std::vector<Runner> all = [] {
     std::vector<Runner> out;
-    for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni, Isa::Avx512Bf16, Isa::Amx}) {
-      if (!cpu::tile_ops(isa)) continue;
+    for (const Isa isa : cpu::machine_isas())
       for (int threads : {1, 2})
         out.push_back({numbered(std::string(cpu::tile_ops(isa)->name) + ", threads ", threads),
                        cpu::tile_ops(isa)->name,
                        [isa, threads](const Launch& l, const Tensors& t) { return run_on(l, t, isa, threads); }});
-    }
     return out;
   }();
   return all;

@@ -45,12 +45,12 @@ class SampleRows {
 
 constexpr Rounding kScores{DType::F32, DType::F32, 8, 1};
 
-// Temperature, top-k, top-p and min-p, alone and together, leaving few or nearly all tokens.
+// Temperature, top-k, top-p and min-p, alone and together, leaving few, nearly all or, if it were allowed, no tokens.
 TEST_F(Samples, EveryRuleOverRowsOfEveryLength) {
   const std::vector<std::array<double, 4>> rules = {
-      {0, 0, 1, 0},    {1, 0, 1, 0},      {0.7, 0, 1, 0},   {1, 1, 1, 0},      {1.3, 20, 1, 0},
-      {1, 0, 0.9, 0},  {1, 0, 0.01, 0},   {1, 0, 1, 0.1},   {0.7, 20, 0.8, 0}, {2, 50, 0.95, 0.05},
-      {1, 3000, 1, 0}, {1, 0, 0.9999, 0}, {1, 5000, 0.9, 0}};
+      {0, 0, 1, 0},      {1, 0, 1, 0},   {0.7, 0, 1, 0},    {1, 1, 1, 0},        {1.3, 20, 1, 0}, {1, 0, 0.9, 0},
+      {1, 0, 0.01, 0},   {1, 0, 1, 0.1}, {0.7, 20, 0.8, 0}, {2, 50, 0.95, 0.05}, {1, 3000, 1, 0}, {1, 0, 0.9999, 0},
+      {1, 5000, 0.9, 0}, {1, 0, 0, 0},   {1, 0, -1, 0},     {1, 0, 1, 2},        {1, 3, 0, 1.5}};
   for (const int64_t tokens : {1, 2, 31, 300, 4097, 20011}) {
     const std::string id = numbered("v", tokens);
     const SampleRows rows(g, tensors, id, rules);

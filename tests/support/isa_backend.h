@@ -1,10 +1,23 @@
 // A CPU backend for one instruction set with any number of threads, whatever the machine's best is.
 #pragma once
 #include <cstring>
+#include <vector>
 
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/backend/cpu/launches/launch_kernel.h"
 #include "tenon/backend/cpu/launches/list_kernel.h"
+
+namespace tenon::cpu {
+
+/// The machine's instruction sets, the best last.
+inline std::vector<Isa> machine_isas() {
+  std::vector<Isa> out;
+  for (int i = 0; i < kIsaCount; ++i)
+    if (tile_ops(static_cast<Isa>(i))) out.push_back(static_cast<Isa>(i));
+  return out;
+}
+
+}  // namespace tenon::cpu
 
 namespace tenon {
 

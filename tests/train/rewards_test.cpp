@@ -7,6 +7,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/train/problems.h"
+#include "tests/support/cpu_seconds.h"
 #include "tests/support/sanitized.h"
 
 namespace tenon::train {
@@ -58,7 +59,8 @@ TEST(Rewards, TimeIsLinear) {
   for (const char* piece : {"####", "#### ", "=", "= ", "answer is ", "\\boxed{", "9", "#### 1,"}) {
     std::string text;
     while (text.size() < (sanitized() ? 200'000 : 2'000'000)) text += piece;
-    for (const Extractor e : {Extractor::Robust, Extractor::Compat}) extract_answer(text, e);
+    for (const Extractor e : {Extractor::Robust, Extractor::Compat})
+      EXPECT_LE(cpu_seconds_of([&] { extract_answer(text, e); }), sanitized() ? 20 : 1) << piece;
   }
 }
 

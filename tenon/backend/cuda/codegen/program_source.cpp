@@ -43,7 +43,9 @@ ProgramSource::ProgramSource(std::span<const ProgramOutput> outputs, const Matri
     : domain_(domain), params_(params) {
   for (const ProgramOutput& o : outputs) outputs_.push_back({stored_value(o), o.place, o.dtype});
   const std::vector<Expr> roots = values();
+  for (const Expr& e : roots) ++readers_[e.get()];
   for (const Expr& e : topological(roots)) {
+    for (const Expr& x : e->in) ++readers_[x.get()];
     if (e->family() != Family::Reduce) continue;
     TENON_CHECK(Internal, e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last), "cuda")
         << e->name() << " is not a row reduction";
@@ -235,7 +237,9 @@ bool ProgramSource::in_shared(const Expr& view) const {
 
 // Applies a node's body to named operands: `call` becomes nodes::Lerp::eval<float>(a, b, c), element by element.
 void ProgramSource::body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element) {
-  call = struct_name(e) + "::eval<float>(";
+  // A product is one number for all its readers: the compiler must not merge it with the sum of one of them.
+  const std::string body = struct_name(e) + "::eval<float>(";
+  call = e.is<nodes::Mul>() && readers_.at(e.get()) > 1 ? "rounded_product(" : body;
   bool first = true;
   for (const Expr& x : e->in) {
     call += (first ? "" : ", ") + element(value(x));

@@ -118,6 +118,7 @@ class ProgramSource {
   std::vector<AccessSource> places_;                           // one per output that has a place
   std::unordered_map<const Node*, int> levels_;
   std::unordered_map<const Node*, bool> uniforms_;
+  std::unordered_map<const Node*, int> readers_;  // values and outputs that read a node
   std::vector<Expr> reductions_;
   struct Held {
     Expr view;

@@ -341,6 +341,7 @@ DEV void sample(const Params& p) {
       const uint32_t likely = order_of(row.top + logf(rule(3)));
       if (likely > row.least) row.least = likely;
     }
+    if (row.least > order_of(row.top)) row.least = order_of(row.top);  // no rule drops the largest
     uint64_t seed = 0;
     for (int i = 3; i >= 0; --i)
       seed = seed << 16 | (static_cast<uint32_t>(static_cast<int32_t>(Seed::eval(p, row_number, i).v[0])) & 0xffffu);

@@ -177,6 +177,8 @@ DEV float tanh_approximate(float x) {
   return y;
 }
 DEV float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+/// a * b, never merged with a following sum.
+DEV float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 /// The larger of the two; ignores a NaN if the other is a number.
 DEV float max_number(float a, float b) { return fmaxf(a, b); }
 DEV float magnitude(float x) { return fabsf(x); }

@@ -258,6 +258,7 @@ DEV float rsqrt_approximate(float x) { return 1.0f / std::sqrt(x); }
 DEV float reciprocal_approximate(float x) { return 1.0f / x; }
 DEV float tanh_approximate(float x) { return std::tanh(x); }
 DEV float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
+DEV float rounded_product(float a, float b) { return a * b; }
 DEV float max_number(float a, float b) { return b != b || a > b ? a : b; }
 DEV float magnitude(float x) { return bits_to_float(float_to_bits(x) & 0x7fffffffu); }
 DEV float max_or_nan(float a, float b) { return a != a || a > b ? a : b; }
