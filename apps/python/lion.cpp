@@ -108,6 +108,10 @@ bool same_layout(const Array& a, const Array& b) {
   return true;
 }
 
+bool is_negated(nb::handle array) {
+  return nb::cast<bool>(nb::module_::import_("tenon._arrays").attr("is_negated")(array));
+}
+
 void check_tensor(const Arrays& all, size_t i) {
   const Array param = all.array(kParam, i);
   const std::string name = all.name(kParam, i);
@@ -117,6 +121,10 @@ void check_tensor(const Arrays& all, size_t i) {
     const bool known = a.dtype == DType::F32 || a.dtype == DType::BF16 || a.dtype == DType::F16;
     TENON_CHECK(Usage, known && (role != kMaster || a.dtype == DType::F32), where)
         << "expected " << (role == kMaster ? "f32" : "f32, bf16 or f16") << ", got " << a.str();
+    TENON_CHECK(Usage, role != kMaster || param.dtype != DType::F32, where)
+        << "expected none: " << name << " is f32 and takes the step itself";
+    TENON_CHECK(Usage, !is_negated(all.at(role, i)), where)
+        << "expected a tensor whose memory holds its numbers, got one that is negated lazily (see resolve_neg)";
     TENON_CHECK(Usage, a.shape == param.shape, where)
         << "expected the shape of " << name << ", " << param.shape.str() << ", got " << a.shape.str();
     TENON_CHECK(Usage, a.device == param.device, where)
@@ -175,7 +183,6 @@ std::vector<Group> groups_of(const Arrays& all) {
   std::vector<Group> groups;
   for (size_t i = 0; i < all.tensors; ++i) {
     const Sight* s = &all.sights[i * all.roles()];
-    // An f32 parameter needs no master: it would be a copy.
     const LionTypes types{type_at(all, i, kParam), type_at(all, i, kExpAvg), type_at(all, i, kGrad), all.with_master};
     const DeviceName device = all.array(kParam, i).device;
     auto group = std::find_if(groups.begin(), groups.end(),
@@ -266,8 +273,10 @@ void step(nb::object params, nb::object exp_avgs, nb::object grads, nb::object m
     refuse_non_finite(groups, all);
     options.non_finite = NonFinite::Propagate;
   }
-  for (const Group& group : groups)
-    Turn(group, all).take([&](Lion& lion, Stream& on) { lion.step(on, group.tensors, options); });
+  std::vector<Turn> turns;  // all of them before the first step, because opening a device may fail
+  for (const Group& group : groups) turns.emplace_back(group, all);
+  for (size_t i = 0; i < turns.size(); ++i)
+    turns[i].take([&](Lion& lion, Stream& on) { lion.step(on, groups[i].tensors, options); });
 }
 
 std::string explain(const std::string& param, const std::string& exp_avg, const std::string& grad, bool master,

@@ -8,8 +8,9 @@ from typing import Any, Optional
 
 import torch
 
-from . import _core, _dtypes, _fuse
+from . import _arrays, _dtypes, _fuse
 from ._errors import UsageError
+from .lion import as_float, run_lists
 
 
 def _increment_version(arrays: list[Any]) -> None:
@@ -39,6 +40,16 @@ for _overload, _rate in _RATES.items():
     )
 
 
+def _resolved(grads: Sequence[Any]) -> Sequence[Any]:
+    """The gradients, as copies where memory holds the negated numbers. Lists are long: one call each, without a loop."""
+    try:
+        if not any(map(torch.Tensor.is_neg, grads)):
+            return grads
+    except TypeError:  # arrays of other libraries are among them
+        pass
+    return [_arrays.resolved(g) for g in grads]
+
+
 def _step(
     param: Any,
     exp_avg: Any,
@@ -53,7 +64,9 @@ def _step(
     master: Optional[Any] = None,
 ) -> None:
     masters = None if master is None else [master]
-    _core.lion_step([param], [exp_avg], [grad], masters, float(lr), beta1, beta2, weight_decay, maximize, non_finite)
+    run_lists(
+        [param], [exp_avg], _resolved([grad]), masters, lr, beta1, beta2, weight_decay, maximize, non_finite
+    )
     _increment_version([param, exp_avg, *(masters or ())])
 
 
@@ -70,9 +83,7 @@ def _foreach(
     non_finite: str = "propagate",
     masters: Optional[Sequence[Any]] = None,
 ) -> None:
-    _core.lion_step(
-        params, exp_avgs, grads, masters or None, float(lr), beta1, beta2, weight_decay, maximize, non_finite
-    )
+    run_lists(params, exp_avgs, _resolved(grads), masters, lr, beta1, beta2, weight_decay, maximize, non_finite)
     _increment_version([*params, *exp_avgs, *(masters or ())])
 
 
@@ -87,11 +98,20 @@ for _overload in _RATES:
         torch.library.register_fake(f"tenon::{_name}{_overload}", _nothing)
 
 
-def _number(lr: Any) -> Any:
-    """The learning rate in the operators' form; symbolic numbers of a compiler are left alone."""
-    if isinstance(lr, torch.Tensor):
-        return lr.detach()
-    return lr if isinstance(lr, (float, torch.SymFloat)) else float(lr)
+def _number(value: Any, name: str) -> Any:
+    """A number in the operators' form; a learning rate that is a tensor and symbols of a compiler are left alone."""
+    if name == "lr" and isinstance(value, torch.Tensor):
+        return value.detach()
+    return value if isinstance(value, (float, torch.SymFloat)) else as_float(value, name)
+
+
+def _numbers(lr: Any, beta1: Any, beta2: Any, weight_decay: Any) -> tuple[Any, Any, Any, Any]:
+    return (
+        _number(lr, "lr"),
+        _number(beta1, "beta1"),
+        _number(beta2, "beta2"),
+        _number(weight_decay, "weight_decay"),
+    )
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -103,8 +123,9 @@ def eager() -> bool:
 
 
 def _direct(tensor: Any) -> bool:
-    """Whether PyTorch's dispatcher would do nothing but call us: no compiler, no subclass, no dispatch mode."""
-    return type(tensor) in _PLAIN and eager()
+    """Whether PyTorch's dispatcher would do nothing but call us: no compiler, no subclass, no dispatch mode, no
+    torch.func transform."""
+    return type(tensor) in _PLAIN and eager() and not torch._C._are_functorch_transforms_active()
 
 
 def lion_step(
@@ -112,7 +133,7 @@ def lion_step(
     maximize: bool, non_finite: str, master: Any,
 ) -> None:  # fmt: skip
     """tenon.lion_step on tensors. Parameters that require gradients are written as under torch.no_grad()."""
-    lr = _number(lr)
+    lr, beta1, beta2, weight_decay = _numbers(lr, beta1, beta2, weight_decay)
     if _direct(param):
         _step(param, exp_avg, grad, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, master)
         return
@@ -127,14 +148,14 @@ def lion_foreach(
     weight_decay: float, eps: float, maximize: bool, non_finite: str, masters: Sequence[Any] | None,
 ) -> None:  # fmt: skip
     """tenon.lion_foreach on tensors."""
-    lr = _number(lr)
+    lr, beta1, beta2, weight_decay = _numbers(lr, beta1, beta2, weight_decay)
     if _direct(params[0]):
         _foreach(params, exp_avgs, grads, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, masters)
         return
     with torch.no_grad():
         torch.ops.tenon.lion_foreach(
             list(params), list(exp_avgs), list(grads), lr, beta1, beta2, weight_decay, eps, maximize,
-            non_finite, list(masters) if masters else None,
+            non_finite, None if masters is None else list(masters),
         )  # fmt: skip
 
 

@@ -99,18 +99,17 @@ def run_lists(
         if len(arrays) and not is_tensor(arrays[0]):
             for i, array in enumerate(arrays):
                 _arrays.check_writable(array, name if len(arrays) == 1 else f"{name}[{i}]")
-    rates = _floats(lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+    named = {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay}
+    rates = [as_float(value, name) for name, value in named.items()]
     _core.lion_step(params, exp_avgs, grads, masters, *rates, maximize, non_finite)
 
 
-def _floats(**values: Any) -> list[float]:
-    out = []
-    for name, value in values.items():
-        try:
-            out.append(float(value))
-        except (OverflowError, TypeError, ValueError) as e:
-            raise UsageError(f"{name}: expected a number that a float can hold, got {shown(value)}", name) from e
-    return out
+def as_float(value: Any, name: str) -> float:
+    """The value as a float; UsageError names it otherwise."""
+    try:
+        return float(value)
+    except (OverflowError, RuntimeError, TypeError, ValueError) as e:  # RuntimeError: a tensor of several elements
+        raise UsageError(f"{name}: expected a number that a float can hold, got {shown(value)}", name) from e
 
 
 def explain_lion(dtype: str = "f32", *, master: bool = False, device: str = "cpu") -> str:

@@ -38,11 +38,62 @@ def close(found, expected, tolerance=1e-6):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_one_step(device, dtype):
     p, m, g = three((33, 65), device, dtype)
-    new_p, new_m = reference(p.float(), m.float(), g.float(), *OPTIONS)
-    tenon.lion_step(p, m, g, *OPTIONS)
+    options = (0.25, *OPTIONS[1:])  # a step larger than the tolerance
+    new_p, new_m = reference(p.float(), m.float(), g.float(), *options)
+    tenon.lion_step(p, m, g, *options)
     scale = torch.finfo(dtype).eps * 4
     close(p, new_p, scale)
     close(m, new_m, scale)
+
+
+def negated(values):
+    """A tensor of these values whose memory holds the negated numbers."""
+    return torch._neg_view(-values)
+
+
+def test_gradients_that_are_negated_lazily(device):
+    p = torch.nn.Parameter(torch.tensor(2.0, device=device))
+    q = torch.nn.Parameter(torch.tensor(3.0, device=device))
+    for foreach in (None, False):
+        p.grad = q.grad = None
+        (torch.complex(p, q).conj() * torch.complex(torch.ones_like(p), torch.ones_like(p))).real.backward()
+        assert q.grad.is_neg()
+        tenon.optim.Lion([p, q], lr=0.5, foreach=foreach).step()
+    close(p, torch.tensor(1.0), 0)
+    close(q, torch.tensor(2.0), 0)
+    p, m, g = three(5, device)
+    twins = [(p.clone(), m.clone()) for _ in range(3)]
+    tenon.lion_step(*twins[0], g, *OPTIONS)
+    tenon.lion_step(*twins[1], negated(g), *OPTIONS)
+    tenon.lion_foreach([p, twins[2][0]], [m.cpu().numpy(), twins[2][1]] if device == "cpu" else [m, twins[2][1]],
+                       [g, negated(g)], *OPTIONS)  # fmt: skip
+    for twin, n in (*twins[1:], (p, m)):
+        close(twin, twins[0][0], 0)
+        close(n, twins[0][1], 0)
+
+
+def test_what_is_written_must_hold_its_numbers(device):
+    for role in range(2):
+        tensors = three(5, device)
+        tensors[role] = negated(tensors[role])
+        with pytest.raises(tenon.UsageError, match=rf"^\[{('param', 'exp_avg')[role]}\] .*negated"):
+            tenon.lion_step(*tensors, *OPTIONS)
+
+
+def test_a_step_inside_a_transform_of_functions(device):
+    p, m, g = three(5, device)
+    q, n = p.clone(), m.clone()
+    tenon.lion_step(q, n, g, *OPTIONS)
+    r, o = p.clone(), m.clone()
+
+    def traced(x):
+        tenon.lion_step(p, m, x, *OPTIONS)
+        tenon.lion_foreach([r], [o], [x], *OPTIONS)
+        return x.sum()
+
+    torch.func.grad(traced)(g)
+    for found in (p, r):
+        close(found, q, 0)
 
 
 def test_the_operator_is_registered_as_pytorch_wants_it():
