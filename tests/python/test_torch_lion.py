@@ -344,6 +344,63 @@ def test_masters_follow_weights_that_others_change(device):
     close(master(), loaded["weight"].to(device) + 1 - 1e-4)
 
 
+@pytest.mark.parametrize("foreach", [None, False])
+def test_a_compiled_step_follows_weights_that_others_change(device, foreach):
+    torch.compiler.reset()
+    net = torch.nn.Linear(4, 3).to(device, torch.bfloat16)
+    optimizer = tenon.optim.Lion(net.parameters(), lr=1e-4, master_weights=True, foreach=foreach)
+    step = torch.compile(optimizer.step, backend="aot_eager")
+    for p in net.parameters():
+        p.grad = torch.ones_like(p)
+    for _ in range(2):
+        step()
+    kept = optimizer.state[net.bias]["master"].clone()
+    loaded = {"weight": torch.full((3, 4), 2.0), "bias": net.bias.detach().clone()}
+    net.load_state_dict(loaded)
+    step()
+    close(optimizer.state[net.weight]["master"], loaded["weight"].to(device) - 1e-4)
+    close(optimizer.state[net.bias]["master"], kept - 1e-4)
+
+
+def half_model_after_steps(device):
+    net = model(device, torch.bfloat16)
+    optimizer = tenon.optim.Lion(net.parameters(), lr=1e-3, master_weights=True)
+    train(net, optimizer, 2, torch.bfloat16)
+    return net, optimizer
+
+
+def test_a_model_with_masters_may_become_f32(device):
+    net, optimizer = half_model_after_steps(device)
+    saved = copy.deepcopy(optimizer.state_dict())
+    net.float()
+    before = net[0].weight.detach().clone()
+    train(net, optimizer, 2)
+    assert bool((net[0].weight != before).any()) and not any("master" in s for s in optimizer.state.values())
+    other = model(device)
+    second = tenon.optim.Lion(other.parameters(), lr=1e-3, master_weights=True)
+    second.load_state_dict(saved)
+    train(other, second, 1)
+    assert not any("master" in s for s in second.state.values())
+
+
+def test_masters_go_where_a_hook_sends_their_parameters(device):
+    net, optimizer = half_model_after_steps(device)
+    order = [2, 0, 3, 1]
+    shuffled = [list(net.parameters())[i] for i in order]
+    other = tenon.optim.Lion(shuffled, lr=1e-3, master_weights=True)
+
+    def reorder(_, given):
+        return {**given, "state": {new: given["state"][old] for new, old in enumerate(order)}}
+
+    other.register_load_state_dict_pre_hook(reorder)
+    masters = []
+    other.register_load_state_dict_post_hook(lambda o: masters.extend(o.state[p]["master"].dtype for p in shuffled))
+    other.load_state_dict(optimizer.state_dict())
+    for p in shuffled:
+        close(other.state[p]["master"], optimizer.state[p]["master"], 0)
+    assert masters == [torch.float32] * 4, "hooks see what steps will use"
+
+
 def test_channels_last_and_foreign_gradients(device):
     p = torch.nn.Parameter(torch.randn(2, 3, 4, 5, device=device).to(memory_format=torch.channels_last))
     before, g = p.detach().clone(), torch.randn(2, 3, 4, 5, device=device)

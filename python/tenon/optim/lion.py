@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
@@ -11,6 +12,8 @@ from .. import _checks, _torch
 from .._errors import NumericError, UsageError
 
 _NON_FINITE = ("propagate", "skip", "raise")
+_TYPES = (torch.float32, torch.bfloat16, torch.float16)
+_ARRAY = re.compile(r"\b(param|exp_avg|grad|master)\b(?:\[(\d+)\])?")
 
 
 def _number(value: Any) -> float:
@@ -35,7 +38,8 @@ def _check_options(group: dict[str, Any], where: str = "") -> None:
     lr, weight_decay, non_finite = group["lr"], group["weight_decay"], group["non_finite"]
     _check(f"{where}lr", lr, 0.0 <= _number(lr) < float("inf"), "a finite number of at least 0")
     _check(f"{where}betas", group["betas"], _are_betas(group["betas"]), "two numbers in [0, 1)")
-    _check(f"{where}weight_decay", weight_decay, _number(weight_decay) >= 0.0, "a number of at least 0")
+    good_decay = 0.0 <= _number(weight_decay) < float("inf")
+    _check(f"{where}weight_decay", weight_decay, good_decay, "a finite number of at least 0")
     _check(f"{where}non_finite", non_finite, non_finite in _NON_FINITE, f"one of {', '.join(_NON_FINITE)}")
     _check(
         f"{where}non_finite",
@@ -50,10 +54,49 @@ def _version(tensor: Any) -> Optional[int]:
     return None if tensor.is_inference() else tensor._version
 
 
-def _refuse_non_finite(grads: list[Any]) -> None:
-    for i, finite in enumerate(torch.stack([torch.isfinite(g).all().cpu() for g in grads]).tolist()):
+def _name_of(group: dict[str, Any], index: int, place: int) -> str:
+    names = group.get("param_names")
+    return names[place] if names else f"param_groups[{index}].params[{place}]"
+
+
+class _Launch(NamedTuple):
+    """Tensors of a group that step together; `masters` is empty without master weights."""
+
+    group: dict[str, Any]
+    index: int  # of the group
+    places: list[int]  # in the group's params
+    params: list[Any]
+    exp_avgs: list[Any]
+    grads: list[Any]
+    masters: list[Any]
+
+    def name(self, role: str, i: int) -> str:
+        """Name of an array of the launch that users know."""
+        name = _name_of(self.group, self.index, self.places[i])
+        return name if role == "param" else f"{name}.{role}"
+
+    def named(self, error: Union[NumericError, UsageError], first: int) -> Union[NumericError, UsageError]:
+        """The engine's error with arrays named as users know them; its lists begin at `first`."""
+
+        def known(text: str) -> str:
+            return _ARRAY.sub(lambda m: self.name(m[1], first + int(m[2] or 0)), text)
+
+        return type(error)(known(str(error)), known(error.where), error.hint)
+
+
+def _check_types(launch: _Launch) -> None:
+    for role, tensors in (("param", launch.params), ("grad", launch.grads)):
+        for i, tensor in enumerate(tensors):
+            if tensor.dtype not in _TYPES:
+                name = launch.name(role, i)
+                raise UsageError(f"{name}: expected f32, bf16 or f16, got {tensor.dtype}", name)
+
+
+def _refuse_non_finite(launch: _Launch) -> None:
+    for i, finite in enumerate(torch.stack([torch.isfinite(g).all().cpu() for g in launch.grads]).tolist()):
         if not finite:
-            raise NumericError(f"grad[{i}]: is not finite; nothing was written", f"grad[{i}]")
+            name = launch.name("grad", i)
+            raise NumericError(f"{name}: is not finite; nothing was written", name)
 
 
 class Lion(torch.optim.Optimizer):
@@ -120,22 +163,42 @@ class Lion(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As in torch.optim, except that the f32 copies of parameters stay f32."""
-        super().load_state_dict(state_dict)
-        saved = [p for group in state_dict["param_groups"] for p in group["params"]]
+        loaded: dict[str, Any] = {}  # as other hooks left it; they may order or rename its parameters
+        hooks = (
+            self.register_load_state_dict_pre_hook(lambda _, given: loaded.update(given)),
+            self.register_load_state_dict_post_hook(lambda _: self._restore_masters(loaded), prepend=True),
+        )
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _restore_masters(self, loaded: dict[str, Any]) -> None:
+        """Takes the f32 copies of parameters again, which torch.optim rounded to the parameters' types."""
+        saved = [p for group in loaded["param_groups"] for p in group["params"]]
         ours = [p for group in self.param_groups for p in group["params"]]
         for key, param in zip(saved, ours):
-            kept = state_dict["state"].get(key, {}).get("master")
-            if kept is not None:  # torch.optim rounded it to the parameter's type
+            kept = loaded["state"].get(key, {}).get("master")
+            if kept is not None:
                 self.state[param]["master"] = kept.detach().to(device=param.device, dtype=torch.float32, copy=True)
 
-    def _state_of(self, param: Any, group: dict[str, Any]) -> dict[str, Any]:
+    def _state_of(self, index: int, group: dict[str, Any], place: int) -> dict[str, Any]:
+        param = group["params"][place]
         state = self.state[param]
         if len(state) == 0:
             state["exp_avg"] = torch.zeros_like(param, memory_format=torch.preserve_format)
-        self._follow_layout(param, state)
-        if group["master_weights"] and param.dtype != torch.float32 and "master" not in state:
-            state["master"] = param.detach().to(torch.float32, memory_format=torch.preserve_format, copy=True)
-        if "master" in state and _torch.eager() and self._seen.get(param) != _version(param):
+        if "master" in state or group["master_weights"]:
+            if param.dtype == torch.float32:
+                state.pop("master", None)  # from when it was of another type
+            elif "master" not in state:
+                state["master"] = param.detach().to(torch.float32, memory_format=torch.preserve_format, copy=True)
+        for entry, kept in state.items():
+            if kept.stride() != param.stride() or kept.numel() != param.numel():
+                where = f"{_name_of(group, index, place)}.{entry}"
+                state[entry] = self._like_parameter(param, kept, where)
+        # A compiler would make the comparison a constant, so that a compiled step follows every time.
+        if "master" in state and not (_torch.eager() and self._seen.get(param) == _version(param)):
             self._follow_parameter(param, state["master"])
         return state
 
@@ -146,40 +209,61 @@ class Lion(torch.optim.Optimizer):
         master.copy_(torch.where(same, master, param.to(torch.float32)))
 
     @staticmethod
-    def _follow_layout(param: Any, state: dict[str, Any]) -> None:
+    def _like_parameter(param: Any, kept: Any, where: str) -> Any:
         """Elements must be in the parameter's order, which `to(memory_format=..)` and a loaded state change."""
-        for name, kept in state.items():
-            if kept.stride() != param.stride():
-                state[name] = torch.empty_like(param, dtype=kept.dtype).copy_(kept)
+        if kept.shape != param.shape:
+            shapes = f"{tuple(param.shape)}, got {tuple(kept.shape)}"
+            raise UsageError(f"{where}: expected the parameter's shape, {shapes}", where)
+        return torch.empty_like(param, dtype=kept.dtype).copy_(kept)
 
     @staticmethod
-    def _grad_of(param: Any) -> Any:
+    def _grad_of(index: int, group: dict[str, Any], place: int) -> Any:
+        param = group["params"][place]
         grad = param.grad
         if grad.is_sparse:
-            raise UsageError("grad: expected a dense gradient, got a sparse one", "grad")
+            where = f"{_name_of(group, index, place)}.grad"
+            raise UsageError(f"{where}: expected a dense gradient, got a sparse one", where)
         if grad.stride() != param.stride():  # elements must be in the parameter's order
             grad = torch.empty_like(param).copy_(grad)
         return grad
 
-    def _collect(self, group: dict[str, Any]) -> Iterable[tuple[list[Any], list[Any], list[Any], list[Any]]]:
-        plain: tuple[list[Any], ...] = ([], [], [], [])
-        with_master: tuple[list[Any], ...] = ([], [], [], [])
-        for param in group["params"]:
+    def _collect(self, index: int, group: dict[str, Any]) -> Iterable[_Launch]:
+        plain: tuple[list[Any], ...] = ([], [], [], [], [])
+        with_master: tuple[list[Any], ...] = ([], [], [], [], [])
+        for place, param in enumerate(group["params"]):
             if param.grad is None:
                 continue
-            state = self._state_of(param, group)
+            state = self._state_of(index, group, place)
             lists = with_master if "master" in state else plain
-            lists[0].append(param)
-            lists[1].append(state["exp_avg"])
-            lists[2].append(self._grad_of(param))
+            lists[0].append(place)
+            lists[1].append(param)
+            lists[2].append(state["exp_avg"])
+            lists[3].append(self._grad_of(index, group, place))
             if "master" in state:
-                lists[3].append(state["master"])
-        return [lists for lists in (plain, with_master) if lists[0]]  # type: ignore[misc]
+                lists[4].append(state["master"])
+        return [_Launch(group, index, *lists) for lists in (plain, with_master) if lists[0]]
+
+    def _run(self, launch: _Launch, non_finite: str) -> None:
+        group, (beta1, beta2) = launch.group, launch.group["betas"]
+        options = (group["lr"], beta1, beta2, group["weight_decay"], group["eps"], group["maximize"], non_finite)
+        lists = (launch.params, launch.exp_avgs, launch.grads)
+        first = 0
+        try:
+            if group["foreach"] is not False:
+                _torch.lion_foreach(*lists, *options, launch.masters or None)
+            else:
+                for first, tensors in enumerate(zip(*lists)):
+                    _torch.lion_step(*tensors, *options, launch.masters[first] if launch.masters else None)
+        except (NumericError, UsageError) as e:
+            raise launch.named(e, first) from None
+        if launch.masters and _torch.eager():
+            self._seen.update((param, _version(param)) for param in launch.params)
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """One step of every parameter that has a gradient. Returns the result of `closure`, which is called first.
-        UsageError names a group whose options the constructor would refuse; nothing is written then."""
+        UsageError names a group whose options the constructor would refuse, or a parameter that is not f32, bf16 or
+        f16 or has a state of another shape; nothing is written then."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -187,22 +271,14 @@ class Lion(torch.optim.Optimizer):
         if _torch.eager():  # a compiler would make every value a constant
             for i, group in enumerate(self.param_groups):
                 _check_options(group, f"param_groups[{i}].")
-        launches = [(group, lists) for group in self.param_groups for lists in self._collect(group)]
-        apart = len(launches) > 1 or any(group["foreach"] is False for group, _ in launches)
+        launches = [launch for i, group in enumerate(self.param_groups) for launch in self._collect(i, group)]
+        apart = len(launches) > 1 or any(launch.group["foreach"] is False for launch in launches)
         if apart:  # a single launch looks before it writes
-            for group, (_, _, grads, _) in launches:
-                if group["non_finite"] == "raise":
-                    _refuse_non_finite(grads)
-        for group, (params, exp_avgs, grads, masters) in launches:
-            beta1, beta2 = group["betas"]
-            seen = apart and group["non_finite"] == "raise"
-            options = (group["lr"], beta1, beta2, group["weight_decay"], group["eps"], group["maximize"],
-                       "propagate" if seen else group["non_finite"])  # fmt: skip
-            if group["foreach"] is not False:
-                _torch.lion_foreach(params, exp_avgs, grads, *options, masters)
-            else:
-                for i, param in enumerate(params):
-                    _torch.lion_step(param, exp_avgs[i], grads[i], *options, masters[i] if masters else None)
-            if masters and _torch.eager():
-                self._seen.update((param, _version(param)) for param in params)
+            for launch in launches:
+                _check_types(launch)
+                if launch.group["non_finite"] == "raise":
+                    _refuse_non_finite(launch)
+        for launch in launches:
+            policy = launch.group["non_finite"]
+            self._run(launch, "propagate" if apart and policy == "raise" else policy)
         return loss

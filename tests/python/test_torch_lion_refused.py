@@ -1,0 +1,110 @@
+"""What Lion refuses on PyTorch's side: by which name, and that nothing was written."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import numpy as np
+import pytest
+
+import tenon
+from conftest import assert_close
+
+torch = pytest.importorskip("torch")
+import tenon.optim  # noqa: E402
+
+NAN = float("nan")
+
+
+def parameters(*dtypes):
+    made = [torch.nn.Parameter(torch.ones(3).to(dtype)) for dtype in dtypes]
+    for p in made:
+        p.grad = torch.ones_like(p)
+    return made
+
+
+def unchanged(params):
+    return all(bool((p == 1).all()) for p in params)
+
+
+@pytest.mark.parametrize("foreach", [None, False])
+@pytest.mark.parametrize("named", [False, True])
+def test_errors_name_parameters_as_users_know_them(foreach, named):
+    params = parameters(*[torch.float32] * 4)
+    params[1].grad = None
+    group = [(f"layer{i}.weight", p) for i, p in enumerate(params)] if named else params
+    optimizer = tenon.optim.Lion([{"params": group}], foreach=foreach, non_finite="raise")
+    place = r"layer2\.weight" if named else r"param_groups\[0\]\.params\[2\]"
+    params[2].grad = torch.full((3,), NAN)
+    with pytest.raises(tenon.NumericError, match=rf"{place}\.grad\]?:? is not finite; nothing was written") as e:
+        optimizer.step()
+    assert re.fullmatch(rf"{place}\.grad", e.value.where) and unchanged(params)
+    params[2].grad = torch.ones(3).to_sparse()
+    with pytest.raises(tenon.UsageError, match=rf"^{place}\.grad: expected a dense"):
+        optimizer.step()
+    params[2].grad = torch.ones(3)
+    optimizer.state[params[2]]["exp_avg"] = torch.zeros(3, dtype=torch.float64)
+    with pytest.raises(tenon.UsageError, match=rf"{place}\.exp_avg\] expected f32, bf16 or f16"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("foreach", [None, False])
+def test_a_type_that_no_kernel_takes_is_refused_before_any_group_steps(foreach):
+    params = parameters(torch.float32, torch.float32, torch.float64)
+    groups = [{"params": params[:1]}, {"params": params[1:]}]
+    with pytest.raises(tenon.UsageError, match=r"^param_groups\[1\]\.params\[1\]: expected f32, bf16 or f16"):
+        tenon.optim.Lion(groups, lr=0.5, foreach=foreach).step()
+    assert unchanged(params)
+
+
+def test_an_infinite_decay_is_refused_before_any_group_steps():
+    params = parameters(torch.float32, torch.float32)
+    optimizer = tenon.optim.Lion([{"params": params[:1]}, {"params": params[1:]}], lr=0.5)
+    optimizer.param_groups[1]["weight_decay"] = float("inf")
+    with pytest.raises(tenon.UsageError, match=r"^param_groups\[1\]\.weight_decay: expected a finite"):
+        optimizer.step()
+    assert unchanged(params)
+    with pytest.raises(tenon.UsageError, match="^weight_decay: expected a finite"):
+        tenon.optim.Lion(params, weight_decay=float("inf"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shapes", [((3, 1), (3, 5)), ((1,), (3,))])
+def test_a_state_of_another_shape_is_not_broadcast(dtype, shapes):
+    small, large = (torch.nn.Parameter(torch.ones(shape, dtype=dtype)) for shape in shapes)
+    optimizers = [tenon.optim.Lion([p], lr=0.5, master_weights=True) for p in (small, large)]
+    small.grad, large.grad = torch.ones_like(small), torch.ones_like(large)
+    optimizers[0].step()
+    optimizers[1].load_state_dict(copy.deepcopy(optimizers[0].state_dict()))
+    with pytest.raises(tenon.UsageError, match=r"^param_groups\[0\]\.params\[0\]\.exp_avg: expected the parameter's shape"):
+        optimizers[1].step()
+    assert unchanged([large])
+
+
+def test_masters_of_f32_parameters_are_refused_before_any_step():
+    p, q = torch.ones(3, dtype=torch.bfloat16), torch.ones(3)
+    lists = ([p, q], [torch.zeros_like(p), torch.zeros_like(q)], [torch.ones_like(p), torch.ones_like(q)])
+    with pytest.raises(tenon.UsageError, match=r"^\[master\[1\]\] expected none: param\[1\] is f32"):
+        tenon.lion_foreach(*lists, lr=0.5, masters=[p.float(), torch.ones(3)])
+    assert unchanged([p, q])
+
+
+@pytest.mark.parametrize("own", [False, True])  # a class of its own goes through PyTorch's dispatcher
+def test_arguments_are_named(own):
+    class Own(torch.Tensor):
+        pass
+
+    p, m, g = torch.ones(3), torch.zeros(3), torch.ones(3)
+    p = p.as_subclass(Own) if own else p
+    for name, value in (("lr", "a"), ("lr", None), ("beta1", None), ("beta2", "a"), ("weight_decay", [1]),
+                        ("lr", torch.ones(2)), ("beta1", np.ones(2)), ("lr", 10**400)):  # fmt: skip
+        with pytest.raises(tenon.UsageError, match=f"^{name}: expected a number"):
+            tenon.lion_step(p, m, g, **{name: value})
+        with pytest.raises(tenon.UsageError, match=f"^{name}: expected a number"):
+            tenon.lion_foreach([p], [m], [g], **{name: value})
+    with pytest.raises(tenon.UsageError, match=r"^\[masters\] expected 1 arrays"):
+        tenon.lion_foreach([p], [m], [g], masters=[])
+    assert unchanged([p])
+    tenon.lion_step(p, m, g, np.float32(0.5), torch.tensor(0.5), 1e-2, 0)
+    assert_close(p, np.full(3, 0.5), 0)
