@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "lion_update.h"
@@ -10,10 +11,11 @@
 namespace lion {
 
 inline Scalars scalars_of(double lr, double beta1, double beta2, double weight_decay) {
-  TORCH_CHECK_VALUE(lr >= 0, "lr: expected a number of at least 0, got ", lr);
+  TORCH_CHECK_VALUE(std::isfinite(lr) && lr >= 0, "lr: expected a finite number of at least 0, got ", lr);
   TORCH_CHECK_VALUE(beta1 >= 0 && beta1 < 1, "beta1: expected a number in [0, 1), got ", beta1);
   TORCH_CHECK_VALUE(beta2 >= 0 && beta2 < 1, "beta2: expected a number in [0, 1), got ", beta2);
-  TORCH_CHECK_VALUE(weight_decay >= 0, "weight_decay: expected a number of at least 0, got ", weight_decay);
+  TORCH_CHECK_VALUE(std::isfinite(weight_decay) && weight_decay >= 0,
+                    "weight_decay: expected a finite number of at least 0, got ", weight_decay);
   return {static_cast<float>(1.0 - lr * weight_decay),
           static_cast<float>(beta1),
           static_cast<float>(1.0 - beta1),
@@ -78,6 +80,12 @@ inline void check(const std::vector<at::Tensor>& params, const std::vector<at::T
                       "params: expected one type and one device, param ", i, " differs from the first");
   }
   check_apart({params, exp_avgs}, grads);
+}
+
+/// Tells autograd that the tensors were written: a backward pass that saved one then refuses to use it.
+inline void count_writes(at::TensorList tensors) {
+  for (const at::Tensor& t : tensors)
+    if (!t.is_inference()) t.unsafeGetTensorImpl()->bump_version();
 }
 
 }  // namespace lion

@@ -33,6 +33,8 @@ void lion_foreach_cpu(const std::vector<at::Tensor>& params, const std::vector<a
                          step(params[i].data_ptr<scalar_t>(), exp_avgs[i].data_ptr<scalar_t>(),
                               grads[i].const_data_ptr<scalar_t>(), params[i].numel(), s);
                        }));
+  lion::count_writes(params);
+  lion::count_writes(exp_avgs);
 }
 
 void lion_step_cpu(at::Tensor& param, at::Tensor& exp_avg, const at::Tensor& grad, double lr, double beta1,

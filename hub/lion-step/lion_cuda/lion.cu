@@ -110,6 +110,8 @@ void lion_foreach_cuda(const std::vector<at::Tensor>& params, const std::vector<
     chunks += more;
   }
   launch(tensors, static_cast<int>(chunks), params[0].scalar_type(), s);
+  lion::count_writes(params);
+  lion::count_writes(exp_avgs);
 }
 
 void lion_step_cuda(at::Tensor& param, at::Tensor& exp_avg, const at::Tensor& grad, double lr, double beta1,

@@ -22,8 +22,9 @@ def three(shape, dtype=torch.float32):
 @pytest.mark.parametrize("shape", [(0,), (1,), (33, 65), (4096 * 3 + 5,)])
 def test_one_step(dtype, shape):
     p, m, g = three(shape, dtype)
-    new_p, new_m = reference(p.float(), m.float(), g.float(), *OPTIONS)
-    kernel.lion_step(p, m, g, *OPTIONS)
+    options = (0.25, *OPTIONS[1:])  # a step larger than the limit
+    new_p, new_m = reference(p.float(), m.float(), g.float(), *options)
+    kernel.lion_step(p, m, g, *options)
     for found, expected in ((p, new_p), (m, new_m)):
         limit = torch.finfo(dtype).eps * 2 * expected.abs().clamp(min=1)
         assert bool(((found.float() - expected).abs() <= limit).all())
@@ -64,6 +65,38 @@ def test_lists_share_nothing_that_is_written():
         kernel.lion_foreach([p, p], [m, n], [g, g])
     assert all(bool((a == b).all()) for a, b in zip((p, m, n), before))
     kernel.lion_foreach([p, p.clone()], [m, n], [g, g])
+
+
+@pytest.mark.parametrize("change", [{"lr": float("inf")}, {"lr": float("nan")}, {"weight_decay": float("inf")}])
+def test_numbers_that_are_not_finite_are_refused(change):
+    p, m, g = three(8)
+    before = p.clone()
+    (name,) = change
+    with pytest.raises((ValueError, RuntimeError), match=f"{name}: expected a finite"):
+        kernel.lion_step(p, m, g, **change)
+    assert bool((p == before).all())
+
+
+def test_empty_lists_are_left_alone():
+    kernel.lion_foreach([], [], [])
+    with pytest.raises((ValueError, RuntimeError), match="lists of one length"):
+        kernel.lion_foreach([], [torch.ones(1)], [])
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_written_tensor_is_seen_by_autograd(lists):
+    p = torch.nn.Parameter(torch.ones(3, device=DEVICE))
+    m = torch.zeros_like(p, requires_grad=True)
+    losses = [(p * p).sum(), (m * m).sum()]
+    if lists:
+        kernel.lion_foreach([p], [m], [torch.ones_like(p)], lr=0.5)
+    else:
+        kernel.lion_step(p, m, torch.ones_like(p), lr=0.5)
+    for loss in losses:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    with torch.inference_mode():
+        kernel.lion_step(*three(3))
 
 
 def test_the_compiler_takes_it_whole():

@@ -43,8 +43,10 @@ def lion_foreach(
     weight_decay: float = 0.0,
     eps: float = 0.0,
 ) -> None:
-    """One step of every tensor of the lists, all of one type and device."""
-    ops.lion_foreach(list(params), list(exp_avgs), list(grads), lr, beta1, beta2, weight_decay, eps)
+    """One step of every tensor of the lists, all of one type and device. Empty lists are left alone."""
+    lists = (list(params), list(exp_avgs), list(grads))
+    if any(lists):  # without a tensor, PyTorch cannot choose a backend
+        ops.lion_foreach(*lists, lr, beta1, beta2, weight_decay, eps)
 
 
 __all__ = ["lion_foreach", "lion_step"]
