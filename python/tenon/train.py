@@ -40,6 +40,25 @@ def _number(value: Any, name: str) -> Any:
     return _checks.real(value, name) if isinstance(value, numbers.Real) else value
 
 
+_DEFAULTS = {"adamw": ((0.9, 0.999), 1e-8), "lion": ((0.9, 0.99), None)}  # betas and eps of the engine's optimizers
+
+
+def _identity(optimizer: str, betas: Any, eps: Any, rest: Sequence[float], schedule: Sequence[Any]) -> dict[str, Any]:
+    """The options that a run must keep: a checkpoint has them, and another Trainer resumes it with the same. A default
+    is None whether it was given or not, and the length of a run with a constant rate changes nothing."""
+    default_betas, default_eps = _DEFAULTS.get(optimizer, (None, None))
+    names = ("weight_decay", "max_grad_norm", "ema", "lr", "lr_scheduler", "lr_warmup_steps", "total_steps")
+    options = {
+        "optimizer": optimizer,
+        "betas": None if betas == default_betas else betas,
+        "eps": None if eps == default_eps else eps,
+        **dict(zip(names, (*rest, *schedule))),
+    }
+    if options["lr_scheduler"] == "constant":
+        options["total_steps"] = 0
+    return options
+
+
 class Trainer:
     """Trains parameters: forward, loss, gradients, clipping and optimizer run as plans of the engine.
 
@@ -100,9 +119,7 @@ class Trainer:
         if lr_scheduler in ("linear", "cosine") and not total_steps:
             raise UsageError(f"total_steps: expected at least 1 for lr_scheduler {lr_scheduler!r}, got 0", "total_steps")
         self._rate(1)  # reports values out of range now
-        names = ("weight_decay", "max_grad_norm", "ema", "lr", "lr_scheduler", "lr_warmup_steps", "total_steps")
-        options = {"optimizer": optimizer, "betas": given, "eps": small, **dict(zip(names, (*rest, *self._schedule)))}
-        self._options = json.dumps(options)
+        self._options = json.dumps(_identity(optimizer, given, small, rest, self._schedule))
         self._core = _core.Trainer(
             device or "cpu", self._given, optimizer, *(given or (-1.0, -1.0)), -1.0 if small is None else small, *rest
         )
@@ -164,8 +181,8 @@ class Trainer:
 
     def resume(self, folder: str | os.PathLike[str]) -> tuple[int, Any] | None:
         """Resumes from the folder's newest checkpoint, bit for bit: returns (steps, state), or None, with nothing
-        changed, if there is none. UsageError names an option that differs; ModelError: it is of other parameters, or
-        damaged. Nothing has changed then."""
+        changed, if there is none. UsageError names an option that differs (`total_steps` of a constant rate may);
+        ModelError: it is of other parameters, or damaged. Nothing has changed then."""
         states: list[Any] = []
 
         def accept(place: str, state: str) -> None:

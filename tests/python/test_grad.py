@@ -105,6 +105,37 @@ def test_a_trainer_goes_on_to_the_bit(rng, tmp_path):
         ).resume(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "options, same",
+    [
+        ({"total_steps": 3}, {"total_steps": 9}),
+        ({}, {"betas": (0.9, 0.999)}),
+        ({"betas": [0.9, 0.999], "eps": 1e-8}, {}),
+        ({"optimizer": "lion"}, {"optimizer": "lion", "betas": np.array([0.9, 0.99])}),
+    ],
+)
+def test_a_trainer_goes_on_with_options_that_mean_the_same(rng, tmp_path, options, same):
+    x, y, begin = np.ones((4, 8), np.float32), np.ones((4, 3), np.float32), weights(rng)
+    first, second = (tenon.train.Trainer(network, begin, **o) for o in (options, same))
+    first.step(x=x, y=y)
+    first.save(tmp_path)
+    assert second.resume(tmp_path) == (1, None)
+    for trainer in (first, second):
+        for _ in range(3):
+            trainer.step(x=x, y=y)
+    expected = first.parameters()
+    assert all(np.array_equal(value, expected[name]) for name, value in second.parameters().items())
+    with pytest.raises(tenon.UsageError, match="betas: "):
+        tenon.train.Trainer(network, begin, **{**same, "betas": (0.9, 0.9)}).resume(tmp_path)
+
+
+def test_the_length_of_a_run_whose_rate_decays_must_stay(rng, tmp_path):
+    first, other = (tenon.train.Trainer(network, weights(rng), lr_scheduler="cosine", total_steps=n) for n in (3, 9))
+    first.save(tmp_path)
+    with pytest.raises(tenon.UsageError, match="total_steps: 3 there, 9 here"):
+        other.resume(tmp_path)
+
+
 def test_betas_may_be_any_sequence(rng):
     x, y, begin = np.ones((4, 8), np.float32), np.ones((4, 3), np.float32), weights(rng)
     one, other = (tenon.train.Trainer(network, begin, betas=b) for b in ((0.5, 0.75), np.array([0.5, 0.75])))
