@@ -114,7 +114,8 @@ class Lion(torch.optim.Optimizer):
         non_finite="raise", which waits for the device, is refused.
     master_weights: bf16 and f16 parameters keep an f32 copy that takes the steps; without it a step smaller than half
         the distance between neighbouring values is lost. Where something else changed a parameter (a module's
-        load_state_dict; not through `.data`), the copy follows it at the next step.
+        load_state_dict; not through `.data`), the copy follows it at the next step; a compiled step, which cannot see
+        whether something did, compares them every time. A parameter that has become f32 gives up its copy.
     non_finite: effect of a NaN or an infinity in a gradient: "propagate", "skip" (leaves its elements unchanged), or
         "raise" (NumericError names the tensor, nothing is written; needs another pass over the gradients).
     fused, differentiable: features of torch.optim's own optimizers; refused unless left at None and False.
