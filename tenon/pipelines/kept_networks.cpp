@@ -49,8 +49,10 @@ int64_t KeptNetworks::available() const {
 }
 
 std::unique_ptr<Executable> KeptNetworks::prepare(Plan plan, const std::string& component, Runs runs) {
-  std::shared_ptr<WeightStore>& store = stores_[component];
-  if (!store) store = std::make_shared<WeightStore>(backend_, weights_(component));
+  auto known = stores_.find(component);
+  if (known == stores_.end())
+    known = stores_.emplace(component, std::make_shared<WeightStore>(backend_, weights_(component))).first;
+  const std::shared_ptr<WeightStore>& store = known->second;
   if (offload_) {
     Offload left{.bytes = offload_->bytes, .all = keep_ && runs == Runs::Once};
     for (const auto& [name, sizes] : networks_)

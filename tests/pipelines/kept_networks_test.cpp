@@ -82,6 +82,36 @@ TEST(KeptNetworks, PeakIsOfThePicturesLargestNetwork) {
   EXPECT_EQ(peak(384, true), large);
 }
 
+TEST(KeptNetworks, WeightsThatCannotBeOpenedFailEachTime) {
+  const auto model = StableDiffusionModel::open("");
+  bool there = false;
+  PipelineOptions options;
+  options.keep_networks = true;
+  KeptNetworks kept(
+      make_backend("cpu"),
+      [&](const std::string& component) {
+        TENON_CHECK(Model, there, component) << "cannot be opened";
+        return model->weights(component);
+      },
+      options);
+  const auto get = [&]() -> std::string {
+    try {
+      const GenerationShape shape{.height = 64, .width = 64};
+      kept.get("decoder", "vae", "64", [&] { return plan_vae_decode(*model, shape, {}); });
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Model) << e.what();
+      return e.what();
+    }
+    return "ready";
+  };
+  EXPECT_EQ(get(), "[vae] cannot be opened");
+  EXPECT_EQ(kept.counters().weights.bytes, 0);
+  EXPECT_EQ(get(), "[vae] cannot be opened");
+  kept.reread({{"vae", {"decoder.conv_in.bias"}}});
+  there = true;
+  EXPECT_EQ(get(), "ready");
+}
+
 // A network searched for the launch that overflowed runs as before in later pictures.
 TEST(KeptNetworks, APictureThatOverflowsIsItsOwnError) {
   PipelineOptions options;
