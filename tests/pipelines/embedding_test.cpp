@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
@@ -34,8 +35,8 @@ class Embed : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // A checkpoint with the names and shapes of a fixture's case and made-up weights.
-  fs::path write(const std::string& name) const {
+  // A checkpoint with the names and shapes of a fixture's case and made-up weights, except those given.
+  fs::path write(const std::string& name, const std::map<std::string, std::vector<float>>& given = {}) const {
     const json all = json::parse(std::ifstream(TENON_SOURCE_DIR "/tests/fixtures/vit.json"));
     for (const json& c : all["cases"]) {
       if (c["name"] != name) continue;
@@ -45,6 +46,7 @@ class Embed : public testing::Test {
         const Shape shape(std::span<const int64_t>(dims.get<std::vector<int64_t>>()));
         values.emplace_back(static_cast<size_t>(shape.numel()));
         random_weight(tensor, shape, DType::F32, 0, shape.numel(), values.back().data());
+        if (const auto own = given.find(tensor); own != given.end()) values.back() = own->second;
         tensors.push_back({tensor, DType::F32, shape, std::as_bytes(std::span(values.back()))});
       }
       const fs::path to = folder_ / name;
@@ -236,6 +238,30 @@ TEST_F(Embed, PreprocessingNormalises) {
   ASSERT_EQ(pixels.size(), 56u * 56u * 3u);
   EXPECT_LE(std::abs(pixels[0] - (1 - 0.485f) / 0.229f), 1e-5f);
   EXPECT_LE(std::abs(pixels[2] - (1 - 0.406f) / 0.225f), 1e-5f);
+}
+
+// The class token's largest number is in another channel than the patches', whose scale is too large for them only.
+TEST_F(Embed, PatchesThatOverflowAreAnError) {
+  std::map<std::string, std::vector<float>> changed;
+  std::vector<float>& scale = changed["norm.weight"];
+  scale.assign(128, 1);
+  scale[5] = 1e38F;
+  std::vector<float>& positions = changed["pos_embed"];
+  positions.assign(17 * 128, 0);
+  for (size_t token = 0; token < 17; ++token) positions[token * 128 + (token == 0 ? 9 : 5)] = 1000;
+  const auto encoder = ImageEncoder::open(write("timm", changed).string());
+  EmbeddingOptions o = f32();
+  o.patches = false;
+  EXPECT_EQ(ImageEmbedding(encoder, o)(std::array{picture(60, 60, 1)}).size(), 1u) << "they were not asked for";
+  o.patches = true;
+  try {
+    ImageEmbedding(encoder, o)(std::array{picture(60, 60, 1), picture(60, 60, 2)});
+    ADD_FAILURE() << "not found";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Numeric) << e.what();
+    EXPECT_NE(std::string(e.what()).find("the patches of picture 1 of 2 are not finite in f32"), std::string::npos)
+        << e.what();
+  }
 }
 
 // Patches on a line in feature space: the first component is their position on it, the others are flat or noise.

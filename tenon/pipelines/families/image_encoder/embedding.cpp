@@ -126,9 +126,11 @@ std::vector<Embedding> ImageEmbedding::operator()(size_t count, const std::funct
       const auto begin = all.begin() + static_cast<int64_t>(i - first) * tokens * c.width;
       Embedding one{{begin, begin + c.width}, side, side, {}};
       if (options_.patches) one.patches.assign(begin + c.prefix() * c.width, begin + tokens * c.width);
-      const bool finite = std::ranges::all_of(one.feature, [](float v) { return std::isfinite(v); });
-      TENON_CHECK(Numeric, finite, encoder_->name())
+      const auto finite = [](float v) { return std::isfinite(v); };
+      TENON_CHECK(Numeric, std::ranges::all_of(one.feature, finite), encoder_->name())
           << "the feature of picture " << i + 1 << " of " << count << " is not finite in " << type().text();
+      TENON_CHECK(Numeric, std::ranges::all_of(one.patches, finite), encoder_->name())
+          << "the patches of picture " << i + 1 << " of " << count << " are not finite in " << type().text();
       out.push_back(std::move(one));
     }
   }
