@@ -50,11 +50,12 @@ std::string prompt_label(std::span<const std::string> prompts, size_t i) {
 }
 
 std::vector<std::string> beyond_training(const std::string& model, const KnownWords& known, const GenerationDefaults& d,
-                                         const ImageRequest& r, const std::string& word_list) {
+                                         const ImageRequest& r, const std::string& word_list,
+                                         const std::function<std::vector<WeightedText>(std::string_view)>& parts_of) {
   std::vector<std::string> out;
   if (known.empty()) return out;
   const auto check = [&](const std::string& where, const std::string& text) {
-    const std::vector<std::string> unknown = unknown_words(known, text);
+    const std::vector<std::string> unknown = unknown_words(known, parts_of(text));
     if (unknown.empty()) return;
     std::string list;
     for (size_t i = 0; i < std::min(unknown.size(), kWordsShown); ++i)

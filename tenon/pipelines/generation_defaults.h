@@ -1,11 +1,14 @@
 // A model folder's own defaults: sizes and steps that suit it, and the limits of its training.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "tenon/io/prompt_weights.h"
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/samplers/settings.h"
 
@@ -31,9 +34,10 @@ void read_own_defaults(GenerationDefaults& defaults, const nlohmann::json& model
 std::string prompt_label(std::span<const std::string> prompts, size_t i);
 
 /// ImageGenerator::warnings for a model that was trained only on the words in `known` and on pictures of one size; none
-/// if `known` is empty.
+/// if `known` is empty. `parts_of` splits a prompt as the model does.
 std::vector<std::string> beyond_training(const std::string& model, const KnownWords& known,
                                          const GenerationDefaults& defaults, const ImageRequest& request,
-                                         const std::string& word_list);
+                                         const std::string& word_list,
+                                         const std::function<std::vector<WeightedText>(std::string_view)>& parts_of);
 
 }  // namespace tenon

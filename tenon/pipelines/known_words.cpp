@@ -6,7 +6,6 @@
 
 #include "tenon/core/error.h"
 #include "tenon/io/clip_text.h"
-#include "tenon/io/prompt_weights.h"
 
 namespace tenon {
 namespace {
@@ -36,13 +35,13 @@ KnownWords read_known_words(const nlohmann::json& model_index) {
   return out;
 }
 
-std::vector<std::string> unknown_words(const KnownWords& known, std::string_view prompt) {
+std::vector<std::string> unknown_words(const KnownWords& known, std::span<const WeightedText> parts) {
   std::vector<std::string> out;
   if (known.empty()) return out;
   std::unordered_set<std::string> seen;  // words already seen, known ones included
   for (const auto& [kind, words] : known) seen.insert(words.begin(), words.end());
   const ClipWords words;
-  for (const WeightedText& part : parse_prompt_weights(prompt))
+  for (const WeightedText& part : parts)
     words.each(clip_normal_form(part.text), [&](std::string_view word) {
       if (is_word(word) && seen.emplace(word).second) out.emplace_back(word);
     });

@@ -2,9 +2,11 @@
 #pragma once
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "tenon/io/prompt_weights.h"
 
 namespace tenon {
 
@@ -15,8 +17,9 @@ using KnownWords = std::map<std::string, std::vector<std::string>>;
 /// for any other form.
 KnownWords read_known_words(const nlohmann::json& model_index);
 
-/// Words of `prompt` that are not in `known`, in lower case, without duplicates, in order. ASCII punctuation and
-/// endings such as 's are ignored. Empty if `known` is empty. `prompt` must be well-formed UTF-8.
-std::vector<std::string> unknown_words(const KnownWords& known, std::string_view prompt);
+/// Words of a prompt's `parts`, as a model reads them, that are not in `known`, in lower case, without duplicates, in
+/// order. ASCII punctuation and endings such as 's are ignored. Empty if `known` is empty. Texts must be well-formed
+/// UTF-8.
+std::vector<std::string> unknown_words(const KnownWords& known, std::span<const WeightedText> parts);
 
 }  // namespace tenon

@@ -10,6 +10,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
+#include "tenon/pipelines/families/z_image/generator.h"
 #include "tenon/pipelines/known_words.h"
 
 namespace tenon {
@@ -22,13 +23,17 @@ using testing::Not;
 
 const KnownWords kFew{{"shapes", {"circle"}}, {"others", {"a", "red"}}};
 
+std::vector<std::string> unknown_in(const KnownWords& known, std::string_view prompt) {
+  return unknown_words(known, parse_prompt_weights(prompt));
+}
+
 TEST(KnownWords, WordsThatAreNotAmongThem) {
-  EXPECT_THAT(unknown_words(kFew, "A red (circle:1.3), a Circle."), IsEmpty());
-  EXPECT_THAT(unknown_words(kFew, "a castle and [a] red Dragon, castle"), ElementsAre("castle", "and", "dragon"));
-  EXPECT_THAT(unknown_words(kFew, "3 circles, naïve 城"), ElementsAre("3", "circles", "naïve", "城"));
-  EXPECT_THAT(unknown_words(kFew, "a dragon's circle"), ElementsAre("dragon")) << "its ending is no word";
-  EXPECT_THAT(unknown_words({}, "a castle"), IsEmpty());
-  EXPECT_THAT(unknown_words(kFew, ""), IsEmpty());
+  EXPECT_THAT(unknown_in(kFew, "A red (circle:1.3), a Circle."), IsEmpty());
+  EXPECT_THAT(unknown_in(kFew, "a castle and [a] red Dragon, castle"), ElementsAre("castle", "and", "dragon"));
+  EXPECT_THAT(unknown_in(kFew, "3 circles, naïve 城"), ElementsAre("3", "circles", "naïve", "城"));
+  EXPECT_THAT(unknown_in(kFew, "a dragon's circle"), ElementsAre("dragon")) << "its ending is no word";
+  EXPECT_THAT(unknown_in({}, "a castle"), IsEmpty());
+  EXPECT_THAT(unknown_in(kFew, ""), IsEmpty());
 }
 
 TEST(KnownWords, OfAnIndex) {
@@ -51,7 +56,7 @@ TEST(KnownWords, OfTheEmbeddedModelAreItsTokens) {
   for (std::string line; std::getline(prompts, line);) {
     if (line.starts_with('#')) continue;
     const size_t begin = line.find('\t') + 1, end = line.find('\t', begin);
-    EXPECT_THAT(unknown_words(model->known_words(), line.substr(begin, end - begin)), IsEmpty()) << line;
+    EXPECT_THAT(unknown_in(model->known_words(), line.substr(begin, end - begin)), IsEmpty()) << line;
     ++count;
   }
   EXPECT_EQ(count, 100);
@@ -92,6 +97,17 @@ TEST(KnownWords, WarnOfPromptsAndSizes) {
   ASSERT_EQ(long_one.size(), 1u);
   EXPECT_LE(long_one[0].size(), 480u);
   EXPECT_THAT(long_one[0], HasSubstr("and 18 more"));
+}
+
+// Brackets are text to Z-Image, so no weight in them can be wrong.
+TEST(KnownWords, BracketsWeightOnlyWhatReadsThem) {
+  const ZImageGenerator pipeline(ZImageModel::open("z-image-shapes"));
+  ImageRequest r;
+  r.prompt = "a red circle (ratio:1.2.3)";
+  r.negative = "(a:1.5.)";
+  r.cfg_scale = 2;
+  const std::vector<std::string> warnings = pipeline.warnings(pipeline.complete(r), "the list");
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("does not know 'ratio', '1', '2', '3',"), HasSubstr("'1', '5',")));
 }
 
 TEST(KnownWords, OtherModelsAreNotLimited) {

@@ -96,7 +96,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
 }
 
 std::vector<std::string> TextToImage::warnings(const ImageRequest& r, const std::string& word_list) const {
-  return beyond_training(model_->name(), model_->known_words(), model_->defaults(), r, word_list);
+  return beyond_training(model_->name(), model_->known_words(), model_->defaults(), r, word_list, parse_prompt_weights);
 }
 
 GenerationShape TextToImage::shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const {

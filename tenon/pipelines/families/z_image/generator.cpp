@@ -82,8 +82,9 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
 }
 
 std::vector<std::string> ZImageGenerator::warnings(const ImageRequest& r, const std::string& word_list) const {
+  const auto whole = [](std::string_view text) { return std::vector{WeightedText{std::string(text)}}; };
   std::vector<std::string> out =
-      beyond_training(model_->name(), model_->known_words(), model_->defaults(), r, word_list);
+      beyond_training(model_->name(), model_->known_words(), model_->defaults(), r, word_list, whole);
   const auto check = [&](const std::string& where, const std::string& text) {
     const auto count = static_cast<int64_t>(model_->tokens(text).size());
     if (count > kZImageTextTokens)
