@@ -99,7 +99,7 @@ struct ImageResult {
   LoraApply lora_apply = LoraApply::Merge;  ///< PipelineOptions'
   std::vector<double> timesteps;            ///< of every model call
   std::vector<double> sigmas;  ///< noise over signal at every model call; infinite where there is no signal
-  std::vector<float> latents;  ///< [batch, 4, H/8, W/8], before decoding
+  std::vector<float> latents;  ///< [batch, channels, H/8, W/8], before decoding
   Timings timings;
   int64_t peak_bytes = 0;  ///< of the largest network, as planned
 };
