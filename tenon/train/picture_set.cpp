@@ -67,6 +67,14 @@ Image fitted_to(const CaptionedPicture& picture, PictureSize size) {
   }
 }
 
+std::map<PictureSize, std::vector<size_t>> by_size(const std::vector<CaptionedPicture>& pictures,
+                                                   const std::vector<PictureSize>& sizes) {
+  std::map<PictureSize, std::vector<size_t>> out;
+  for (size_t i = 0; i < pictures.size(); ++i)
+    out[nearest_shape(sizes, {pictures[i].image.width, pictures[i].image.height})].push_back(i);
+  return out;
+}
+
 std::string hash_of(const std::string& text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
 // Tensors by key, one file each; a file that is incomplete, of another shape, or has non-finite values counts as
@@ -147,10 +155,10 @@ PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vect
   const std::string identity = identity_of(model, type);
   PictureSet out;
   std::string all = identity;
+  const auto key_of = [&](const std::string& what) { return hash_of(identity + "\n" + what); };
   const auto made = [&](const std::string& what, const Shape& shape, const auto& encode) {
     check_stop("encoding");
-    const std::string key = hash_of(identity + "\n" + what);
-    all += "\n" + key;
+    const std::string key = key_of(what);
     if (std::optional<TextFeatures> known = kept.find(key, shape)) return std::move(*known);
     TextFeatures fresh = encode();
     for (const float v : fresh.values)
@@ -162,20 +170,17 @@ PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vect
   const auto moments_of = [&](const CaptionedPicture& p, PictureSize size, bool flipped) {
     const std::string sides = std::to_string(size.width) + "x" + std::to_string(size.height);
     const Shape shape{1, 2 * model.latent_shape(size.height, size.width).numel()};
-    return made("picture " + p.sha256 + " " + sides + (flipped ? " flipped" : ""), shape, [&] {
+    const std::string what = "picture " + p.sha256 + " " + sides + (flipped ? " flipped" : "");
+    all += "\n" + key_of(what);
+    return made(what, shape, [&] {
       const Image fitted = fitted_to(p, size);
       const std::vector<float> moments = model.encode_picture(flipped ? mirrored(fitted) : fitted);
       return TextFeatures{moments, 1, std::ssize(moments)};
     });
   };
-  // Pictures of one size together, then the texts: some models keep only one encoder ready at a time.
-  std::map<PictureSize, std::vector<size_t>> by_size;
-  for (size_t i = 0; i < pictures.size(); ++i) {
-    const Image& image = pictures[i].image;
-    by_size[nearest_shape(options.sizes, {image.width, image.height})].push_back(i);
-  }
+  // Pictures of one size together, then texts of like length: some models keep only one encoder ready at a time.
   out.pictures.resize(pictures.size());
-  for (const auto& [size, numbers] : by_size)
+  for (const auto& [size, numbers] : by_size(pictures, options.sizes))
     for (const size_t i : numbers) {
       EncodedPicture& encoded = out.pictures[i];
       encoded.size = size;
@@ -183,15 +188,21 @@ PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vect
       if (options.flip) encoded.moments.push_back(moments_of(pictures[i], size, true).values);
     }
   std::map<std::string, size_t> texts;
+  std::multimap<int64_t, std::string> by_rows;
   for (size_t i = 0; i < pictures.size(); ++i) {
     const std::string& caption = pictures[i].caption;
-    const auto [text, fresh] = texts.emplace(caption, out.texts.size());
-    if (fresh)
-      out.texts.push_back(
-          made("text " + caption, model.text_shape(caption), [&] { return model.encode_text(caption); }));
+    const auto [text, fresh] = texts.emplace(caption, texts.size());
+    if (fresh) {
+      by_rows.emplace(model.text_shape(caption)[0], caption);
+      all += "\n" + key_of("text " + caption);
+    }
     out.pictures[i].text = text->second;
     all += "\n" + caption;
   }
+  out.texts.resize(texts.size());
+  for (const auto& [rows, caption] : by_rows)
+    out.texts[texts.at(caption)] =
+        made("text " + caption, model.text_shape(caption), [&] { return model.encode_text(caption); });
   out.sha256 = hash_of(all);
   return out;
 }
