@@ -77,10 +77,7 @@ class Parser {
     if (number.front() == '+') number.remove_prefix(1);
     double weight = 0;
     const auto parsed = std::from_chars(number.data(), number.data() + number.size(), weight);
-    TENON_CHECK(Usage,
-                parsed.ec == std::errc() && parsed.ptr == number.data() + number.size() &&
-                    std::isfinite(static_cast<float>(weight)),
-                "prompt")
+    TENON_CHECK(Usage, parsed.ec == std::errc() && parsed.ptr == number.data() + number.size(), "prompt")
         << "the weight '" << shown(number) << "' is not a number";
     close(round_, weight, bracket + 1);
     return true;
@@ -102,6 +99,9 @@ class Parser {
     std::vector<WeightedText> out;
     double weight = 1;
     for (const Part& p : parts_) {
+      TENON_CHECK(Usage, std::abs(p.weight) <= kMaxPromptWeight, "prompt")
+          << "the weight of '" << shown(p.text) << "' must be a number from " << -kMaxPromptWeight << " to "
+          << kMaxPromptWeight << ", got " << number_text(p.weight);
       if (!out.empty() && p.weight == weight)
         out.back().text += p.text;
       else

@@ -15,10 +15,13 @@ double sum_of(std::span<const float> values) {
 
 void weigh(std::span<float> window, std::span<const float> weights, int64_t width) {
   const double before = sum_of(window);
-  for (size_t i = 0; i < window.size(); ++i) window[i] *= weights[i / static_cast<size_t>(width)];
-  const double after = sum_of(window);
-  if (after == 0) return;
-  for (float& v : window) v = static_cast<float>(static_cast<double>(v) * (before / after));
+  double after = 0;
+  const auto weighed = [&](size_t i) {  // may be too large for a float
+    return static_cast<double>(window[i]) * static_cast<double>(weights[i / static_cast<size_t>(width)]);
+  };
+  for (size_t i = 0; i < window.size(); ++i) after += weighed(i);
+  const double scale = after == 0 ? 1 : before / after;
+  for (size_t i = 0; i < window.size(); ++i) window[i] = static_cast<float>(weighed(i) * scale);
 }
 
 }  // namespace

@@ -57,6 +57,24 @@ TEST(PromptWeights, Errors) {
   expect_error(ErrorKind::Usage, "nested deeper than 100 levels", [] { parse_prompt_weights(std::string(101, '(')); });
 }
 
+// The bound is on what a part's brackets multiply to, whatever each of them is.
+TEST(PromptWeights, AreBounded) {
+  EXPECT_EQ(parsed("(a:100000)(b:-100000)"), "a@1e+05|b@-1e+05");
+  EXPECT_EQ(parsed("((a:1000000000):0.0001)"), "a@1e+05");
+  EXPECT_EQ(parsed(std::string(100, '(') + "a"), "a@1.378e+04") << "the deepest brackets";
+  const auto refused = [](const std::string& prompt, const std::string& words) {
+    expect_error(ErrorKind::Usage, words, [&] { parse_prompt_weights(prompt); });
+  };
+  refused("(a:100001)", "the weight of 'a' must be a number from -100000 to 100000, got 100001");
+  refused("a ((red:-1000) circle:1000)", "the weight of 'red' must be a number from -100000 to 100000, got -1e+06");
+  refused("(a:" + std::string(38, '9') + ")", "the weight of 'a' must be a number from");
+  std::string nested = std::string(90, '(') + "a";
+  for (int i = 0; i < 90; ++i) nested += ":99999999)";
+  refused(nested, "got inf");
+  refused("(" + nested + ":0)", "nan");
+  refused("(" + std::string(500, 'a') + ":100001)", "aaa' must be");
+}
+
 TEST(PromptWeights, WordsThatEndLikeNetworksTakeNoQuadraticTime) {
   std::string prompt;
   for (int i = 0; i < 12000; ++i) prompt += "xembedding:";

@@ -60,6 +60,15 @@ TEST(Emphasis, NegativeWeightsAndMeansOfZero) {
   EXPECT_EQ(gone, (std::vector<float>{0, 0, 0}));
 }
 
+// A product may be too large for a float where the rescaled value is not.
+TEST(Emphasis, LargeStatesAndWeights) {
+  std::vector<float> z = states(4);
+  for (float& v : z) v *= 1e35F;
+  const std::vector<float> plain = z;
+  apply_emphasis(z, std::vector{window({1, 1e6F, 1e-6F, 1})}, kWidth);
+  EXPECT_TRUE(close(z, reference(plain, {1, 1e6F, 1e-6F, 1}), Tolerance{0, 1e-6}));
+}
+
 TEST(Emphasis, SizesAreChecked) {
   std::vector<float> z = states(4);
   EXPECT_THROW(apply_emphasis(z, std::vector{window({1, 1, 1})}, kWidth), Error);
