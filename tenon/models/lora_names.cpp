@@ -87,12 +87,12 @@ std::vector<std::string> LoraNames::layers(const std::string& component) const {
   return it == layers_.end() ? std::vector<std::string>() : it->second;
 }
 
-std::set<std::string> LoraNames::matrices() const {
-  std::set<std::string> out;
+std::map<std::string, WeightShapes> LoraNames::matrices() const {
+  std::map<std::string, WeightShapes> out;
   for (const auto& [component, layers] : flat_)
     for (const auto& [name, targets] : layers)
       for (const LoraTarget& t : targets)
-        if (t.shape.numel() == t.shape[0] * t.shape[1]) out.insert(t.tensor);
+        if (t.shape.numel() == t.shape[0] * t.shape[1]) out[component][t.tensor] = t.shape;
   return out;
 }
 

@@ -1,7 +1,6 @@
 // Which of a model's weights the layers of a LoRA file change, whichever tool spelled their names.
 #pragma once
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,8 +39,8 @@ class LoraNames {
   const std::vector<LoraTarget>* find(std::string_view name) const;
   /// Layers of a component, without prefix.
   std::vector<std::string> layers(const std::string& component) const;
-  /// Names of the weights of all components that are matrices or 1x1 filters.
-  std::set<std::string> matrices() const;
+  /// The weights that are matrices or 1x1 filters, by component.
+  std::map<std::string, WeightShapes> matrices() const;
   /// The component that a name prefix such as "unet" stands for; empty if there is none.
   std::string component_of(std::string_view prefix) const;
 

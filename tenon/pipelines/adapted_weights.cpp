@@ -109,7 +109,7 @@ std::unique_ptr<WeightSource> with_adapter(std::unique_ptr<WeightSource> base, c
   LoraTerms terms;
   for (auto& [weight, matrix] : read_adapter(folder, shapes))
     terms[kNetwork][weight] = {{.matrix = std::make_shared<const LoraMatrix>(std::move(matrix))}};
-  return lora_source(kNetwork, std::move(base), std::make_shared<const LoraTerms>(std::move(terms)), 0);
+  return merged_loras(kNetwork, std::move(base), std::make_shared<const LoraTerms>(std::move(terms)));
 }
 
 }  // namespace tenon

@@ -45,7 +45,12 @@ const LoraNames& LoraSet::names() {
 
 nn::SideBranches LoraSet::branches() {
   if (!side_rank_) return {};
-  if (!matrices_) matrices_ = std::make_shared<const std::set<std::string>>(names().matrices());
+  if (!matrices_) {
+    std::set<std::string> all;
+    for (const auto& [component, weights] : names().matrices())
+      for (const auto& [name, shape] : weights) all.insert(name);
+    matrices_ = std::make_shared<const std::set<std::string>>(std::move(all));
+  }
   return {side_rank_, matrices_};
 }
 
@@ -119,8 +124,9 @@ std::map<std::string, std::set<std::string>> LoraSet::apply(std::vector<LoraUse>
   return changed;
 }
 
-std::unique_ptr<WeightSource> LoraSet::over(const std::string& component, std::unique_ptr<WeightSource> base) const {
-  return lora_source(component, std::move(base), terms_, side_rank_);
+std::unique_ptr<WeightSource> LoraSet::over(const std::string& component, std::unique_ptr<WeightSource> base) {
+  if (!side_rank_) return merged_loras(component, std::move(base), terms_);
+  return side_loras(component, std::move(base), terms_, side_rank_, names().matrices()[component]);
 }
 
 constexpr const char* kSuffix = ".safetensors";

@@ -38,8 +38,8 @@ class LoraSet {
   void forget() { loaded_.clear(); }
 
   LoraApply apply_as() const { return side_rank_ ? LoraApply::Side : LoraApply::Merge; }
-  /// A component's weights with the LoRAs that are applied at the time a weight is asked for (lora_source).
-  std::unique_ptr<WeightSource> over(const std::string& component, std::unique_ptr<WeightSource> base) const;
+  /// A component's weights with the LoRAs that are applied at the time a weight is asked for (lora_source.h).
+  std::unique_ptr<WeightSource> over(const std::string& component, std::unique_ptr<WeightSource> base);
 
  private:
   struct Loaded {

@@ -82,14 +82,16 @@ class MergedWeights : public ChangedWeights {
 class SideWeights : public ChangedWeights {
  public:
   SideWeights(std::string component, std::unique_ptr<WeightSource> base, std::shared_ptr<const LoraTerms> terms,
-              int64_t rank)
-      : ChangedWeights(std::move(component), std::move(base), std::move(terms)), rank_(rank) {}
+              int64_t rank, WeightShapes matrices)
+      : ChangedWeights(std::move(component), std::move(base), std::move(terms)),
+        rank_(rank),
+        matrices_(std::move(matrices)) {}
 
   HostView find(const std::string& name) const override {
     const std::string weight = nn::weight_beside(name);
-    if (weight.empty()) return base_->find(name);
-    const Shape shape = base_->find(weight).shape;
-    const int64_t rows = shape[0], columns = shape.numel() / rows;
+    const auto matrix = matrices_.find(weight);
+    if (matrix == matrices_.end()) return base_->find(name);
+    const int64_t rows = matrix->second[0], columns = matrix->second[1];  // of a 1x1 filter too
     const bool down = name == nn::side_down(weight);
     const Shape shape_of_branch = down ? Shape{rank_, columns} : Shape{rows, rank_};
     const auto make = [&](std::span<float> out) {
@@ -107,7 +109,7 @@ class SideWeights : public ChangedWeights {
   }
   void done(const std::string& name) const override {
     made_.drop(name);
-    if (nn::weight_beside(name).empty()) base_->done(name);
+    if (!matrices_.contains(nn::weight_beside(name))) base_->done(name);
   }
 
  private:
@@ -121,14 +123,19 @@ class SideWeights : public ChangedWeights {
   }
 
   int64_t rank_;
+  WeightShapes matrices_;
 };
 
 }  // namespace
 
-std::unique_ptr<WeightSource> lora_source(const std::string& component, std::unique_ptr<WeightSource> base,
-                                          std::shared_ptr<const LoraTerms> terms, int64_t side_rank) {
-  if (side_rank) return std::make_unique<SideWeights>(component, std::move(base), std::move(terms), side_rank);
+std::unique_ptr<WeightSource> merged_loras(const std::string& component, std::unique_ptr<WeightSource> base,
+                                           std::shared_ptr<const LoraTerms> terms) {
   return std::make_unique<MergedWeights>(component, std::move(base), std::move(terms));
+}
+
+std::unique_ptr<WeightSource> side_loras(const std::string& component, std::unique_ptr<WeightSource> base,
+                                         std::shared_ptr<const LoraTerms> terms, int64_t rank, WeightShapes matrices) {
+  return std::make_unique<SideWeights>(component, std::move(base), std::move(terms), rank, std::move(matrices));
 }
 
 }  // namespace tenon

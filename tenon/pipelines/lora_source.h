@@ -7,6 +7,7 @@
 
 #include "tenon/backend/weights.h"
 #include "tenon/models/lora.h"
+#include "tenon/models/weights.h"
 
 namespace tenon {
 
@@ -19,13 +20,15 @@ struct LoraTerm {
 };
 using LoraTerms = std::map<std::string, std::map<std::string, std::vector<LoraTerm>>>;  // by component and tensor
 
-/// The weights of `base` with the `terms` in effect when a weight is asked for. Computed tensors are computed then, and
-/// kept until the store is done with them.
-///
-/// side_rank 0: W + sum of w (alpha / r) B A, in f32; the bytes of `base` if there is no term. Otherwise weights are
-/// unchanged, and every matrix gets A [side_rank, columns] and B [rows, side_rank] (nn/low_rank.h): the terms' A
-/// stacked, w alpha / r multiplied into B, and zeros for unused ranks.
-std::unique_ptr<WeightSource> lora_source(const std::string& component, std::unique_ptr<WeightSource> base,
-                                          std::shared_ptr<const LoraTerms> terms, int64_t side_rank);
+/// The weights of `base` with the `terms` in effect when a weight is asked for: W + sum of w (alpha / r) B A, in f32,
+/// or the bytes of `base` if there is no term. Sums are computed then, and kept until the store is done with them.
+std::unique_ptr<WeightSource> merged_loras(const std::string& component, std::unique_ptr<WeightSource> base,
+                                           std::shared_ptr<const LoraTerms> terms);
+
+/// The weights of `base`, and of each of its `matrices` A [rank, columns] and B [rows, rank] (nn/low_rank.h): the A of
+/// the `terms` in effect then stacked, w alpha / r multiplied into B, and zeros for unused ranks. Both are kept until
+/// the store is done with them; `base` is not asked for the matrix.
+std::unique_ptr<WeightSource> side_loras(const std::string& component, std::unique_ptr<WeightSource> base,
+                                         std::shared_ptr<const LoraTerms> terms, int64_t rank, WeightShapes matrices);
 
 }  // namespace tenon

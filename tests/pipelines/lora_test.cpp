@@ -119,6 +119,43 @@ TEST_F(LoraPictures, ChangingOnePlansNothingAndTakingItOffLeavesNoTrace) {
   }
 }
 
+// A quantised matrix takes much memory when it is asked for, and its branch needs only its shape.
+TEST_F(LoraPictures, BranchesReadNothingOfTheModel) {
+  class Noted : public WeightSource {
+   public:
+    explicit Noted(std::vector<std::string>& asked) : asked_(asked) {}
+    HostView find(const std::string& name) const override {
+      asked_.push_back(name);
+      return {DType::F32, {2, 3}, nullptr};
+    }
+
+   private:
+    std::vector<std::string>& asked_;
+  };
+  const auto config = fixtures::tiny_stable_diffusion();
+  LoraSet set([&] { return stable_diffusion_lora_names(config); }, options(LoraApply::Side));
+  const std::set<std::string> beside = *set.branches().weights;
+  int64_t matrices = 0;
+  for (const char* component : {"unet", "text_encoder"}) {
+    std::vector<std::string> asked;
+    const auto source = set.over(component, std::make_unique<Noted>(asked));
+    const WeightShapes weights = expected_weights(config).at(component);
+    for (const auto& [weight, shape] : weights) {
+      if (!beside.contains(weight)) continue;
+      const std::string down = nn::side_down(weight), up = nn::side_up(weight);
+      EXPECT_EQ(source->find(down).shape, (Shape{8, shape[1]})) << weight;
+      EXPECT_EQ(source->find(up).shape, (Shape{shape[0], 8})) << weight;
+      source->done(down);
+      source->done(up);
+      ++matrices;
+    }
+    EXPECT_THAT(asked, testing::IsEmpty());
+    source->find("conv_in.lora_A.weight");  // beside a filter there is no branch
+    EXPECT_THAT(asked, testing::ElementsAre("conv_in.lora_A.weight"));
+  }
+  EXPECT_EQ(matrices, std::ssize(beside));
+}
+
 TEST_F(LoraPictures, BranchesCostAtMostTwoLaunchesAProduct) {
   const auto model = dit(options(LoraApply::Merge));
   LoraSet set([&] { return model->model().lora_names(); }, options(LoraApply::Side));

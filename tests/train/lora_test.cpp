@@ -300,7 +300,7 @@ void expect_gradients(const Bench& b, double tolerance) {
           .up = at[nn::side_up(weight)]};
     (*terms)[b.model->component()][weight].push_back({m, 0, 1});
   }
-  EXPECT_NEAR(b.base_loss(lora_source(b.model->component(), b.model->weights(), terms, 0)), loss, 2e-5 * loss);
+  EXPECT_NEAR(b.base_loss(merged_loras(b.model->component(), b.model->weights(), terms)), loss, 2e-5 * loss);
 }
 
 TEST(DenoiserLora, StableDiffusionBeginsAsTheModel) {
