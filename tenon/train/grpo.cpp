@@ -240,7 +240,9 @@ void Grpo::State::resume() {
     best = run.number("best", 0, -1, 1);
     best_step = run.integer("best_step", 0, -1, step);
     evaluation_due = run.flag(kEvaluationDue, false);
-    if (r->run.contains(kEvaluatedOn) && ordered_json(r->run.at(kEvaluatedOn)) != evaluated_on()) best = best_step = -1;
+    // Not as ordered_json, which tells apart other orders of the same keys.
+    if (r->run.contains(kEvaluatedOn) && r->run.at(kEvaluatedOn) != nlohmann::json(evaluated_on()))
+      best = best_step = -1;
     learner.updater().set_steps(run.integer("updates", 0, 0, kMaxCounted));
   }
   std::vector<std::string> names{content.file.weights, content.file.config};

@@ -213,8 +213,9 @@ TEST(Grpo, GoesOnToTheBit) {
   for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(without_times(got[i]), without_times(want[i])) << i;
   const RunFolder folder(in_parts.path());
   EXPECT_LE(folder.steps().size(), 3U);  // two, and the best
-  const std::string last = "checkpoint-" + std::to_string(o.schedule.steps) + "/model.safetensors";
-  for (const std::string& file : {std::string("model.safetensors"), last})
+  EXPECT_EQ(folder.steps().front(), 0);  // no later score is higher
+  const std::string newest = "checkpoint-" + std::to_string(o.schedule.steps), last = newest + "/model.safetensors";
+  for (const std::string& file : {std::string("model.safetensors"), last, newest + "/trainer.json"})
     EXPECT_EQ(read_file(in_parts.path() / file), read_file(at_once.path() / file)) << file;
   const std::string masters = read_file(at_once.path() / last);
   EXPECT_NE(read_file(at_once.path() / "model.safetensors"), masters);
