@@ -7,6 +7,7 @@
 
 #include "tenon/core/compare.h"
 #include "tenon/core/error.h"
+#include "tenon/train/rewards.h"
 
 namespace tenon::train {
 namespace {
@@ -120,10 +121,11 @@ void batch_metrics(const std::vector<Judgement>& judged, const std::vector<Compl
               "batch")
       << made.size() << " completions with " << judged.size() << " judgements do not split into groups of " << group;
   const auto n = static_cast<double>(judged.size());
-  double reward = 0, squares = 0, right = 0, tokens = 0, truncated = 0;
+  double squares = 0, right = 0, tokens = 0, truncated = 0;
+  std::vector<double> rewards;
   int64_t flat = 0;
   for (size_t r = 0; r < judged.size(); ++r) {
-    reward += judged[r].reward / n;
+    rewards.push_back(judged[r].reward);
     right += judged[r].right;
     tokens += static_cast<double>(made[r].tokens.size());
     truncated += !made[r].ended;
@@ -132,7 +134,8 @@ void batch_metrics(const std::vector<Judgement>& judged, const std::vector<Compl
     const auto of_group = std::span(judged).subspan(first, static_cast<size_t>(group));
     flat += std::ranges::all_of(of_group, [&](const Judgement& j) { return j.reward == judged[first].reward; });
   }
-  for (const Judgement& j : judged) squares += (j.reward - reward) * (j.reward - reward) / n;
+  const double reward = mean_of(rewards);
+  for (const double r : rewards) squares += (r - reward) * (r - reward) / n;
   metrics["reward"] = reward;
   metrics["reward_std"] = std::sqrt(squares);
   metrics["exact_match"] = right / n;  // whole numbers so far, so that all right gives exactly 1

@@ -228,14 +228,21 @@ std::vector<double> rewards_of(const Reward& reward, std::span<const Judged> row
 }
 
 std::vector<double> advantages(const std::vector<double>& rewards, int64_t group, ScaleRewards scale) {
+double mean_of(std::span<const double> values) {
+  TENON_CHECK(Usage, !values.empty(), "mean") << "there are no values";
+  double beyond = 0;  // the first, which rounding leaves alone if all are equal
+  for (const double v : values) beyond += v - values[0];
+  return values[0] + beyond / static_cast<double>(values.size());
+}
+
   TENON_CHECK(Usage, group >= 1 && static_cast<int64_t>(rewards.size()) % group == 0, "advantages")
       << rewards.size() << " rewards do not split into groups of " << group;
   constexpr double kLeast = 1e-4;
   const auto n = static_cast<double>(group);
   std::vector<double> out(rewards);
   for (auto first = out.begin(); first != out.end(); first += group) {
-    double mean = 0, squares = 0;
-    for (auto r = first; r != first + group; ++r) mean += *r / n;
+    const double mean = mean_of({first, first + group});
+    double squares = 0;
     for (auto r = first; r != first + group; ++r) squares += (*r - mean) * (*r - mean);
     const double deviation = group > 1 ? std::sqrt(squares / (n - 1)) : 0;
     for (auto r = first; r != first + group; ++r)

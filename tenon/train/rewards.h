@@ -53,10 +53,13 @@ double reward_of(const Reward& reward, const Judged& j);
 /// Reward of each completion. Errors as RewardScript's.
 std::vector<double> rewards_of(const Reward& reward, std::span<const Judged> rows);
 
+/// The mean: exactly their value if all are equal. Error(Usage) if there are none.
+double mean_of(std::span<const double> values);
+
 /// What advantages are divided by.
 enum class ScaleRewards : uint8_t { None, Group };
-/// Rewards minus their group's mean, for consecutive groups of `group`. With Group, divided by the standard deviation
-/// (with Bessel's correction) plus 1e-4, as in TRL. Groups of one have advantage 0.
+/// Rewards minus their group's mean, for consecutive groups of `group`: exactly 0 if all are equal. With Group, divided
+/// by the standard deviation (with Bessel's correction) plus 1e-4, as in TRL.
 std::vector<double> advantages(const std::vector<double>& rewards, int64_t group, ScaleRewards scale);
 
 }  // namespace tenon::train

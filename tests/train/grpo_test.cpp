@@ -185,13 +185,15 @@ ordered_json without_times(ordered_json m) {
   return m;
 }
 
-// Fractions of a number of rows whose reciprocal is inexact: all of them give exactly 1.
+// Fractions of a number of rows whose reciprocal is inexact: all of them give exactly 1, and equal rewards their mean.
 TEST(Grpo, SharesOfABatch) {
   for (const size_t rows : {6U, 9U, 49U}) {
     ordered_json metrics;
-    batch_metrics(std::vector<Judgement>(rows, {1, true, ""}), std::vector<Completion>(rows), 1, metrics);
+    batch_metrics(std::vector<Judgement>(rows, {0.1, true, ""}), std::vector<Completion>(rows), 1, metrics);
     EXPECT_EQ(metrics.at("truncated"), 1.0) << rows;
     EXPECT_EQ(metrics.at("exact_match"), 1.0) << rows;
+    EXPECT_EQ(metrics.at("reward"), 0.1) << rows;
+    EXPECT_EQ(metrics.at("reward_std"), 0.0) << rows;
   }
 }
 

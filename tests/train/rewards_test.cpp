@@ -91,6 +91,12 @@ TEST(Rewards, Advantages) {
   EXPECT_NEAR(scaled[1], -scaled[0], 1e-12);
   EXPECT_THAT(advantages({3, 4}, 1, ScaleRewards::Group), ElementsAre(0, 0));
   EXPECT_THROW(advantages({1, 2, 3}, 2, ScaleRewards::None), Error);
+  // Equal rewards give exactly 0, whatever their sum is rounded to: an optimizer may divide by a gradient's size.
+  for (const ScaleRewards scale : {ScaleRewards::None, ScaleRewards::Group})
+    for (const double reward : {0.1, 1.0, -1e12 / 3})
+      for (const size_t group : {3U, 6U, 8U, 49U})
+        EXPECT_THAT(advantages(std::vector(group, reward), static_cast<int64_t>(group), scale), testing::Each(0.0))
+            << reward << " " << group;
 }
 
 TEST(Problems, RowsOfData) {
