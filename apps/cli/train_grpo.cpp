@@ -196,7 +196,10 @@ train::GrpoData data_of(const TrainFlags& f, const LanguageModel& model, train::
     if (f.app->count("--eval-count") == 0 || o.evaluate_count > std::ssize(held)) o.evaluate_count = std::ssize(held);
     evaluation = [held = std::move(held)](int64_t k) { return held[static_cast<size_t>(k) % held.size()]; };
   }
-  return {train::shuffled(std::move(rows), o.seed), evaluation, about, about_held};
+  std::set<std::string> columns;
+  if (std::ranges::any_of(o.rewards, [](const train::Reward& r) { return r.script != nullptr; }))
+    columns = train::column_names(rows);
+  return {train::shuffled(std::move(rows), o.seed), evaluation, about, about_held, std::move(columns)};
 }
 
 std::string step_text(const ordered_json& m) {

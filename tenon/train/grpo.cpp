@@ -280,7 +280,7 @@ std::vector<Judgement> Grpo::State::judge(const std::vector<Problem>& of_rows, c
   }
   if (!metrics) return out;
   for (const Reward& reward : o.rewards) {
-    const std::vector<double> values = rewards_of(reward, rows);
+    const std::vector<double> values = rewards_of(reward, rows, data.columns);
     for (size_t r = 0; r < values.size(); ++r) out[r].reward += reward.weight * values[r];
     if (o.rewards.size() > 1) (*metrics)["reward." + reward_name(reward)] = mean_of(values);
   }

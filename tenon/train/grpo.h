@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "tenon/pipelines/language_model.h"
@@ -20,6 +21,7 @@ struct GrpoData {
   ProblemAt train, evaluation;
   nlohmann::ordered_json about;       ///< description of the training data for checkpoints: a run has one
   nlohmann::ordered_json about_held;  ///< and of the evaluation data: the best step is counted anew for other data
+  std::set<std::string> columns{};    ///< column_names of the training data: a reward script gets all in every call
 };
 
 /// Error(Usage) for prompts that leave no room for a completion in the model: says how many, and where the first one

@@ -75,6 +75,17 @@ std::vector<Problem> read_problems(const std::filesystem::path& file) {
   return parse_problems(read_argument_file(file, kMaxData), file.string());
 }
 
+std::set<std::string> column_names(const std::vector<Problem>& rows) {
+  std::set<std::string> out;
+  for (const Problem& p : rows) {
+    if (p.columns.empty()) continue;
+    const nlohmann::json columns = parse_json(p.columns, p.place, ErrorKind::Usage);
+    TENON_CHECK(Usage, columns.is_object(), p.place) << "has columns " << shown_json(columns) << ", expected an object";
+    for (const auto& [name, value] : columns.items()) out.insert(name);
+  }
+  return out;
+}
+
 int64_t shuffled_index(int64_t k, int64_t n, uint64_t seed) {
   check_place(k, n);
   return order_of(n, seed, k / n)[static_cast<size_t>(k % n)];

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ using ProblemAt = std::function<Problem(int64_t k)>;
 std::vector<Problem> read_problems(const std::filesystem::path& file);
 /// The same for text; `where` stands for the file.
 std::vector<Problem> parse_problems(std::string_view text, const std::string& where);
+
+/// Names of the columns that at least one row has. Error(Usage) for columns that are not a JSON object.
+std::set<std::string> column_names(const std::vector<Problem>& rows);
 
 /// All problems in a random order, then all in another random order, and so on. Error(Usage) when one of none is
 /// asked for.

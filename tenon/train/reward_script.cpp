@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <set>
 
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
@@ -120,10 +119,10 @@ for text in requests:
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-json request_of(std::span<const Judged> rows) {
+json request_of(std::span<const Judged> rows, std::set<std::string> names) {
   json prompts = json::array(), completions = json::array(), columns = json::object();
   std::vector<json> of_rows;
-  std::set<std::string> names{"answer"};
+  names.insert("answer");
   for (const Judged& j : rows) {
     prompts.push_back(as_utf8(j.prompt));
     completions.push_back(as_utf8(j.text));
@@ -275,8 +274,8 @@ json RewardScript::reply(const Limit& limit, const std::string& doing) {
   return out;
 }
 
-std::vector<double> RewardScript::operator()(std::span<const Judged> rows) {
-  const json answer = call(request_of(rows), "judging " + std::to_string(rows.size()) + " completions");
+std::vector<double> RewardScript::operator()(std::span<const Judged> rows, const std::set<std::string>& columns) {
+  const json answer = call(request_of(rows, columns), "judging " + std::to_string(rows.size()) + " completions");
   fail_if_told(answer);
   const json values = answer.value("values", json::array());
   if (values.size() != rows.size())

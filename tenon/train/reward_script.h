@@ -3,12 +3,13 @@
 //   def reward(prompts, completions, **columns) -> list[float]:
 //
 // prompts and completions are lists of strings, one per row; columns are lists of the data's other fields ("answer",
-// ..). A value may be None: no reward for that row.
+// ..), the same ones in every call. A value may be None: no reward for that row.
 #pragma once
 #include <sys/types.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,10 +38,11 @@ class RewardScript {
   const std::filesystem::path& file() const { return file_; }
   /// SHA-256 of the script.
   const std::string& hash() const { return hash_; }
-  /// One value per row; 0 for None. Asks check_stop(). Error(Internal): the function throws, takes too long, returns a
+  /// One value per row; 0 for None. The script gets the columns of any row, and `columns`, with None where a row has
+  /// none. Asks check_stop(). Error(Internal): the function throws, takes too long, returns a
   /// wrong number of values or something that is not a number, or its process ends. Error(Numeric): a value is not
   /// finite. After an error the script is not called again.
-  std::vector<double> operator()(std::span<const Judged> rows);
+  std::vector<double> operator()(std::span<const Judged> rows, const std::set<std::string>& columns = {});
 
  private:
   struct Limit {

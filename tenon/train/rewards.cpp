@@ -219,15 +219,15 @@ double reward_of(const Reward& reward, const Judged& j) {
   return found && as_compat ? 0.1 : 0;
 }
 
-std::vector<double> rewards_of(const Reward& reward, std::span<const Judged> rows) {
+std::vector<double> rewards_of(const Reward& reward, std::span<const Judged> rows,
+                               const std::set<std::string>& columns) {
   if (reward.kind == Reward::Kind::Script) static_cast<void>(not_null(reward.script, "script of a reward"));
-  if (reward.script) return (*reward.script)(rows);
+  if (reward.script) return (*reward.script)(rows, columns);
   std::vector<double> out;
   for (const Judged& j : rows) out.push_back(reward_of(reward, j));
   return out;
 }
 
-std::vector<double> advantages(const std::vector<double>& rewards, int64_t group, ScaleRewards scale) {
 double mean_of(std::span<const double> values) {
   TENON_CHECK(Usage, !values.empty(), "mean") << "there are no values";
   double beyond = 0;  // the first, which rounding leaves alone if all are equal
@@ -235,6 +235,7 @@ double mean_of(std::span<const double> values) {
   return values[0] + beyond / static_cast<double>(values.size());
 }
 
+std::vector<double> advantages(const std::vector<double>& rewards, int64_t group, ScaleRewards scale) {
   TENON_CHECK(Usage, group >= 1 && static_cast<int64_t>(rewards.size()) % group == 0, "advantages")
       << rewards.size() << " rewards do not split into groups of " << group;
   constexpr double kLeast = 1e-4;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,8 +51,9 @@ std::string rewards_text(const std::vector<Reward>& rewards);
 
 /// Reward of one completion; not for scripts.
 double reward_of(const Reward& reward, const Judged& j);
-/// Reward of each completion. Errors as RewardScript's.
-std::vector<double> rewards_of(const Reward& reward, std::span<const Judged> rows);
+/// Reward of each completion. `columns`, and errors, as RewardScript's.
+std::vector<double> rewards_of(const Reward& reward, std::span<const Judged> rows,
+                               const std::set<std::string>& columns = {});
 
 /// The mean: exactly their value if all are equal. Error(Usage) if there are none.
 double mean_of(std::span<const double> values);

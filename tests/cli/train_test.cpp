@@ -403,6 +403,15 @@ TEST_F(CliTrain, WhatARewardScriptGets) {
   const std::vector<std::string> scored{"--reward", "slow.py", "--reward-timeout", "0.5", "--steps", "1", "-q"};
   const Finished f = tenon(arguments("run", scored));
   EXPECT_EQ(f.code, 0) << f.err;
+  // A column that no row of a step has.
+  std::ofstream(folder() / "level.py") << "def reward(prompts, completions, level, **columns):\n"
+                                          "    assert set(zip(prompts, level)) <= {('a', 3), ('b', None)}\n"
+                                          "    return [1] * len(prompts)\n";
+  std::ofstream(folder() / "rows.jsonl") << "{\"prompt\":\"a\",\"answer\":\"1\",\"level\":3}\n"
+                                            "{\"prompt\":\"b\",\"answer\":\"2\"}\n";
+  const Finished all =
+      tenon(arguments("all", {"--data", "rows.jsonl", "--reward", "level.py", "--steps", "2", "--prompts", "1", "-q"}));
+  EXPECT_EQ(all.code, 0) << all.err;
   for (const std::string key : {"prompts", "completions"}) {
     std::ofstream(folder() / "data.jsonl")
         << "{\"prompt\":\"a\",\"answer\":\"1\"}\n{\"prompt\":\"b\",\"answer\":\"2\",\"" << key << "\":3}\n";

@@ -105,6 +105,8 @@ TEST(Problems, RowsOfData) {
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].prompt, "a?");
   EXPECT_EQ(rows[1].answer, "2");
+  EXPECT_THAT(column_names(rows), ElementsAre("x"));
+  EXPECT_THROW(column_names({{"a", "b", "[1]", "data:7"}}), Error);
   const std::pair<const char*, const char*> bad[] = {{"", "no problems"},
                                                      {"\n \n", "no problems"},
                                                      {"{\"prompt\":\"a\"}", "data:1"},
