@@ -93,7 +93,7 @@ void check_lora(const LoraOptions& o) {
   positive("steps", o.schedule.steps);
   TENON_CHECK(Usage, o.validate_every >= 0 && o.checkpoint_every >= 0 && o.keep >= 0 && o.samples.every >= 0, "lora")
       << "expected counts of 0 or more";
-  if (o.validate_every > 0) positive("validation pictures", o.validate_count);
+  if (o.validate_every > 0) positive("validation levels", o.validate_levels);
   TENON_CHECK(Usage, o.samples.every == 0 || o.samples.prompts.empty() || o.samples.open, "samples")
       << "expected a function that opens the model to draw with";
   TENON_CHECK(Usage, o.type == DType::F32 || o.type == DType::BF16 || o.type == DType::E4M3, "type")
@@ -337,29 +337,28 @@ Executable& LoraTraining::State::evaluation_of(PictureSize size) {
   return *out;
 }
 
-// Levels are evenly spaced and the noise is the same each time, so that only what was learnt changes the loss.
+// Levels are evenly spaced, all equally often, and the noise is the same each time, so that only what was learnt
+// changes the loss. A picture's place alone determines both.
 ordered_json LoraTraining::State::validate() {
   const auto begin = Clock::now();
   if (parameters->averaged()) parameters->publish_averages();
-  const auto count = static_cast<double>(o.validate_count);
+  const std::vector<EncodedPicture>& all = validation.pictures->pictures;
+  const int64_t levels = o.validate_levels, rounds = (std::ssize(all) + levels - 1) / levels, count = rounds * levels;
   double loss = 0;
-  for (int64_t k = 0; k < o.validate_count; ++k) {
+  for (int64_t k = 0; k < count; ++k) {
     check_stop("validation");
-    const std::vector<EncodedPicture>& all = validation.pictures->pictures;
     const size_t picture = static_cast<size_t>(k) % all.size();
     DenoisingBatch batch(validation, shape(all[picture].size, 1));
-    batch.add(picture, row_seed(kValidationSeed, k, 0), (static_cast<double>(k) + 0.5) / count);
+    batch.add(picture, row_seed(kValidationSeed, k, 0),
+              (static_cast<double>(k % levels) + 0.5) / static_cast<double>(levels));
     Executable& e = evaluation_of(all[picture].size);
     batch.give(e);
     e.run_all();
-    loss += static_cast<double>(e.get("loss")[0]) / count;
+    loss += static_cast<double>(e.get("loss")[0]) / static_cast<double>(count);
   }
   if (parameters->averaged()) parameters->publish();
   TENON_CHECK(Numeric, std::isfinite(loss), "validation loss") << "is " << loss;
-  return {{"step", step},
-          {"validation_loss", loss},
-          {"count", o.validate_count},
-          {"evaluation_seconds", seconds_since(begin)}};
+  return {{"step", step}, {"validation_loss", loss}, {"count", count}, {"evaluation_seconds", seconds_since(begin)}};
 }
 
 // The generator reads the LoRA from a file, as any user would.

@@ -50,7 +50,8 @@ struct LoraOptions {
   double clip = 1;
   double ema = 0;           ///< decay of a moving average of A and B, which is then what is written at the end; 0: none
   int64_t arena_bytes = 0;  ///< as in GradientOptions
-  int64_t validate_every = 0, validate_count = 16;
+  int64_t validate_every = 0;
+  int64_t validate_levels = 16;  ///< evenly spread noise levels, taken in turn until each picture had one
   int64_t checkpoint_every = 100, keep = 2;
   SampleOptions samples;
   uint64_t seed = 42;

@@ -75,6 +75,7 @@ TEST_F(CliTrainLora, LearnsAndIsReadBack) {
     (m.contains("loss") ? losses : m.contains("samples") ? drew : validated).push_back(m);
   EXPECT_EQ(losses.size(), 4U);
   EXPECT_EQ(validated.size(), 3U);
+  EXPECT_EQ(validated[0]["count"], 16);  // of fewer pictures
   EXPECT_EQ(drew.size(), 2U);
   EXPECT_NE(validated[0]["validation_loss"], validated[2]["validation_loss"]);
   EXPECT_NE(bytes("run/samples/000000-0.png"), bytes("run/samples/000004-0.png"));

@@ -271,7 +271,8 @@ TEST(OddArguments, LayersOfALora) {
 class OddLoraRuns : public testing::Test {
  protected:
   OddLoraRuns() { fixtures::write_z_image(folder_.path()); }
-  void train(const std::function<void(LoraOptions&)>& change, const std::vector<CaptionedPicture>& pictures) {
+  void train(const std::function<void(LoraOptions&)>& change, const std::vector<CaptionedPicture>& pictures,
+             const LoraTraining::OnMetrics& each = {}) {
     LoraOptions o;
     o.rank = 2;
     o.width = 32;
@@ -280,7 +281,7 @@ class OddLoraRuns : public testing::Test {
     const std::shared_ptr<Backend> backend = make_backend("cpu");
     auto model =
         open_as<TrainableDenoiser>(folder_.path().string(), {.backend = backend, .type = DType::F32, .parts = {}});
-    LoraTraining(backend, std::move(model), pictures, {}, o, folder_.path() / "run", {}).run({}, {});
+    LoraTraining(backend, std::move(model), pictures, {}, o, folder_.path() / "run", {}).run(each, {});
   }
   void expect_refused(const std::string& part, const std::function<void(LoraOptions&)>& change) {
     expect_usage(part, [&] { train(change, {ovals()[0]}); });
@@ -293,9 +294,9 @@ TEST_F(OddLoraRuns, AreRefusedBeforeAFolderIsMade) {
   expect_usage("there are none to train on", [&] { train([](LoraOptions&) {}, {}); });
   expect_refused("[type] f16: expected f32, bf16 or e4m3", [](LoraOptions& o) { o.type = DType::F16; });
   expect_refused("[type] i32: expected", [](LoraOptions& o) { o.type = DType::I32; });
-  expect_refused("[validation pictures] 0: expected 1 or more", [](LoraOptions& o) {
+  expect_refused("[validation levels] 0: expected 1 or more", [](LoraOptions& o) {
     o.validate_every = 1;
-    o.validate_count = 0;
+    o.validate_levels = 0;
   });
   expect_refused("expected counts of 0 or more", [](LoraOptions& o) { o.validate_every = -1; });
   expect_refused("expected counts of 0 or more", [](LoraOptions& o) { o.keep = -1; });
@@ -303,6 +304,25 @@ TEST_F(OddLoraRuns, AreRefusedBeforeAFolderIsMade) {
     o.samples.every = 1;
     o.samples.prompts = {"a"};
   });
+}
+
+// All pictures are validated, however many there are: another last one is another loss.
+TEST_F(OddLoraRuns, EveryPictureIsValidated) {
+  std::vector<CaptionedPicture> pictures;
+  for (size_t i = 0; i < 5; ++i) pictures.push_back(ovals()[i]);
+  const auto validated = [&] {
+    fs::remove_all(folder_.path() / "run");
+    std::vector<nlohmann::ordered_json> out;
+    const auto change = [](LoraOptions& o) { o.validate_every = 1, o.validate_levels = 4; };
+    train(change, pictures, [&](const nlohmann::ordered_json& m) {
+      if (m.contains("validation_loss")) out.push_back(m);
+    });
+    return out.at(0);
+  };
+  const nlohmann::ordered_json first = validated();
+  EXPECT_EQ(first.at("count"), 8);  // a multiple of the number of noise levels
+  pictures.back() = ovals()[9];
+  EXPECT_NE(validated().at("validation_loss"), first.at("validation_loss"));
 }
 
 // A cached encoding that cannot be this picture's or text's is made again.
