@@ -24,6 +24,12 @@ TEST(PictureSizes, HaveOneArea) {
     EXPECT_LE(all.front().width * 17, all.front().height * 10);
     EXPECT_GE(all.back().width * 10, all.back().height * 17);
   }
+  // Few multiples of the unit fit a side of less than nine of them.
+  for (const int64_t unit : {8, 16})
+    for (int64_t side = unit; side <= 2048; side += unit)
+      for (const PictureSize s : aspect_buckets({side, side}, unit))
+        EXPECT_NEAR(static_cast<double>(s.width * s.height) / static_cast<double>(side * side), 1,
+                    side < 9 * unit ? 0.12 + 1e-9 : 0.05);
   for (const PictureSize s : aspect_buckets({72, 72}, 16)) EXPECT_TRUE(s.width == 72 || s.width % 16 == 0);
 }
 
