@@ -68,8 +68,8 @@ void declare_recipe(CLI::App& app, TrainFlags& f) {
   declare_count(app, "--group", o.group, "completions sampled per problem", 1);
   declare_count(app, "--epochs", o.epochs, "updates on each step's completions", 1);
   declare_count(app, "--micro-rows", o.micro_rows,
-                "completions per micro-batch of gradients; 0: all on a GPU; on a CPU all if they have at most 4096 "
-                "tokens, else 16",
+                "completions per micro-batch of gradients; 0: all on a GPU; on a CPU all if they have room for at most "
+                "4096 tokens, and with --loss bnpo, else the largest divisor of their number up to 16",
                 0);
   declare_count(app, "--max-memory", f.memory,
                 "memory limit for an update's values in MiB; values that do not fit are recomputed; 0: no limit", 0);

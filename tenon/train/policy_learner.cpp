@@ -1,5 +1,7 @@
 #include "tenon/train/policy_learner.h"
 
+#include <algorithm>
+
 #include "tenon/core/error.h"
 #include "tenon/core/not_null.h"
 #include "tenon/core/text.h"
@@ -11,17 +13,18 @@ namespace {
 
 constexpr size_t kMaxPlans = 8;  // for different lengths
 // On a processor the time is proportional to the number of tokens: common beginnings are computed once, large batches
-// are split into parts of few rows, and plans are made for every multiple of 8 tokens. A device that records launches
-// prefers few large ones: all rows at once, and fewer lengths.
+// are split into equal parts of few rows, and plans are made for every multiple of 8 tokens. A device that records
+// launches prefers few large ones: all rows at once, and fewer lengths.
 constexpr int64_t kRowsOfProcessor = 16, kTokensOfProcessor = 4096, kStepOfProcessor = 8, kStepOfDevice = 16;
 
 int64_t rows_at_a_time(const GrpoOptions& o, const Backend& backend) {
   const int64_t rows = o.prompts * o.group;
   if (o.micro_rows > 0) return o.micro_rows;
   // Bnpo averages over the tokens of a part, so a split would change the mean.
-  const bool divides = rows % kRowsOfProcessor == 0 && o.loss != nn::PolicyLoss::Bnpo;
-  const bool many = rows * o.max_tokens > kTokensOfProcessor;
-  return divides && many && !backend.records() ? kRowsOfProcessor : rows;
+  if (backend.records() || o.loss == nn::PolicyLoss::Bnpo || rows * o.max_tokens <= kTokensOfProcessor) return rows;
+  int64_t part = std::min(kRowsOfProcessor, rows);
+  while (rows % part != 0) --part;
+  return part;
 }
 
 bool shares(const Backend& backend) { return !backend.records(); }
