@@ -11,7 +11,7 @@
 namespace tenon::train {
 namespace {
 
-constexpr size_t kMaxPlans = 8;  // for different lengths
+constexpr size_t kLeastPlans = 8;  // kept at least, for different lengths
 // On a processor the time is proportional to the number of tokens: common beginnings are computed once, large batches
 // are split into equal parts of few rows, and plans are made for every multiple of 8 tokens. A device that records
 // launches prefers few large ones: all rows at once, and fewer lengths.
@@ -92,9 +92,12 @@ PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageMod
       time_(time),
       shares_(shares(*backend_)),
       rows_at_a_time_(rows_at_a_time(o_, *backend_)),
+      most_plans_(std::max(kLeastPlans, static_cast<size_t>(rows() / rows_at_a_time_))),
       arena_(std::make_shared<Arena>(backend_)),
       frozen_(model.config()),
-      config_(model.config()) {
+      config_(model.config()),
+      gradients_(most_plans_),
+      reference_runs_(most_plans_) {
   config_.adapter = o_.adapter;
   const bool adapted = o_.adapter.rank > 0;
   const WeightShapes shapes = adapted ? adapter_weights(config_) : model.shapes();
@@ -119,39 +122,34 @@ PolicyBatch PolicyLearner::batch(const std::vector<std::vector<int32_t>>& prompt
 }
 
 Gradients& PolicyLearner::gradients_for(int64_t tokens, const SharedShape& shared) {
-  const std::array key{tokens, shared.tokens, shared.targets, shared.texts};
-  if (gradients_.size() >= kMaxPlans && !gradients_.contains(key)) gradients_.clear();
-  std::unique_ptr<Gradients>& made = gradients_[key];
-  if (!made) {
+  return *gradients_.get({tokens, shared.tokens, shared.targets, shared.texts}, [&] {
     time_.begin("plans");
     Graph g;
     GradientOptions options = gradient_options(*backend_, o_);
     options.arena = arena_;
     const Differentiated d = loss_of(g, *backend_, config_, o_, tokens, shared);
-    made = std::make_unique<Gradients>(*parameters_, d, options);
-  }
-  return *made;
+    return std::make_unique<Gradients>(*parameters_, d, options);
+  });
 }
 
 Executable& PolicyLearner::reference_for(int64_t tokens) {
-  if (reference_runs_.size() >= kMaxPlans && !reference_runs_.contains(tokens)) reference_runs_.clear();
-  std::unique_ptr<Executable>& made = reference_runs_[tokens];
-  if (!made)
-    made = std::make_unique<Executable>(
+  return *reference_runs_.get(tokens, [&] {
+    time_.begin("plans");
+    return std::make_unique<Executable>(
         plan_log_probabilities(frozen_, shape_of(*backend_, o_, tokens), o_.precision, backend_->target()), reference_,
         std::map<std::string, void*>{}, nullptr, nullptr, arena_);
-  return *made;
+  });
 }
 
 void PolicyLearner::ask_reference(PolicyBatch& batch) {
   if (!reference_) return;
-  time_.begin("reference");
   batch.reference.assign(batch.ids.size(), 0);
   for (int64_t first = 0; first < rows(); first += rows_at_a_time_) {
     const Shape shape{rows_at_a_time_, batch.width(first, rows_at_a_time_)};
     const std::vector<int32_t> ids = batch.part(batch.ids, first, rows_at_a_time_),
                                target = batch.part(batch.target, first, rows_at_a_time_);
     Executable& e = reference_for(shape[1]);
+    time_.begin("reference");
     e.set("tokens", {DType::I32, shape, ids.data()});
     e.set("target", {DType::I32, shape, target.data()});
     e.run_all();

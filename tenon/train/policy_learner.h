@@ -2,7 +2,6 @@
 // working on tokens rather than texts.
 #pragma once
 #include <array>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "tenon/train/gradients.h"
 #include "tenon/train/grpo_options.h"
 #include "tenon/train/policy_batch.h"
+#include "tenon/train/recent.h"
 #include "tenon/train/rollout.h"
 #include "tenon/train/shared_tokens.h"
 #include "tenon/train/time_spent.h"
@@ -29,8 +29,8 @@ void check_update_fits(const std::shared_ptr<Backend>& backend, const LanguageMo
 class PolicyLearner {
  public:
   /// Trains the model's weights, or those of an adapter beside them. `options` and `time` must outlive it; learn()
-  /// enters "plans" (making training plans), "reference", "gradients" and "update" into `time`. Error(Model),
-  /// Error(Memory).
+  /// enters "plans" (making plans, the reference's too), "reference", "gradients" and "update" into `time`.
+  /// Error(Model), Error(Memory).
   PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,
                 TimeSpent& time);
 
@@ -63,15 +63,16 @@ class PolicyLearner {
   TimeSpent& time_;
   bool shares_;                    ///< common beginnings of rows are computed once
   int64_t rows_at_a_time_;         ///< rows per gradient computation
+  size_t most_plans_;              ///< each part of an update may have a length of its own, and epochs repeat all parts
   std::shared_ptr<Arena> arena_;   ///< shared by all training plans of any length
   DecoderConfig frozen_, config_;  ///< the model's; the trained network's
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<Rollout> rollout_;
-  std::map<std::array<int64_t, 4>, std::unique_ptr<Gradients>> gradients_;  // by tokens of a row, and SharedShape
-  std::optional<SharedTokens> ready_;                                       // the last batch part made ready
+  Recent<std::array<int64_t, 4>, std::unique_ptr<Gradients>> gradients_;  // by tokens of a row, and SharedShape
+  std::optional<SharedTokens> ready_;                                     // the last batch part made ready
   std::shared_ptr<WeightStore> reference_;
-  std::map<int64_t, std::unique_ptr<Executable>> reference_runs_;
+  Recent<int64_t, std::unique_ptr<Executable>> reference_runs_;
 };
 
 }  // namespace tenon::train
