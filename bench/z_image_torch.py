@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Z-Image's transformer: Tenon next to diffusers' network in PyTorch, random weights, one run on one machine.
 
-    python bench/z_image_torch.py PROGRAM [--sizes 1024 512] [--types bf16 e4m3] [--tokens 128] [--runs 10] [--mode MODE] [--no-step]
+    python bench/z_image_torch.py PROGRAM [--sizes 1024 512] [--types bf16 e4m3] [--runs 10] [--mode MODE] [--no-step]
                                   [--train bench_train] [--rank 16] [-o FILE]
     python bench/z_image_torch.py PROGRAM --device cpu --train bench_train [--sizes 256 512] [--types bf16 e4m3 f32] [--turns 3] [--runs 3]
                                   [--no-step] [--rank 16] [-o FILE]
@@ -37,6 +37,7 @@ from torch_timing import milliseconds, times
 
 PROJECTIONS = ("to_q", "to_k", "to_v", "to_out.0")
 E4M3_MOST = 448.0
+TOKENS = 128  # of text, as many as Tenon's part has without a prompt
 SMALL = {"n_layers": 2, "n_refiner_layers": 1}  # on a CPU
 
 
@@ -97,9 +98,9 @@ def network(device="cuda", **sizes):
     return model
 
 
-def inputs(size, tokens):
+def inputs(size):
     latents = torch.randn(16, 1, size // 8, size // 8, device="cuda", dtype=torch.bfloat16)
-    return [latents], torch.tensor([0.25], device="cuda"), [torch.randn(tokens, 2560, device="cuda", dtype=torch.bfloat16)]
+    return [latents], torch.tensor([0.25], device="cuda"), [torch.randn(TOKENS, 2560, device="cuda", dtype=torch.bfloat16)]
 
 
 def compile_blocks(model, mode):
@@ -126,7 +127,7 @@ def graph_of(call):
 
 
 def time_step(say, name, model, size, a):
-    x, t, text = inputs(size, a.tokens)
+    x, t, text = inputs(size)
     with torch.no_grad():
         def call():
             return model(x, t, text, return_dict=False)
@@ -160,7 +161,7 @@ def lora_step(say, size, a):
     replace(model, lambda name: name in PROJECTIONS, lambda l: LowRank(l, a.rank))
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True)
     compile_blocks(model, None)
-    x, t, text = inputs(size, a.tokens)
+    x, t, text = inputs(size)
     target = torch.randn_like(x[0])
 
     def step():
@@ -241,7 +242,7 @@ class Peer:
         return call
 
 
-def training_batch(size, tokens):
+def training_batch(size):
     """The numbers that bench_train draws from its seeds: a latent, noise, and a level of Turbo's schedule."""
     def seeded():
         return torch.Generator().manual_seed(1)
@@ -255,7 +256,7 @@ def training_batch(size, tokens):
     even = (1000 - int(u * 1000)) / 1000
     level = 3 * even / (1 + 2 * even)
     return {"latents": ((1 - level) * latent + level * noise).reshape(shape), "time": torch.tensor([1 - level]),
-            "text": torch.randn(tokens * 2560, generator=seeded()).reshape(tokens, 2560), "target": (noise - latent).reshape(shape)}
+            "text": torch.randn(TOKENS * 2560, generator=seeded()).reshape(TOKENS, 2560), "target": (noise - latent).reshape(shape)}
 
 
 def summed_up(milliseconds_of_runs):
@@ -343,7 +344,7 @@ def on_cpu(a):
     processor = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     known = pathlib.Path(a.output) if a.output else None
     out = json.loads(known.read_text()) if known and known.exists() else {}
-    out |= {"processor": processor, "threads": os.cpu_count(), "torch": torch.__version__, "diffusers": diffusers.__version__, "tokens": a.tokens,
+    out |= {"processor": processor, "threads": os.cpu_count(), "torch": torch.__version__, "diffusers": diffusers.__version__, "tokens": TOKENS,
             "rank": a.rank, "network": SMALL}
     with tempfile.TemporaryDirectory() as folder:
         file = str(pathlib.Path(folder) / "z-image-small.safetensors")
@@ -352,7 +353,7 @@ def on_cpu(a):
         out["weights"] = weight_bytes(file, weights, a)
         print(json.dumps(out["weights"]), flush=True)
         for size in a.sizes:
-            batch, peers, turns = training_batch(size, a.tokens), peers_on_cpu(weights, a), []
+            batch, peers, turns = training_batch(size), peers_on_cpu(weights, a), []
             for turn in range(a.turns):
                 turns.append(ours_on_cpu(file, size, a) | peers_turn(peers, batch, turn == 0, a))
                 print(json.dumps({"size": size, "load": round(os.getloadavg()[0], 1), **turns[-1]}), flush=True)
@@ -369,7 +370,6 @@ def main():
     parser.add_argument("--sizes", type=int, nargs="+")
     parser.add_argument("--types", nargs="+", choices=["bf16", "e4m3", "f32"])
     parser.add_argument("--turns", type=int, default=3, help="on a CPU")
-    parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--runs", type=int)
     parser.add_argument("--mode", default="max-autotune-no-cudagraphs")
     parser.add_argument("--no-step", action="store_true")
@@ -383,7 +383,7 @@ def main():
     a.runs = a.runs or (3 if of_cpu else 10)
     if of_cpu:
         return on_cpu(a)
-    out = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "diffusers": diffusers.__version__, "tokens": a.tokens, "mode": a.mode}
+    out = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "diffusers": diffusers.__version__, "tokens": TOKENS, "mode": a.mode}
 
     def say(name, value):
         out[name] = value
