@@ -4,9 +4,10 @@
     python bench/grpo_torch.py PROGRAM [--device cuda] [--prompts 2] [--group 8] [--prompt-tokens 96] [--new-tokens 256] [--epochs 2]
                                [--beta 0.04] [--steps 5] [--config qwen2.5-0.5b] [--no-compile] [-o FILE]
 
-Weights are random. PyTorch: transformers' generate with a static cache, which it compiles, samples at temperature 1. An
-update is forward, TRL's dr_grpo loss with k3 against a frozen copy, backward, clipping and fused AdamW, with f32
-masters under bf16 autocast and one torch.compile. Each part prints a line once measured: medians in milliseconds.
+Weights are random. PyTorch: transformers' generate with a static cache, which it compiles, samples at temperature 1. The
+reference is a forward pass of a frozen copy, once a step. An update is forward, TRL's dr_grpo loss with k3 against it,
+backward, clipping and fused AdamW, with f32 masters under bf16 autocast; compiled: one torch.compile each. Every part
+prints a line once measured: medians in milliseconds, and the peak of what PyTorch holds in each of the two modes.
 """
 import argparse
 import json
@@ -51,12 +52,13 @@ class Peer:
             terms = terms + self.a.beta * (torch.exp(reference - logp) - (reference - logp) - 1)
         return terms.sum() / (self.rows * self.a.new_tokens)
 
-    def update(self, loss):
-        reference = None
+    def ask_reference(self, log_probabilities):
+        """The frozen copy's log probabilities, which all updates of a step share."""
+        with torch.no_grad(), torch.autocast(self.a.device, torch.bfloat16):
+            return log_probabilities(self.reference)
+
+    def update(self, loss, reference):
         with torch.autocast(self.a.device, torch.bfloat16):
-            if self.reference is not None:
-                with torch.no_grad():
-                    reference = self.log_probabilities(self.reference)
             value = loss(reference)
         value.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -68,6 +70,22 @@ class Peer:
         with torch.no_grad():
             self.sampler.generate(prompts, attention_mask=torch.ones_like(prompts), do_sample=True, top_k=0, top_p=1.0,
                                   max_new_tokens=self.a.new_tokens, min_new_tokens=self.a.new_tokens, pad_token_id=0, **cache)
+
+    def measure(self, say, mode, log_probabilities, loss):
+        """The parts of a step in one mode, and the most memory that they held: what other modes took does not count."""
+        if self.a.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        reference = None
+        if self.reference is not None:
+            say(f"reference, {mode}", milliseconds(lambda: self.ask_reference(log_probabilities), self.a.device, self.a.steps))
+            reference = self.ask_reference(log_probabilities)
+        say(f"update, {mode}", milliseconds(lambda: self.update(loss, reference), self.a.device, self.a.steps))
+        if mode == "eager":
+            say("rollout, eager", milliseconds(self.rollout, self.a.device, 1, warm=0))
+        else:
+            say("rollout, static cache, compiled", milliseconds(lambda: self.rollout(cache_implementation="static"), self.a.device, 1))
+        if self.a.device == "cuda":
+            say(f"peak bytes, {mode}", torch.cuda.max_memory_allocated())
 
 
 def main():
@@ -93,15 +111,9 @@ def main():
         say("tenon", json.loads(subprocess.check_output(command)))
     torch.set_float32_matmul_precision("high")
     peer = Peer(a)
-    say("update, eager", milliseconds(lambda: peer.update(peer.loss), a.device, a.steps))
+    peer.measure(say, "eager", peer.log_probabilities, peer.loss)
     if not a.no_compile:
-        compiled = torch.compile(peer.loss)
-        say("update, compiled", milliseconds(lambda: peer.update(compiled), a.device, a.steps))
-    say("rollout, eager", milliseconds(peer.rollout, a.device, 1, warm=0))
-    if not a.no_compile:
-        say("rollout, static cache, compiled", milliseconds(lambda: peer.rollout(cache_implementation="static"), a.device, 1))
-    if a.device == "cuda":
-        say("peak bytes", torch.cuda.max_memory_allocated())
+        peer.measure(say, "compiled", torch.compile(peer.log_probabilities), torch.compile(peer.loss))
     if a.output:
         with open(a.output, "w") as file:
             json.dump(out, file, indent=1)

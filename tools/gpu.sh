@@ -73,7 +73,7 @@ step "share of a UNet step in which the GPU is busy" tools/gpu_busy.sh "$bin/ten
 step "bench unet, batch 1" to "$out-unet-b1.json" bench "${sd15[@]}" --part unet --cfg-scale 1 --runs 20 --json "${peers[@]}"
 for pictures in 1 8 256; do
   step "bench ViT-g/14, $pictures" to "$out-vit-$pictures.json" \
-    bench "${vit[@]}" "${short[@]}" --batch-size $pictures --runs 10 --json "${peers[@]}"
+    bench "${vit[@]}" "${short[@]}" --batch-size $pictures --runs 20 --json "${peers[@]}"
 done
 # Lion and products in e4m3 are measured through the Python package, if PyTorch and the package are installed.
 if "$python" -c 'import tenon._core, torch; assert torch.cuda.is_available()' 2>/dev/null; then

@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/performance.md"
@@ -30,9 +31,14 @@ def table(head, rows):
     return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows)])
 
 
+def noted(text, notes):
+    """A table with notes under it: what a file says about its figures, such as a second run, and what they include."""
+    return "\n".join([text, *(line for note in notes if note for line in ("", *textwrap.wrap(note[0].upper() + note[1:] + ".", 120)))])
+
+
 def peer(run):
     """Milliseconds of the best PyTorch mode measured with a run, and that mode."""
-    modes = {"torch_compile_graphs": "compiled, graphs", "torch_compile": "compiled", "torch_frozen": "frozen", "torch_eager": "eager"}
+    modes = {"torch_compile_graphs": "compiled, graphs", "torch_compile": "compiled", "torch_compile_frozen": "frozen", "torch_eager": "eager"}
     times = {name: run["peers"][name] for name in modes if name in (run.get("peers") or {})}
     if not times:
         return None, ""
@@ -107,7 +113,7 @@ def z_image():
         best = min(modes, key=modes.get)
         eager = modes.get("eager")
         rows.append([label, f"**{ms(ours)}**", f"{ms(modes[best])} ({best})", ratio(modes[best], ours), ms(eager)])
-    return table(["a step, ms", "Tenon", "PyTorch", "ratio", "eager"], rows)
+    return noted(table(["a step, ms", "Tenon", "PyTorch", "ratio", "eager"], rows), [run.get("note")])
 
 
 def z_image_cpu():
@@ -129,9 +135,19 @@ def beside(label, ours, own_bytes, other=None, other_bytes=None):
     return [label, against(ours, other, ms(ours)) if other else ms(ours), gigabytes(own_bytes), *theirs]
 
 
+def grpo_of_peer(grpo):
+    """Milliseconds of PyTorch's two updates and reference, peak bytes of its step, and what to say about them."""
+    update = grpo["update, compiled"]
+    if "reference, compiled" in grpo:
+        return 2 * update + grpo["reference, compiled"], grpo["peak bytes, compiled"], None
+    # Older files have no time of the reference's own: every update asked it again.
+    return 2 * update, grpo["peak bytes"], "GRPO: PyTorch's time has a second pass of the reference, its memory is the most of eager and compiled steps"
+
+
 def training():
     (_, lora), (_, grpo) = newest("lora"), newest("grpo")
-    ours, update, rollout = grpo["tenon"], grpo["update, compiled"], grpo["rollout, static cache, compiled"]
+    ours, rollout = grpo["tenon"], grpo["rollout, static cache, compiled"]
+    updates, peak, included = grpo_of_peer(grpo)
     peer = lora["torch LoRA bf16 1024, compiled"], lora["torch LoRA bf16 1024, peak bytes"]
     step = lambda name: (lora[f"tenon LoRA {name}"]["step_ms"], lora[f"tenon LoRA {name}"]["device_bytes"])
     rows = [beside("LoRA of Z-Image, 1024 x 1024, bf16", *step("bf16 1024"), *peer),
@@ -139,11 +155,12 @@ def training():
             beside("768 x 768 on e4m3 rows", *step("e4m3 768")),
             beside("1024 x 1024 within 5000 MiB of values", *step("e4m3 1024, within 5000 MiB of values")),
             beside("GRPO, rollout", ours["rollout_ms"], None, rollout),
-            beside("GRPO, two updates and the reference", ours["updates_ms"], None, 2 * update),
-            beside("GRPO, the step", ours["step_ms"], ours["device_bytes"], rollout + 2 * update, grpo["peak bytes"]),
+            beside("GRPO, two updates and the reference", ours["updates_ms"], None, updates),
+            beside("GRPO, the step", ours["step_ms"], ours["device_bytes"], rollout + updates, peak),
             *(beside(label, *(grpo[f"tenon, --max-memory {name}"][what] for what in ("step_ms", "device_bytes")))
               for name, label in (("3200", "within 3200 MiB of values"), ("2800, no reference", "within 2800 MiB, without a reference")))]
-    return table(["ms", "Tenon", "memory", "PyTorch, compiled", "memory", "ratio"], rows)
+    notes = [f"{name}: {run['note']}" for name, run in (("LoRA", lora), ("GRPO", grpo)) if "note" in run]
+    return noted(table(["ms", "Tenon", "memory", "PyTorch, compiled", "memory", "ratio"], rows), [*notes, included])
 
 
 TABLES = {"z-image": z_image, "z-image-cpu": z_image_cpu, "training": training, "text-cpu": lambda: text_cpu("AMD-EPYC"), "text-cpu-avx2": lambda: text_cpu("AMD-EPYC-AVX2"), "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
