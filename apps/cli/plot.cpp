@@ -28,24 +28,26 @@ struct PlotFlags {
 
 using Point = std::pair<int64_t, double>;
 
-// Most points of a curve on a page; longer curves are reduced to the minimum and maximum of each section.
+// Most points of a curve on a page; longer curves are reduced to their ends, which the table shows, and the minimum and
+// maximum of each section between.
 constexpr size_t kMaxPoints = 2000;
 // Most steps whose sample pictures are on a page, and most bytes of such a picture.
 constexpr size_t kMaxSamples = 12, kMaxSampleBytes = size_t{8} << 20;
 
 std::vector<Point> thinned(const std::vector<Point>& all) {
   if (all.size() <= kMaxPoints) return all;
-  std::vector<Point> out;
-  const size_t stretches = kMaxPoints / 2;
+  std::vector<Point> out{all.front()};
+  const size_t stretches = kMaxPoints / 2 - 1, between = all.size() - 2;
   for (size_t i = 0; i < stretches; ++i) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(i * all.size() / stretches);
-    const auto end = all.begin() + static_cast<std::ptrdiff_t>((i + 1) * all.size() / stretches);
+    const auto begin = all.begin() + 1 + static_cast<std::ptrdiff_t>(i * between / stretches);
+    const auto end = all.begin() + 1 + static_cast<std::ptrdiff_t>((i + 1) * between / stretches);
     auto [least, most] =
         std::minmax_element(begin, end, [](const Point& a, const Point& b) { return a.second < b.second; });
     if (most < least) std::swap(least, most);
     out.push_back(*least);
     if (most != least) out.push_back(*most);
   }
+  out.push_back(all.back());
   return out;
 }
 

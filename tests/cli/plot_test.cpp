@@ -103,16 +103,21 @@ TEST_F(CliPlot, SeveralRunsAndNothingYet) {
   EXPECT_TRUE(all[1]["series"].empty());
 }
 
-// A million points do not make a page of a hundred megabytes; outliers are kept.
+// A million points do not make a page of a hundred megabytes; outliers and both ends are kept.
 TEST_F(CliPlot, LongCurvesAreThinned) {
+  const auto loss = [](int i) -> std::string {
+    if (i == 1 || i == 20'000) return "2";  // never the minimum or maximum of a section
+    return i == 7777 ? "99" : i % 2 ? "1" : "3";
+  };
   std::string text;
-  for (int i = 1; i <= 20'000; ++i)
-    text += "{\"step\":" + std::to_string(i) + ",\"loss\":" + (i == 7777 ? "99" : "1") + "}\n";
+  for (int i = 1; i <= 20'000; ++i) text += "{\"step\":" + std::to_string(i) + ",\"loss\":" + loss(i) + "}\n";
   write("run", text);
   ASSERT_EQ(tenon({"plot", "run"}).code, 0);
   const json curve = runs("run/plot.html")[0]["series"]["loss"];
   EXPECT_LE(curve.size(), 2000U);
   EXPECT_NE(std::ranges::find(curve, json::parse("[7777, 99.0]")), curve.end());
+  EXPECT_EQ(curve.front(), json::parse("[1, 2.0]"));
+  EXPECT_EQ(curve.back(), json::parse("[20000, 2.0]")) << "the table's value of the last step";
 }
 
 // Names of folders and metrics are untrusted: they cannot become markup or end the script.
