@@ -48,12 +48,14 @@ ordered_json launch_json(const ExplainedLaunch& l, const std::optional<Roofline>
   for (const auto& [buffer, reason] : l.stored) out["stored"].push_back({{"buffer", buffer}, {"why", reason}});
   out["unfused_bytes"] = l.unfused_bytes;
   out["anchor"] = l.anchor;
-  out["flops"] = l.flops;
+  out["flops"] = l.counts_keys ? ordered_json() : ordered_json(l.flops);
   out["kernels"] = l.kernels;
   out["rate"] = name_of(l.rate);
   if (l.flops > 0 && l.bytes > 0) out["flop_per_byte"] = l.flops / static_cast<double>(l.bytes);
   if (l.seconds) out["ms"] = *l.seconds * 1e3;
-  if (l.seconds.value_or(0) > 0) {
+  if (l.counts_keys && l.seconds) {
+    for (const char* rate : {"gb_per_s", "gflop_per_s", "roofline_share"}) out[rate] = nullptr;
+  } else if (l.seconds.value_or(0) > 0) {
     out["gb_per_s"] = static_cast<double>(l.bytes) / *l.seconds / 1e9;
     out["gflop_per_s"] = l.flops / *l.seconds / 1e9;
     if (peak) out["roofline_share"] = roofline_share(l, *peak);

@@ -166,7 +166,7 @@ function select(i, scroll) {
     `<h3>writes</h3>${holes(l.sinks, 'out')}` + (l.stored || []).map(s => `<div style="color:var(--soft)">${esc(s.buffer)}: ${esc(s.why)}</div>`).join('') +
     `<h3>cost</h3><div class="pair"><span>fused</span><div class="meter now" style="width:${100*l.bytes/worst}%"></div><span>unfused</span><div class="meter" style="width:${100*l.unfused_bytes/worst}%"></div></div>` +
     `<div>${bytes(l.bytes)} moved, ${bytes(l.unfused_bytes)} with one launch per node${l.flops ? `, ${work(l.flops)}` : ''}${l.ms ? `, ${time(l.ms)}${l.flops ? ` (${work(l.flops/l.ms*1e3)}/s)` : ''}` : ''}</div>` +
-    (l.ms ? `<div>${three(l.gb_per_s)} GB/s${l.flop_per_byte ? `, ${three(l.flop_per_byte)} FLOP per byte` : ''}${l.roofline_share !== undefined ? `, ${(100*l.roofline_share).toFixed(0)} % of the roofline` : ''}</div>` : '') +
+    (l.ms && l.gb_per_s !== null ? `<div>${three(l.gb_per_s)} GB/s${l.flop_per_byte ? `, ${three(l.flop_per_byte)} FLOP per byte` : ''}${l.roofline_share !== undefined ? `, ${(100*l.roofline_share).toFixed(0)} % of the roofline` : ''}</div>` : '') +
     (l.how ? `<div style="color:var(--soft)">${esc(l.how)}</div>` : '') +
     `<h3>neighbours</h3><div>reads ${links(l.reads, writers)}</div><div>read by ${links(l.writes, readers)}</div>` +
     (l.apart.length ? `<h3>readers outside this launch</h3>${l.apart.map(apart).join('')}` : '');

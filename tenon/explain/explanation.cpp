@@ -102,7 +102,8 @@ ExplainedLaunch explain_launch(const Launch& launch, Rate rate) {
   out.apart = merged(launch.apart);
   const Expr anchor = anchor_of(launch);
   out.anchor = anchor_text(anchor);
-  out.flops = anchor_flops(anchor);
+  out.counts_keys = counts_keys(anchor);
+  out.flops = out.counts_keys ? 0 : anchor_flops(anchor);
   if (anchor) out.arithmetic = arithmetic_of(anchor);
   out.bytes = bytes_moved(launch);
   for (const Output& o : launch.outputs) out.writes.push_back(o.buffer);
@@ -122,18 +123,17 @@ std::vector<ExplainedBuffer> explain_buffers(const Plan& plan, const std::vector
   const int end = std::max(0, static_cast<int>(launches.size()) - 1);
   std::vector<ExplainedBuffer> out;
   for (const Buffer& b : plan.buffers) {
-    ExplainedBuffer e{b.name, type_text(b.dtype, b.shape), b.role, b.offset, b.bytes, end, 0};
+    ExplainedBuffer e{b.name, type_text(b.dtype, b.shape), b.role, b.offset, b.bytes, end, -1};
     for (int i = 0; i <= end && !launches.empty(); ++i) {
       const ExplainedLaunch& l = launches[static_cast<size_t>(i)];
       const bool touched =
           std::count(l.reads.begin(), l.reads.end(), b.name) || std::count(l.writes.begin(), l.writes.end(), b.name);
       if (!touched) continue;
       e.first = std::min(e.first, i);
-      e.last = std::max(e.last, i);
+      e.last = std::max(e.last, b.rate == l.rate ? i : end);  // a faster phase reads it again in every run
     }
-    if (b.role == BufferRole::Input || b.rate != launches.back().rate) e.last = end;  // read again in every step
     if (b.role == BufferRole::Input) e.first = 0;
-    if (b.role == BufferRole::Output) e.last = end;
+    if (b.role != BufferRole::Temporary || e.last < 0) e.last = end;
     out.push_back(std::move(e));
   }
   return out;
@@ -157,7 +157,7 @@ void keep(Explanation& e, const LaunchChoice& choice) {
 double roofline_share(const ExplainedLaunch& l, const Roofline& peak) {
   const double maths = l.arithmetic ? l.flops / peak.operations.at(*l.arithmetic) : 0;
   const double least = std::max(static_cast<double>(l.bytes) / peak.bytes(), maths);
-  return l.seconds.value_or(0) > 0 ? least / *l.seconds : 0;
+  return l.seconds.value_or(0) > 0 && !l.counts_keys ? least / *l.seconds : 0;
 }
 
 Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes, const Measurements& measured,

@@ -32,6 +32,7 @@ struct ExplainedLaunch {
   std::vector<std::string> reads, writes;  ///< buffers
   int64_t bytes = 0, unfused_bytes = 0;
   double flops = 0;
+  bool counts_keys = false;         ///< attention over a cache: `bytes` has all of it, `flops` is unknown (0)
   std::optional<DType> arithmetic;  ///< of the anchor, where it has one
   int kernels = 1;                  ///< that a run of it puts on the device
   std::optional<double> seconds;
@@ -85,7 +86,7 @@ bool asks_for(const std::string& only, const std::string& name);
 void keep(Explanation& e, const LaunchChoice& choice);
 
 /// The time that the launch's bytes or its arithmetic take at the device's peaks, whichever is longer, as a fraction of
-/// the measured time; 0 for a launch that was not timed. May exceed 1 if operands are in a cache.
+/// the measured time; 0 for a launch that was not timed or counts its keys. May exceed 1 if operands are in a cache.
 double roofline_share(const ExplainedLaunch& l, const Roofline& peak);
 
 std::string explanation_text(const Explanation& e);

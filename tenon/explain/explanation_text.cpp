@@ -50,7 +50,8 @@ std::string cost_text(const ExplainedLaunch& l, const std::optional<Roofline>& p
   std::string out;
   if (l.seconds) out += seconds_text(*l.seconds) + "  ";
   out += bytes_text(bytes) + " moved (" + bytes_text(static_cast<double>(l.unfused_bytes)) + " unfused)";
-  if (l.seconds && *l.seconds > 0) {
+  if (l.counts_keys) out += ", of its cache only the keys there are";
+  if (l.seconds && *l.seconds > 0 && !l.counts_keys) {
     const auto rate = [&](double amount) { return number_text(std::round(amount / *l.seconds / 1e8) / 10); };
     out += "  " + rate(bytes) + " GB/s";
     if (l.flops > 0) out += "  " + rate(l.flops) + " GFLOP/s";

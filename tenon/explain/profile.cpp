@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
@@ -29,6 +30,14 @@ std::string layer_of(const std::string& name) {
     if (number) return name.substr(0, end);
   }
   return {};
+}
+
+// Launches that only write a layer's states are named after them: "cache.0" is not a layer of its own.
+std::set<std::string> layers_of_states(const Explanation& e) {
+  std::set<std::string> out;
+  for (const ExplainedBuffer& b : e.buffers)
+    if (b.role == BufferRole::State) out.insert(layer_of(b.name));
+  return out;
 }
 
 std::vector<const ExplainedLaunch*> launches_of(const Explanation& e) {
@@ -65,7 +74,7 @@ double share_out(std::vector<ProfiledTime>& times, double step) {
 
 std::vector<ProfiledTime> summed(const std::vector<ProfiledTime>& times, std::string ProfiledTime::*key) {
   std::map<std::string, ProfiledTime> sums;
-  std::map<std::string, double> at_peak;  // seconds at peak, for launches with a roofline
+  std::map<std::string, double> at_peak, known;  // seconds at peak, and taken, of launches with a roofline
   for (const ProfiledTime& t : times) {
     ProfiledTime& sum = sums[t.*key];
     sum.name = t.*key;
@@ -73,11 +82,13 @@ std::vector<ProfiledTime> summed(const std::vector<ProfiledTime>& times, std::st
     sum.seconds += t.seconds;
     sum.launches += t.launches;
     sum.kernels += t.kernels;
-    at_peak[t.*key] += t.roofline.value_or(0) * t.seconds;
+    if (!t.roofline) continue;
+    at_peak[t.*key] += *t.roofline * t.seconds;
+    known[t.*key] += t.seconds;
   }
   std::vector<ProfiledTime> out;
   for (auto& [name, sum] : sums) {
-    if (at_peak[name] > 0 && sum.seconds > 0) sum.roofline = at_peak[name] / sum.seconds;
+    if (at_peak[name] > 0 && known[name] > 0) sum.roofline = at_peak[name] / known[name];
     out.push_back(std::move(sum));
   }
   std::ranges::stable_sort(out, std::greater(), &ProfiledTime::seconds);
@@ -142,10 +153,11 @@ Profile make_profile(const Explanation& e, std::vector<MeasuredStep> runs) {
   const auto launches = launches_of(e);
   TENON_CHECK(Internal, launches.size() == step.launches.size(), "profile")
       << "expected " << launches.size() << " measured launches, got " << step.launches.size();
+  const std::set<std::string> of_states = layers_of_states(e);
   std::string layer = "before the first";
   for (size_t i = 0; i < launches.size(); ++i) {
     const ExplainedLaunch& l = *launches[i];
-    if (const std::string own = layer_of(l.name); !own.empty()) layer = own;
+    if (const std::string own = layer_of(l.name); !own.empty() && !of_states.contains(own)) layer = own;
     p.times.push_back({.name = l.name,
                        .kind = kind_of(l),
                        .layer = layer,
@@ -166,7 +178,7 @@ Profile make_profile(const Explanation& e, std::vector<MeasuredStep> runs) {
     if (t.launches && t.seconds > 0 && e.roofline) {
       ExplainedLaunch timed = *by_name.at(t.name);
       timed.seconds = t.seconds;
-      t.roofline = roofline_share(timed, *e.roofline);
+      if (!timed.counts_keys) t.roofline = roofline_share(timed, *e.roofline);
     }
   std::vector<ProfiledTime> all = p.times;
   all.push_back({.name = "idle", .kind = "idle", .layer = "idle", .seconds = idle});

@@ -13,13 +13,13 @@ namespace tenon {
 /// A part of a step's time: a launch, a copy or (in totals) idle time.
 struct ProfiledTime {
   std::string name, kind;     ///< kind: "product", "convolution", "attention", "row", "map", "copy", "idle"
-  std::string layer;          ///< "layers.15": the name up to its number; without one, the preceding launch's
+  std::string layer;          ///< "layers.15": the name up to its number; the last one seen, without one or of a state
   double begin = 0, end = 0;  ///< seconds from the beginning of the step
   /// Its share of the step, counted from the end of everything before it: shares never overlap and, with idle time, add
   /// up to the step.
   double seconds = 0;
   int launches = 0, kernels = 0;
-  std::optional<double> roofline = {};  ///< share of the device's peak (roofline_share), over `seconds`
+  std::optional<double> roofline = {};  ///< share of the device's peak (roofline_share), of the launches that have one
   std::string how = {};
 };
 

@@ -177,6 +177,8 @@ std::string anchor_text(const Expr& anchor) {
   return out;
 }
 
+bool counts_keys(const Expr& anchor) { return anchor && anchor.is<nodes::Attention>() && anchor->in.size() > 3; }
+
 double anchor_flops(const Expr& anchor) {
   if (!anchor) return 0;
   const double out = static_cast<double>(anchor.shape().numel());

@@ -43,7 +43,9 @@ class Readable {
 
 /// "[8192,320] x [960,320]", "conv2d 3x3 stride 2": the anchor's sizes in one phrase; empty without an anchor.
 std::string anchor_text(const Expr& anchor);
-/// Floating-point operations of an anchor, two per multiply-add; 0 without an anchor.
+/// True for attention that is told its number of keys when it runs: k and v are a whole cache, read only so far.
+bool counts_keys(const Expr& anchor);
+/// Floating-point operations of an anchor, two per multiply-add; 0 without an anchor. Attention has all keys of k.
 double anchor_flops(const Expr& anchor);
 
 }  // namespace tenon

@@ -1,8 +1,12 @@
 // How a step's time is spent: kernels grouped into launches, overlaps counted once, parts that add up.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <map>
+
 #include "tenon/core/error.h"
 #include "tenon/explain/profile.h"
+#include "tenon/expr/ops.h"
 
 namespace tenon {
 namespace {
@@ -64,6 +68,41 @@ TEST(Profile, ALaunchHasTheRooflineOfWhatItMultipliesIn) {
   EXPECT_DOUBLE_EQ(roofline_share(l, peak), 1);
   l.arithmetic = DType::E4M3;
   EXPECT_DOUBLE_EQ(roofline_share(l, peak), 0.5);
+}
+
+TEST(Profile, LaunchesThatWriteAStateBelongToTheLayerAroundThem) {
+  Explanation e;
+  for (const char* name : {"layers.3.qkv", "cache.3.k", "t5.attention", "layers.3.o_proj"}) {
+    ExplainedLaunch l;
+    l.name = name;
+    l.skeleton = "map";
+    e.launches.push_back(l);
+  }
+  for (const char* name : {"cache.3.k", "cache.3.v"}) e.buffers.push_back({name, "f32[8]", BufferRole::State});
+  MeasuredStep s;
+  for (int i = 0; i < 4; ++i) s.launches.push_back({.begin = 1.0 * i, .end = i + 1.0});
+  const Profile p = make_profile(e, {s});
+  ASSERT_EQ(p.layers.size(), 2U) << "the layer and idle time";
+  EXPECT_DOUBLE_EQ(named(p.layers, "layers.3").seconds, 4);
+}
+
+// As in the arena: what only a slower phase uses is dead after its last reader there.
+TEST(Profile, BuffersLiveAsLongAsInTheMemoryPlan) {
+  Graph g;
+  const auto weight = [&g](const char* name) { return param(g, name, DType::F32, {16, 16}); };
+  const Expr prompt = input(g, "prompt", DType::F32, {4, 16}, Rate::Prompt), x = input(g, "x", DType::F32, {4, 16});
+  const Expr once = linear(linear(linear(prompt, weight("a")), weight("b")), weight("c"));
+  const std::array results{Result{"y", linear(linear(x, weight("d")) + once, weight("e"))}};
+  const Plan plan = make_plan(results, PlanOptions{});
+  const Explanation e = explain(plan, {}, 0);
+  const auto end = static_cast<int>(e.launches.size()) - 1;
+  std::map<std::string, int> last;
+  for (const ExplainedBuffer& b : e.buffers) last[b.name] = b.last;
+  int within = 0, until_the_end = 0;
+  for (const Buffer& b : plan.buffers)
+    if (b.role == BufferRole::Temporary && b.rate == Rate::Prompt) ++(last.at(b.name) == end ? until_the_end : within);
+  EXPECT_EQ(within, 2) << "read by the next product of the prompt";
+  EXPECT_EQ(until_the_end, 1) << "read in every step";
 }
 
 TEST(Profile, TheMedianRunIsShown) {
