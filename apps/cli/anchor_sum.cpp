@@ -2,12 +2,11 @@
 #include "apps/cli/anchor_sum.h"
 
 #include <algorithm>
-#include <chrono>
 #include <initializer_list>
 #include <type_traits>
 
+#include "apps/cli/median.h"
 #include "apps/cli/onednn.h"
-#include "tenon/core/stop.h"
 
 namespace tenon::cli {
 namespace {
@@ -153,24 +152,6 @@ void make_attention(Ready& ready, const AnchorShape& s, onednn::DataType type) {
 }
 
 }  // namespace
-
-double median_ms(const std::function<void()>& call) {
-  using Clock = std::chrono::steady_clock;
-  constexpr double kBudget = 60;
-  constexpr size_t kLeast = 3, kMost = 25;
-  call();
-  std::vector<double> times;
-  double spent = 0;
-  while (times.size() < kLeast || (spent < kBudget && times.size() < kMost)) {
-    check_stop();
-    const auto begin = Clock::now();
-    call();
-    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
-    spent += times.back();
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
 
 std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool winograd, int weights, int threads) {
   const Api* const api = onednn::find().api;

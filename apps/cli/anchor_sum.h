@@ -3,7 +3,6 @@
 // cycles through as many weights, so that they are read from memory as in a step, rather than from a cache warmed by
 // the last call.
 #pragma once
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +13,8 @@
 
 namespace tenon::cli {
 
-/// An anchor's sizes. Activation operands are as large as in the plan.
+/// An anchor's sizes and types. Activation operands are as large as in the plan; of a cache only the keys that are
+/// there with sample inputs.
 struct AnchorShape {
   enum class Kind { Gemm, Conv2d, Attention } kind = Kind::Gemm;
   int64_t batch = 1, m = 0, n = 0, k = 0;  ///< Gemm: batch of [m,k] x [n,k]
@@ -22,6 +22,7 @@ struct AnchorShape {
   int64_t pads[4] = {0, 0, 0, 0};                                      ///< Conv2d: top, left, bottom, right
   int64_t heads = 0, key_heads = 0, queries = 0, keys = 0, depth = 0;  ///< Attention
   bool causal = false;
+  DType x = DType::F32, weight = DType::F32, arithmetic = DType::F32;  ///< of the operands, and what it multiplies in
   std::string text() const;
   auto operator<=>(const AnchorShape&) const = default;  // NOLINT(modernize-use-nullptr): a false alarm
 };
@@ -37,10 +38,10 @@ struct AnchorTime {
   int weights() const;
 };
 
-/// The distinct anchors of the plan's fastest phase.
+/// The distinct products, convolutions and attentions of the plan's fastest phase.
 std::vector<AnchorTime> anchors_of(const Plan& plan);
-/// Times every route of every anchor. `dtype`: the network's type; routes may compute in a wider type, not in a
-/// narrower one.
+/// Times every route of every anchor: ours in the anchor's own arithmetic, with results in `dtype`, the network's type;
+/// oneDNN's in `dtype` or a wider one.
 void time_anchors(std::vector<AnchorTime>& anchors, DType dtype, const std::shared_ptr<Backend>& backend, int threads);
 /// Sum of count * best, milliseconds.
 double anchor_sum(const std::vector<AnchorTime>& anchors);
@@ -48,8 +49,5 @@ double anchor_sum(const std::vector<AnchorTime>& anchors);
 /// oneDNN's best time for one anchor, cycling through `weights` packed weights; empty if this machine has no oneDNN
 /// (onednn::find() says why) or oneDNN has no such primitive. `threads`: 0 for OpenMP's default.
 std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool winograd, int weights, int threads);
-
-/// Median time in milliseconds of repeated calls after an uncounted one: at least 3, more while they fit into 60 ms.
-double median_ms(const std::function<void()>& call);
 
 }  // namespace tenon::cli

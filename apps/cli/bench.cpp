@@ -209,7 +209,17 @@ void print_text(const ordered_json& b) {
   std::fflush(stdout);
 }
 
+// Modes that the peer would leave out without a word on this device.
+void check_peer_mode(const BenchFlags& flags, const Common& common) {
+  if (flags.peers.empty()) return;
+  const bool gpu = common.device_name().starts_with("cuda");
+  TENON_CHECK(Usage, flags.peer_mode != (gpu ? "frozen" : "graphs"), "--peer-mode")
+      << "'" << flags.peer_mode << "' is for a " << (gpu ? "CPU" : "GPU") << ", and the device is "
+      << common.device_name() << "; expected eager, compile, both, " << (gpu ? "graphs" : "frozen") << " or all";
+}
+
 int run(const BenchFlags& flags, const Common& common) {
+  check_peer_mode(flags, common);
   const auto backend = flags.part.computing_backend(common);
   const auto model = open_parts(flags.part.spec);
   ordered_json all = ordered_json::array();

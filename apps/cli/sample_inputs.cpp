@@ -61,4 +61,11 @@ void set_sample_inputs(Executable& executable) {
   }
 }
 
+std::optional<int64_t> sample_keys(const Plan& plan) {
+  for (const Buffer& b : plan.buffers)
+    if (b.role == BufferRole::Input && b.name == "position")
+      return static_cast<int64_t>(position_in(plan)) + tokens_of(plan);
+  return {};
+}
+
 }  // namespace tenon::cli

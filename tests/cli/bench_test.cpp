@@ -1,8 +1,11 @@
 // oneDNN, the yardstick of `bench`: loaded if present; if not, reported missing in one line.
 #include <dlfcn.h>
 
+#include <array>
 #include <fstream>
+#include <thread>
 
+#include "apps/cli/median.h"
 #include "tests/cli/cli.h"
 
 namespace cli {
@@ -27,6 +30,78 @@ TEST_F(CliBench, FlagsOfAPeerWithoutOneAreNamed) {
   for (const char* flag : {"--peer-mode", "--peer-python"})
     EXPECT_NE(run.err.find("there is no --peer, so that " + std::string(flag) + " has no effect"), std::string::npos)
         << run.err;
+}
+
+// A mode that the peer would leave out is an error before anything is measured, on whichever device.
+TEST_F(CliBench, PeerModesOfAnotherDeviceAreRefused) {
+  for (const auto& [device, mode, other] : {std::array{"cpu", "graphs", "GPU"}, {"cuda", "frozen", "CPU"}})
+    expect_error(2, {"bench", "--part", "text", "--device", device, "--peer", "torch", "--peer-mode", mode},
+                 {"[--peer-mode]", mode, other, "expected eager"});
+}
+
+// Calls that are slow until they have run twice, as on a device that records, are timed as fast as they then are.
+TEST(MedianOfTurns, EveryCallRunsThreeTimesBeforeItIsTimed) {
+  std::vector<int> made(30);
+  int waits = 0;
+  std::vector<std::function<void()>> calls;
+  for (int& count : made)
+    calls.emplace_back([&count] {
+      if (++count <= 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    });
+  EXPECT_LT(tenon::cli::median_of_turns(calls, [&waits] { ++waits; }), 2.5);
+  for (const int count : made) EXPECT_EQ(count, waits);
+  EXPECT_GE(waits, 6);
+}
+
+// Attention over a cache is timed over the keys that are there, half of it, and drawing is no product.
+TEST_F(CliBench, AnchorsOfALanguageModel) {
+  const Finished run =
+      tenon({"bench", "-m", "sums", "--part", "decode", "--type", "f32", "--runs", "1", "--no-unfused", "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  int attentions = 0;
+  const auto anchors = nlohmann::json::parse(run.out).at("anchors");
+  for (const auto& a : anchors) {
+    const std::string text = a.at("anchor");
+    if (!text.starts_with("attention")) continue;
+    ++attentions;
+    EXPECT_NE(text.find(", 64 keys, "), std::string::npos) << text;
+  }
+  EXPECT_EQ(attentions, 1);
+  const Finished drawn =
+      tenon({"bench", "-m", "sums", "--part", "token", "--type", "f32", "--runs", "1", "--no-unfused", "--json"});
+  ASSERT_EQ(drawn.code, 0) << drawn.err;
+  const auto of_token = nlohmann::json::parse(drawn.out).at("anchors");
+  EXPECT_FALSE(of_token.empty());
+  for (const auto& a : of_token) EXPECT_GT(a.at("flops"), 0) << a;
+}
+
+// Quantised products are timed as such.
+TEST_F(CliBench, AnchorsKeepTheirArithmetic) {
+  const Finished run =
+      tenon({"bench", "-m", "sums", "--part", "decode", "--type", "int8", "--runs", "1", "--no-unfused", "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  int products = 0;
+  const auto anchors = nlohmann::json::parse(run.out).at("anchors");
+  for (const auto& a : anchors)
+    if (a.at("anchor").get<std::string>().ends_with(" in i8")) {
+      ++products;
+      EXPECT_GT(a.at("own_ms"), 0) << a;
+    }
+  EXPECT_GT(products, 0) << anchors;
+}
+
+// Bytes and FLOP of the keys that there are cannot be known from a plan: no share of the roofline is claimed.
+TEST_F(CliBench, AttentionOverACacheHasNoRoofline) {
+  const Finished run = tenon({"explain", "-m", "sums", "--part", "decode", "--type", "f32", "--time", "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  int attentions = 0;
+  const auto launches = nlohmann::json::parse(run.out).at("launches");
+  for (const auto& l : launches) {
+    const bool attention = l.at("skeleton") == "attention";
+    attentions += attention;
+    for (const char* rate : {"flops", "gb_per_s", "roofline_share"}) EXPECT_EQ(l.at(rate).is_null(), attention) << l;
+  }
+  EXPECT_GT(attentions, 0);
 }
 
 TEST_F(CliBench, WithoutOneDnnSaysWhichPackageAndGoesOn) {
