@@ -32,11 +32,12 @@ int64_t reduction_length(const Launch& launch) {
   return std::max(length, depth);
 }
 
-// The launch's arithmetic: the coarsest rounding of an anchor's operands, or f32.
+// What a kernel rounds that its expression does not: attention's weights and a fast convolution's filters, to the type
+// of an operand in memory. A product adds in f32, and its operands are exact, or rounded by a node of the launch.
 double arithmetic_roundoff(const Launch& launch) {
   double u = unit_roundoff(DType::F32);
   const Expr anchor = anchor_of(launch);
-  if (!anchor) return u;
+  if (!anchor || !(multiplies_heads(anchor) || anchor.is<nodes::Conv2d>())) return u;
   for (const Expr& x : anchor->in)
     for (const Expr& e : topological(std::array{x}))
       if (is_memory_leaf(e) && is_float(e.dtype())) u = std::max(u, unit_roundoff(e.dtype()));
@@ -52,8 +53,8 @@ double inner_roundoff(const Expr& result) {
   return u;
 }
 
-// Errors of n rounded terms add up like sqrt(n) f32 roundings; an anchor's operands are rounded once more if a prologue
-// made them. Six standard deviations, doubled for amplification by the epilogue.
+// Errors of n rounded terms add up like sqrt(n) f32 roundings. Six standard deviations, doubled for
+// amplification by the epilogue.
 double tolerance_of(const Launch& launch, const Expr& result) {
   const double n = static_cast<double>(reduction_length(launch));
   return 12 * (arithmetic_roundoff(launch) + std::sqrt(n) * unit_roundoff(DType::F32)) +
