@@ -19,6 +19,8 @@ int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 struct Life {
   Buffer* buffer = nullptr;
   int first = std::numeric_limits<int>::max(), last = -1;
+  int again = 0;  // it is kept while the launches in front of this position, those of slower phases, run again
+  bool meets(const Life& o) const { return (first <= o.last && o.first <= last) || first < o.again || o.first < again; }
 };
 
 // Positions count across all phases. A value read by a later phase lives to the end, since that phase is repeated.
@@ -56,6 +58,8 @@ std::vector<Life> lives_of(Plan& plan) {
     if (l.buffer->role == BufferRole::Input) l.first = 0;
     if (l.buffer->role != BufferRole::Temporary || l.last < 0) l.last = end;
     l.first = std::min(l.first, l.last);
+    for (const Phase& p : plan.phases)
+      if (l.last == end && p.rate < l.buffer->rate) l.again += static_cast<int>(p.launches.size());
     l.buffer->bytes = bytes_of(l.buffer->shape, l.buffer->dtype);
     if (l.buffer->in_arena()) out.push_back(l);
   }
@@ -66,21 +70,21 @@ std::vector<Life> lives_of(Plan& plan) {
 int64_t place(const std::vector<Life>& lives) {
   struct Taken {
     int64_t begin, end;
-    int first, last;
+    Life life;
   };
   int64_t bytes = 0;
   std::vector<Taken> placed;  // by begin; read far more often than inserted into
   for (const Life& l : lives) {
     int64_t offset = 0;
     for (const Taken& o : placed) {
-      if (o.last < l.first || l.last < o.first) continue;
+      if (!o.life.meets(l)) continue;
       if (o.begin >= offset + l.buffer->bytes) break;
       offset = std::max(offset, o.end);
     }
     l.buffer->offset = offset;
     const int64_t end = aligned(offset + l.buffer->bytes);
     bytes = std::max(bytes, end);
-    placed.insert(std::ranges::upper_bound(placed, offset, {}, &Taken::begin), {offset, end, l.first, l.last});
+    placed.insert(std::ranges::upper_bound(placed, offset, {}, &Taken::begin), {offset, end, l});
   }
   return bytes;
 }

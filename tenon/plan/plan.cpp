@@ -29,14 +29,11 @@ void count_plain(const Launch& launch, PlanCounts& counts) {
     permute = permute || e.is<nodes::Permute>();
     upsample = upsample || e.is<nodes::Resize>();
   }
-  if (maths || !(upsample || concat || permute))
-    ++counts.elementwise;
-  else if (upsample)
-    ++counts.upsample;
-  else if (concat)
-    ++counts.concat;
-  else
-    ++counts.permute;
+  ++(maths      ? counts.elementwise
+     : upsample ? counts.upsample
+     : concat   ? counts.concat
+     : permute  ? counts.permute
+                : counts.elementwise);
 }
 }  // namespace
 

@@ -15,8 +15,7 @@ std::vector<Expr> deep_operands_first(std::span<const Expr> roots,
                                       const std::unordered_map<const Node*, int64_t>& depth) {
   const auto by_depth = [&](const Expr& e) { return depth.at(e.get()); };
   std::vector<Expr> out, stack(roots.begin(), roots.end());
-  std::ranges::stable_sort(stack, std::greater(),
-                           by_depth);  // visited from the last: the end of a forward pass
+  std::ranges::stable_sort(stack, std::greater(), by_depth);  // visited from the last: the end of a forward pass
   std::unordered_set<const Node*> opened, done;
   while (!stack.empty()) {
     const Expr e = stack.back();
