@@ -32,10 +32,9 @@ void dump_plan(const Plan& plan) {
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches) {
       char number[16];
-      std::snprintf(number, sizeof number, "%04zu", i);
+      std::snprintf(number, sizeof number, "%04zu", i++);
       dump("forms/" + plan.name + "/" + number + "-" + l.name + ".txt",
            l.name + ": " + l.skeleton + ", phase " + std::string(name_of(p.rate)) + "\n" + form_text(l));
-      ++i;
     }
 }
 

@@ -47,7 +47,6 @@ struct Executable::State {
   void allocate(const std::map<std::string, void*>& bound);
   void prepare(const PlanKernels& made);
   Stream& go_on(const std::shared_ptr<Stream>& next);
-  Stream& go_on() { return go_on(stream); }
   bool replay(Stream& on, Rate rate);
   void launch(Stream& on, Rate rate);
   void put(Stream& on, const Prepared& p) {
@@ -191,7 +190,7 @@ void Executable::set(const std::string& name, const HostView& value) {
   TENON_CHECK(Usage, value.dtype == b.dtype && value.shape == b.shape, name)
       << "expected " << name_of(b.dtype) << b.shape.str() << ", got " << name_of(value.dtype) << value.shape.str();
   TENON_CHECK(Usage, value.data || !b.bytes, name) << "got no address";
-  state_->backend->copy_in(state_->go_on(), state_->address.at(name), value.data, b.bytes);
+  state_->backend->copy_in(state_->go_on(state_->stream), state_->address.at(name), value.data, b.bytes);
 }
 
 void Executable::set(const std::string& name, std::span<const float> values) {
@@ -220,15 +219,12 @@ Stream& Executable::State::go_on(const std::shared_ptr<Stream>& next) {
 
 bool Executable::State::replay(Stream& on, Rate rate) {
   Phase& phase = phases[rate];
-  if (timing || checking || !std::exchange(phase.ran, true)) return false;
+  if (timing || checking || !phase.ran) return false;
   const auto first =
       std::find_if(launches.begin(), launches.end(), [rate](const Prepared& p) { return p.rate == rate && p.kernel; });
   if (first == launches.end()) return false;
-  if (!std::exchange(phase.tried, true))
-    phase.replay = backend->record([&](Stream& recording) {
-      for (Prepared& p : launches)
-        if (p.rate == rate && p.kernel) put(recording, p);
-    });
+  if (!phase.tried) phase.replay = backend->record([&](Stream& recording) { launch(recording, rate); });
+  phase.tried = true;  // unless that failed
   if (!phase.replay) return false;
   stop_before(*first->launch);
   phase.replay->run(on);
@@ -239,11 +235,11 @@ void Executable::enqueue(Rate rate, int n) {
   State& s = *state_;
   TENON_CHECK(Usage, n >= 0, s.plan.name) << "cannot run " << n << " times";
   TENON_CHECK(Usage, s.plan.phase(rate), s.plan.name) << "has no phase '" << name_of(rate) << "'";
-  Stream& on = s.go_on();
+  Stream& on = s.go_on(s.stream);
   for (const tenon::Phase& p : s.plan.phases)
     if (p.rate < rate && s.lost.contains(p.rate)) enqueue(p.rate);
   for (int i = 0; i < n; ++i, s.lost.erase(rate))
-    if (!s.replay(on, rate)) s.launch(on, rate);
+    if (!s.replay(on, rate)) s.launch(on, rate), s.phases[rate].ran = true;
 }
 
 void Executable::wait() { state_->last->synchronize(); }
@@ -253,7 +249,7 @@ void Executable::run(Rate rate) {
   wait();
 }
 
-void Executable::State::launch(Stream& on, Rate rate) {
+void Executable::State::launch(Stream& on, Rate rate) try {
   for (Prepared& p : launches) {
     if (p.rate != rate) continue;
     stop_before(*p.launch);
@@ -268,6 +264,9 @@ void Executable::State::launch(Stream& on, Rate rate) {
     }
     if (checking) check_outputs(*p.launch);
   }
+} catch (...) {  // copies for launches that will not come would meet those of the next run
+  if (allocated.staging) last->beside().synchronize();
+  throw;
 }
 
 void Executable::bind(const std::map<std::string, void*>& buffers) {
@@ -288,7 +287,7 @@ void Executable::start(const std::shared_ptr<Stream>& on) {
   state_->lost.clear();
 }
 
-void Executable::wait_for(const Executable& other) { state_->go_on().wait(*other.state_->last->mark()); }
+void Executable::wait_for(const Executable& other) { state_->go_on(state_->stream).wait(*other.state_->last->mark()); }
 
 const std::shared_ptr<Stream>& Executable::stream() const { return state_->stream; }
 

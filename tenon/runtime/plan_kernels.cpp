@@ -33,10 +33,12 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
         memory.transient = std::max(memory.transient, transient_bytes(*kernel));
         continue;
       }
-      for (size_t i = 0; store.offload() && i < asked.size(); ++i) {
+      for (size_t i = 0; i < asked.size(); ++i) {
         const WeightRequest::Part& part = asked[i].parts[0];
-        reads.push_back({kernels.size() - 1, kernels.back().first + i, first, &p != &plan.phases.back(), part.key,
-                         part.bytes, store.on_host(part.key)});
+        const std::optional<bool> on_host = store.on_host(part.key);
+        if (store.offload() || on_host.value_or(false))  // without a limit, what an earlier one left there
+          reads.push_back({kernels.size() - 1, kernels.back().first + i, first, &p != &plan.phases.back(), part.key,
+                           part.bytes, on_host});
       }
       requests.insert(requests.end(), asked.begin(), asked.end());
       memory.scratch = std::max(memory.scratch, kernel->memory().scratch);
@@ -49,10 +51,9 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
   const int64_t unused = std::max<int64_t>(there - temporaries, 0);
   memory.shared += there - unused;
   WeightStore::Bytes bytes = store.bytes_of(requests);
-  if (store.offload()) {
-    staging = plan_staging(reads, *store.offload(), memory.total() + bytes.all + bytes.host + bytes.others + unused);
-    bytes = store.bytes_of(requests, staging.offloaded);
-  }
+  const Offload limit = store.offload().value_or(Offload{int64_t{1} << 60});
+  staging = plan_staging(reads, limit, memory.total() + bytes.all + bytes.host + bytes.others + unused);
+  bytes = store.bytes_of(requests, staging.offloaded);
   memory.weights = bytes.all;
   memory.missing = bytes.missing;
   memory.host = bytes.host;

@@ -26,8 +26,8 @@ class WeightStore {
   const std::shared_ptr<Backend>& backend() const { return backend_; }
 
   /// Limits the device memory of executables prepared from now on, including this store's weights: what does not fit is
-  /// offloaded to the host. Nothing: no limit. Only one thread at a time may prepare executables then. Throws
-  /// Error(Usage) for a backend without memory of its own.
+  /// offloaded to the host. Nothing: no limit, but entries stay where they are. Only one thread at a time may prepare
+  /// executables then. Throws Error(Usage) for a backend without memory of its own.
   void set_offload(std::optional<Offload> offload);
   const std::optional<Offload>& offload() const { return offload_; }
   /// Whether the entry with this key is offloaded; nothing if there is none.
