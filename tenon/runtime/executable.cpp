@@ -144,7 +144,7 @@ Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const Weight
 
 void Executable::State::allocate(const std::map<std::string, void*>& bound) {
   arena->reserve(allocated.arena + allocated.scratch);
-  arena->take(this, stream);
+  if (arena->had_last(nullptr)) arena->take(this, stream);  // another's results stay until this runs
   kept = backend->allocate(allocated.kept);
   int64_t at = 0;
   for (const Buffer& b : plan.buffers) {
@@ -213,7 +213,6 @@ void Executable::set_scalar(const std::string& name, double value) {
 Stream& Executable::State::go_on(const std::shared_ptr<Stream>& next) {
   if (next != last) next->wait(*last->mark());
   last = next;
-  take_arena();
   return *next;
 }
 
@@ -236,6 +235,7 @@ void Executable::enqueue(Rate rate, int n) {
   TENON_CHECK(Usage, n >= 0, s.plan.name) << "cannot run " << n << " times";
   TENON_CHECK(Usage, s.plan.phase(rate), s.plan.name) << "has no phase '" << name_of(rate) << "'";
   Stream& on = s.go_on(s.stream);
+  s.take_arena();
   for (const tenon::Phase& p : s.plan.phases)
     if (p.rate < rate && s.lost.contains(p.rate)) enqueue(p.rate);
   for (int i = 0; i < n; ++i, s.lost.erase(rate))
@@ -283,6 +283,7 @@ void Executable::bind(const std::map<std::string, void*>& buffers) {
 void Executable::start(const std::shared_ptr<Stream>& on) {
   TENON_CHECK(Usage, !on || state_->backend->takes(*on), plan().name) << "its stream is of another backend";
   Stream& stream = state_->go_on(on ? on : state_->stream);
+  state_->take_arena();
   for (const tenon::Phase& p : state_->plan.phases) state_->launch(stream, p.rate);
   state_->lost.clear();
 }
@@ -318,7 +319,7 @@ void Executable::warm_up() {
 std::vector<float> Executable::get(const std::string& name) const {
   const Buffer& b = state_->find(name);
   const bool there = state_->arena->had_last(&*state_) || std::ranges::count(state_->in_arena, &b) == 0;
-  TENON_CHECK(Internal, there, name) << "cannot be read: another plan has run since";
+  TENON_CHECK(Internal, there, name) << "cannot be read: another plan has taken its memory since";
   const int64_t count = b.shape.numel(), bytes = count * size_of(b.dtype);
   const bool direct = b.dtype == DType::F32;
   std::vector<float> values(static_cast<size_t>(count));

@@ -29,8 +29,8 @@ class Executable {
   /// buffer that the plan has outside, and only buffers of the plan that are not stored. `stream`: where its work goes;
   /// by default a new one. `states`: holds the plan's states, on the same backend; by default it owns its states,
   /// initially zero. `arena`: memory for its temporaries while it runs; executables that share an arena run in turn, on
-  /// one thread, and their results must be read before another one runs. Its inputs keep their values; slower phases
-  /// run again if another executable has run in between.
+  /// one thread, and their results must be read before another one runs, or is prepared and needs a larger arena. Its
+  /// inputs keep their values; slower phases run again if another executable has run in between.
   Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound = {},
              std::shared_ptr<Stream> stream = nullptr, std::shared_ptr<Buffers> states = nullptr,
              std::shared_ptr<Arena> arena = nullptr);

@@ -133,10 +133,37 @@ TEST(Arena, ResultsAreReadBeforeTheNextRuns) {
     ADD_FAILURE() << "another's numbers were read";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Internal);
-    EXPECT_THAT(e.what(), HasSubstr("cannot be read: another plan has run since"));
+    EXPECT_THAT(e.what(), HasSubstr("cannot be read: another plan has taken its memory since"));
   }
   EXPECT_THAT(other.executable.get("y"), Each(5));
   EXPECT_THAT(one.executable.get("x"), Each(1)) << "inputs are elsewhere";
+}
+
+// Inputs lie elsewhere, and an executable that has not run has written nothing.
+TEST(Arena, ResultsStayWhileOthersArePreparedAndSet) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    const auto arena = std::make_shared<Arena>(place.backend);
+    Runner one(place, 100, arena);
+    one.set("slow", 1);
+    one.set("x", 5);
+    one.executable.run_all();
+    Runner other(place, 100, arena);
+    other.set("slow", 1);
+    EXPECT_THAT(one.executable.get("y"), Each(23));
+    other.executable.set("x", one.executable.get("y"));
+    other.executable.wait_for(one.executable);
+    EXPECT_THAT(one.executable.get("y"), Each(23));
+    other.executable.run_all();
+    EXPECT_THAT(other.executable.get("y"), Each(95));
+    EXPECT_THROW(static_cast<void>(one.executable.get("y")), Error);
+    one.executable.run();
+    EXPECT_THAT(one.executable.get("y"), Each(23));
+    const Runner larger(place, 5000, arena);  // moves the arena
+    EXPECT_THROW(static_cast<void>(one.executable.get("y")), Error);
+    one.executable.run();
+    EXPECT_THAT(one.executable.get("y"), Each(23));
+  }
 }
 
 }  // namespace
