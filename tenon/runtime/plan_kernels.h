@@ -27,7 +27,7 @@ struct MemoryPlan {
   int64_t others = 0;     ///< device memory of the store's other weights, and the part of the arena it does not use
   int64_t least = 0;      ///< with offloaded weights, the minimum of Offload::bytes
   int64_t total() const { return arena + weights + states + scratch + kept + staging; }
-  /// The peak of additional memory needed to create it.
+  /// The peak of additional memory needed to create it, without copies of a tensor while one weight is made from it.
   int64_t needed() const { return std::max(total() - weights - shared + missing, missing + transient); }
 };
 /// What `plan` will take with a store's weights, and with states that may exist already.
