@@ -95,6 +95,17 @@ TEST_F(Cache, DamagedEntriesAreRemovedWithAWarning) {
   EXPECT_TRUE(same(cache.find("aa"), entry('x', 100)));
 }
 
+TEST_F(Cache, AFileTooLargeToBeOursIsNotRead) {
+  const KernelCache cache(root_);
+  cache.store("aa", entry('x'));
+  fs::resize_file(cache.file_of("aa"), (uintmax_t{1} << 28) + 1);  // sparse
+  EXPECT_FALSE(cache.find("aa"));
+  EXPECT_TRUE(fs::exists(cache.file_of("aa")));
+  EXPECT_EQ(warnings_.str(), "");
+  cache.store("aa", entry('x'));
+  EXPECT_TRUE(same(cache.find("aa"), entry('x')));
+}
+
 TEST_F(Cache, AnEntryUnderAnotherKeyIsDamaged) {
   const KernelCache cache(root_);
   cache.store("aa", entry('x'));

@@ -86,7 +86,8 @@ std::optional<std::string> read_entry(const fs::path& path) {
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
   if (file.fd() < 0 || fstat(file.fd(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
-  std::string bytes(std::min(static_cast<size_t>(info.st_size), kLargestEntry), '\0');
+  if (static_cast<size_t>(info.st_size) > kLargestEntry) return {};
+  std::string bytes(static_cast<size_t>(info.st_size), '\0');
   size_t filled = 0;
   while (filled < bytes.size()) {
     const ssize_t n = read(file.fd(), bytes.data() + filled, bytes.size() - filled);
