@@ -430,6 +430,22 @@ TEST_F(Tiles, WhoReadsWhileAnotherWritesSeesAWholeTable) {
   EXPECT_EQ(warnings_.str(), "");
 }
 
+TEST_F(Tiles, WhoWritesAtTheSameTimeLosesNoLine) {
+  constexpr int kLines = 50;
+  const fs::path file = root_ / "gpu.txt";
+  std::vector<std::thread> writers;
+  for (const std::string name : {"a", "b", "c"})
+    writers.emplace_back([&file, name] {
+      TileTable table("", file);
+      for (int i = 0; i < kLines; ++i) table.add(name + std::to_string(i), "mma 64x64", 1);
+    });
+  for (std::thread& writer : writers) writer.join();
+  const TileTable table("", file);
+  for (const std::string name : {"a", "b", "c"})
+    for (int i = 0; i < kLines; ++i) EXPECT_TRUE(table.measured_here(name + std::to_string(i))) << name << i;
+  EXPECT_EQ(warnings_.str(), "");
+}
+
 TEST_F(Tiles, AFolderThatCannotBeWrittenIsOneWarning) {
   write(root_ / "file", "");  // not a folder, for any user
   TileTable table("", root_ / "file" / "gpu.txt");

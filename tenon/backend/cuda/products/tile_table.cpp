@@ -1,10 +1,15 @@
 #include "tenon/backend/cuda/products/tile_table.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
 #include <fstream>
 #include <memory>
 #include <sstream>
 
 #include "tenon/backend/cuda/driver/embedded_texts.h"
+#include "tenon/backend/cuda/driver/file_descriptor.h"
 #include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -88,15 +93,19 @@ void TileTable::add(const std::string& key, const std::string& choice, double mi
   std::ostringstream comment;
   comment.precision(2);
   comment << std::fixed << microseconds << " us" << (note.empty() ? "" : ", ") << note;
+  here_[key] = {choice, comment.str()};
+  if (file_.empty()) return;  // no cache folder
+  std::error_code error;
+  fs::create_directories(file_.parent_path(), error);
+  // Who reads the file and replaces it locks its folder meanwhile, as far as the file system has locks.
+  const FileDescriptor folder(open(file_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (folder.fd() >= 0 && flock(folder.fd(), LOCK_EX) != 0 && errno == EINTR) {
+  }
   std::map<std::string, Entry> others;  // measured by other processes in the meantime
   read(table_text(file_), others);
   here_.merge(others);
-  here_[key] = {choice, comment.str()};
-  if (file_.empty()) return;  // no cache folder
   std::ostringstream text;
   for (const auto& [name, entry] : here_) text << name << " = " << entry.choice << "  # " << entry.comment << '\n';
-  std::error_code error;
-  fs::create_directories(file_.parent_path(), error);
   std::string failed = error ? file_.string() + ": " + error.message() : "";
   try {
     const std::string bytes = text.str();

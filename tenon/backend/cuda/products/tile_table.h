@@ -24,10 +24,10 @@ class TileTable {
   TileTable(std::string_view shipped, std::filesystem::path file);
   /// The text of the TileChoice for `key`.
   std::optional<std::string> find(const std::string& key) const;
-  /// True if the product was measured on this machine.
+  /// True if the product was measured on this machine, whether that choice can still run or not.
   bool measured_here(const std::string& key) const;
-  /// Adds a measurement of this machine and rewrites the file; a file that cannot be written is logged once. `note`:
-  /// for people, after the time.
+  /// Adds a measurement of this machine, and the file's lines of other processes, and rewrites the file, under a lock;
+  /// a file that cannot be written is logged once. `note`: for people, after the time.
   void add(const std::string& key, const std::string& choice, double microseconds, const std::string& note = {});
 
  private:
