@@ -252,6 +252,29 @@ TEST_F(CublasLtPretended, TuningMeasuresItBesideOurTiles) {
   }
 }
 
+// A line of another version of the library, or of a tile that is gone, is measured again; one that can run is not.
+TEST_F(CublasLtPretended, TuningReplacesLinesThatCanNoLongerRun) {
+  unsetenv("TENON_CUDA_CORE");
+  setenv("TENON_CUDA_TUNE", "1", 1);
+  state_->takes_us = 0;
+  const Expr y = linear(input(g, "x", DType::F16, {32, 64}), weight("w", DType::F16, {64, 64}));
+  const Launch l = launch("gemm", {{"y", cast(y, DType::F16)}});
+  const std::string key = "gemm 32x64x64 batch 1 lanes 1 bytes 2", plain = key + " epilogue plain = ",
+                    tile = key + " = mma 128x128 warps 2x4 bytes 64 stages 4 splits 1", now = "cublaslt 13.1.0 ";
+  for (const std::string other : {"cublaslt 13.2.0 1800000042-24-4", "gone 64x64"}) {
+    const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
+    write_table(*device, tile + "\n" + plain + other);
+    run_on(device, l, tensors, &steps_);
+    EXPECT_THAT(table_text(*device), AllOf(HasSubstr(tile), HasSubstr(plain + now), Not(HasSubstr(other))));
+  }
+  const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
+  const std::string known = tile + "\n" + plain + now + "1800000042-24-4\n";
+  write_table(*device, known);
+  run_on(device, l, tensors, &steps_);
+  EXPECT_EQ(table_text(*device), known + "\n") << "measured again";
+  unsetenv("TENON_CUDA_TUNE");
+}
+
 TEST_F(CublasLtPretended, TuningPassesOverWhatTheLibraryRefusesToRun) {
   unsetenv("TENON_CUDA_CORE");
   setenv("TENON_CUDA_TUNE", "1", 1);

@@ -198,6 +198,26 @@ TEST_F(Cudnn, TuningMeasuresItBesideOurKernel) {
   EXPECT_THAT(steps_, HasSubstr("cudnn 9.19.0 engine 9"));
 }
 
+TEST_F(Cudnn, TuningReplacesLinesThatCanNoLongerRun) {
+  if (!emulated()) GTEST_SKIP();
+  unsetenv("TENON_CUDA_CORE");
+  setenv("TENON_CUDA_TUNE", "1", 1);
+  const Expr q = input(g, "q", DType::F16, {1, 2, 24, 16});
+  const Launch heads = launch("attention", {{"o", cast(attention(q, q, q, 0.2), DType::F16)}});
+  const std::string key = "attention 1x2x24 over 2x24 by 16 bytes 2 epilogue plain = ", now = "cudnn 9.19.0 engine ";
+  const auto table_after = [&](const std::string& choice) {
+    const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
+    write_table(*device, key + choice);
+    run_on(device, heads, tensors, &steps_);
+    return table_text(*device);
+  };
+  for (const char* other : {"cudnn 9.20.0 engine 9", "cudnn 9.19.0 engine 1", "gone"})
+    EXPECT_THAT(table_after(other), HasSubstr(key + now + "9")) << other;
+  for (const std::string known : {"own", "cudnn 9.19.0 engine 9"})
+    EXPECT_EQ(table_after(known), key + known + "\n") << "measured again";
+  unsetenv("TENON_CUDA_TUNE");
+}
+
 TEST_F(Cudnn, TheHeuristicsAreAskedOnceForAllPlansOfAProblem) {
   if (!emulated()) GTEST_SKIP();
   cuda::Cudnn library(fake_api(), [] { return std::shared_ptr<void>(); });

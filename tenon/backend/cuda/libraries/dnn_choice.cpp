@@ -11,6 +11,14 @@ constexpr std::string_view kCudnn = "cudnn";
 
 }  // namespace
 
+std::optional<DnnPlan> measured_plan(DnnLibrary& library, const std::string& line, const DnnProblem& problem) {
+  const std::string by_it = library.name() + " ";
+  if (!line.starts_with(by_it)) return std::nullopt;
+  const std::string engine = line.substr(by_it.size());
+  std::shared_ptr<LibraryCall> call = library.plan(problem, engine);
+  return call ? std::optional(DnnPlan{engine, false, std::move(call)}) : std::nullopt;
+}
+
 std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const DnnProblem& problem) {
   device.announce(problem);
   if (!core_allowed(kCudnn) || device.facts().batch_invariant()) return std::nullopt;
@@ -18,11 +26,7 @@ std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const 
   const bool asked = library_asked(kCudnn), measured = line && line->starts_with("cudnn ");
   DnnLibrary* const library = asked || measured ? device.dnn_library() : nullptr;
   if (!library) return std::nullopt;
-  const std::string by_it = library->name() + " ";
-  if (measured && line->starts_with(by_it)) {
-    const std::string engine = line->substr(by_it.size());
-    if (std::shared_ptr<LibraryCall> call = library->plan(problem, engine)) return DnnPlan{engine, false, call};
-  }
+  if (std::optional<DnnPlan> plan = measured ? measured_plan(*library, *line, problem) : std::nullopt) return plan;
   if (!asked) return std::nullopt;
   std::vector<DnnPlan> plans = library->likeliest(problem, 1);
   return plans.empty() ? std::nullopt : std::optional(std::move(plans.front()));

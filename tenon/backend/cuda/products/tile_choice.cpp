@@ -23,17 +23,6 @@ std::vector<TileChoice> choices_of(const ProductShape& p, const DeviceFacts& fac
 
 bool library_allowed(const ProductCore& core) { return core.library() && core_allowed(core.name()); }
 
-// The choice in a table's line, if it is valid and can run here.
-std::optional<TileChoice> possible(const std::optional<std::string>& line, const ProductShape& p,
-                                   const std::vector<TileChoice>& own) {
-  const std::optional<TileChoice> measured = line ? TileChoice::parse(*line) : std::nullopt;
-  if (!measured) return std::nullopt;
-  if (measured->core->library())
-    return library_allowed(*measured->core) && measured->core->runs(*measured, p) ? measured : std::nullopt;
-  const auto same = std::find_if(own.begin(), own.end(), [&](const TileChoice& c) { return c.same_as(*measured); });
-  return same == own.end() ? std::nullopt : std::optional(*same);
-}
-
 }  // namespace
 
 std::vector<TileChoice> tile_choices(const ProductShape& p, const DeviceFacts& facts) {
@@ -49,20 +38,30 @@ std::vector<TileChoice> library_choices(const ProductShape& p, const DeviceFacts
   return p.epilogue.empty() ? std::vector<TileChoice>() : choices_of(p, facts, library_allowed);
 }
 
+std::optional<TileChoice> possible_choice(const std::optional<std::string>& line, const ProductShape& p,
+                                          const std::vector<TileChoice>& own) {
+  const std::optional<TileChoice> measured = line ? TileChoice::parse(*line) : std::nullopt;
+  if (!measured) return std::nullopt;
+  if (measured->core->library())
+    return library_allowed(*measured->core) && measured->core->runs(*measured, p) ? measured : std::nullopt;
+  const auto same = std::find_if(own.begin(), own.end(), [&](const TileChoice& c) { return c.same_as(*measured); });
+  return same == own.end() ? std::nullopt : std::optional(*same);
+}
+
 TileChoice choose_tile(const ProductShape& p, const DeviceFacts& facts) {
   const std::vector<TileChoice> own = tile_choices(p, facts);
   TENON_CHECK(Internal, !own.empty(), p.key) << "no core can compute it";
   const TileTable& table = TileTable::of(facts);
   const auto all = product_cores();
   if (!p.epilogue.empty() && std::ranges::any_of(all, [](const ProductCore* c) { return library_allowed(*c); })) {
-    const std::optional<TileChoice> measured = possible(table.find(p.epilogue_key()), p, own);
+    const std::optional<TileChoice> measured = possible_choice(table.find(p.epilogue_key()), p, own);
     const bool asked = std::ranges::any_of(all, [](const ProductCore* c) { return library_asked(c->name()); });
     if (measured && (!asked || measured->core->library())) return *measured;
     if (asked)
       if (const std::vector<TileChoice> theirs = library_choices(p, facts); !theirs.empty()) return theirs.front();
   }
   for (const std::string& key : {p.key, p.like})
-    if (const std::optional<TileChoice> measured = possible(table.find(key), p, own)) return *measured;
+    if (const std::optional<TileChoice> measured = possible_choice(table.find(key), p, own)) return *measured;
   return own.front();
 }
 

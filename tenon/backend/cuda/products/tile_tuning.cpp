@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
+#include "tenon/backend/cuda/products/core_names.h"
 #include "tenon/backend/cuda/products/tile_table.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -166,17 +167,16 @@ Fastest fastest(Device& device, const ProductShape& product, const std::vector<T
   return best;
 }
 
-// Our choices: the one measured on this machine, or the most promising.
-std::vector<TileChoice> own_choices(const ProductShape& product, const DeviceFacts& facts) {
+// This machine's measurement under `key`, if it can still run: its tile may be gone, or the library's version.
+std::optional<TileChoice> known_here(const std::string& key, const ProductShape& product, const DeviceFacts& facts,
+                                     const std::vector<TileChoice>& own) {
   const TileTable& table = TileTable::of(facts);
-  std::vector<TileChoice> out = tile_choices(product, facts);
-  if (table.measured_here(product.key)) {
-    const std::string known = table.find(product.key).value_or("");
-    const auto same = std::find_if(out.begin(), out.end(), [&](const TileChoice& c) { return c.text() == known; });
-    if (same != out.end()) return {*same};
-  }
-  out.resize(std::min(out.size(), kMaxChoices));
-  return out;
+  return table.measured_here(key) ? possible_choice(table.find(key), product, own) : std::nullopt;
+}
+
+bool one_core_asked() {
+  const std::string asked = asked_core();
+  return !asked.empty() && asked != "own" && !library_asked(asked);
 }
 
 }  // namespace
@@ -184,21 +184,25 @@ std::vector<TileChoice> own_choices(const ProductShape& product, const DeviceFac
 bool asked_to_tune() { return is_on(Option::CudaTune); }
 
 bool tuning(const Device& device) {
-  return asked_to_tune() && device.facts().multiprocessors > 1 && !device.facts().batch_invariant();
+  return asked_to_tune() && device.facts().multiprocessors > 1 && !device.facts().batch_invariant() &&
+         !one_core_asked();
 }
 
 void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
                 const MakeTunedCall& make) {
   TileTable& table = TileTable::of(device.facts());
-  const bool known = table.measured_here(product.key);
-  const std::vector<TileChoice> theirs = product.epilogue.empty() || table.measured_here(product.epilogue_key())
+  std::vector<TileChoice> ours = tile_choices(product, device.facts());
+  const auto known = [&](const std::string& key) { return known_here(key, product, device.facts(), ours); };
+  const std::optional<TileChoice> mine = known(product.key);
+  const std::vector<TileChoice> theirs = product.epilogue.empty() || known(product.epilogue_key())
                                              ? std::vector<TileChoice>()
                                              : library_choices(product, device.facts());
-  if (known && theirs.empty()) return;
-  const std::vector<TileChoice> ours = own_choices(product, device.facts());
+  if (mine && theirs.empty()) return;
+  if (mine) ours = {*mine};
+  ours.resize(std::min(ours.size(), kMaxChoices));
   TuningMemory memory(device, constants);
   const Fastest own = fastest(device, product, ours, memory, make);
-  if (!known) table.add(product.key, own.choice.text(), own.time);
+  if (!mine) table.add(product.key, own.choice.text(), own.time);
   if (theirs.empty()) return;
   const Fastest library = fastest(device, product, theirs, memory, make);
   if (library.time + kCallMicroseconds < own.time)
@@ -212,8 +216,10 @@ void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem,
   constexpr size_t kPlans = 8;
   constexpr double kCompiledGain = 13.0 / 14;
   TileTable& table = TileTable::of(device.facts());
-  DnnLibrary* const library = table.measured_here(key) ? nullptr : device.dnn_library();
-  const std::vector<DnnPlan> plans = library ? library->likeliest(problem, kPlans) : std::vector<DnnPlan>();
+  const std::optional<std::string> line = table.measured_here(key) ? table.find(key) : std::nullopt;
+  DnnLibrary* const library = line == kOwnKernel ? nullptr : device.dnn_library();
+  if (!library || (line && measured_plan(*library, *line, problem))) return;
+  const std::vector<DnnPlan> plans = library->likeliest(problem, kPlans);
   if (plans.empty()) return;
   TuningMemory memory(device, constants);
   TunedCall ours = own();
