@@ -20,7 +20,7 @@
 
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
 #include "tenon/backend/cuda/products/mma_tile.h"
-#include "tenon/backend/cuda/products/skinny_tile.h"
+#include "tenon/backend/cuda/products/skinny_launch.h"
 #include "tenon/backend/cuda/products/tile_table.h"
 #include "tenon/backend/cuda/products/wgmma_tile.h"
 #include "tenon/core/error.h"
@@ -316,6 +316,29 @@ TEST_F(Tiles, AFewRowsTakeTheirOwnCore) {
   gate.lanes = 2, gate.few_rows = head.few_rows = true;
   EXPECT_EQ(choose_tile(gate, kH200).text(), "skinny groups 2 warps 8");
   EXPECT_EQ(choose_tile(head, kH200).text(), "skinny groups 4 warps 8");
+}
+
+// Of rows computed before the product (as many as operands.h allows for four lanes), rows reduced alongside it, or
+// neither.
+TEST_F(Tiles, BlocksOfAFewRowsFitIntoSharedMemory) {
+  for (const DeviceFacts& facts : {kH200, kL4})
+    for (const int m : {1, 8, 9, 16, 17, 64})
+      for (const int k : {72, 896, 1536, 4096})
+        for (const int n : {512, 9728, 151936})
+          for (const int lanes : {1, 2, 4})
+            for (const bool factor : {false, true})
+              for (const int64_t front : {0, 40 << 10}) {
+                ProductShape p = gemm(m, n, k, lanes);
+                p.few_rows = true;
+                if (m <= SkinnyTileShape::kMaxRowsInFront) p.factor = factor, p.front = factor ? 0 : front;
+                const std::vector<TileChoice> choices = tile_choices(p, facts);
+                EXPECT_FALSE(choices.empty());
+                for (const TileChoice& c : choices) {
+                  if (!is_of(c, "skinny")) continue;
+                  const SkinnyLaunch made(p, facts, c.as<SkinnyTileShape>());
+                  EXPECT_LE(static_cast<int>(made.launch().shape.shared_bytes), facts.shared_bytes) << made.type();
+                }
+              }
 }
 
 // Up to 64 rows it competes: narrow weights are its own, wide ones and a long K, also in ranges, wgmma's.

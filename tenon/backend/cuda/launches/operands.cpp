@@ -10,7 +10,7 @@
 #include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/launches/device_weights.h"
 #include "tenon/backend/cuda/products/core_names.h"
-#include "tenon/backend/cuda/products/skinny_tile.h"
+#include "tenon/backend/cuda/products/skinny_launch.h"
 #include "tenon/backend/paged_axis.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
@@ -216,9 +216,12 @@ bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   constexpr int64_t kMaxBytes = 64 << 10;  // of shared memory
   const Expr& hole = form.holes[0];
   const int64_t columns = hole.shape()[-1];
-  return takes_few_rows(form, unit, facts) && hole.shape().rows() <= SkinnyTileShape::kMaxRowsInFront &&
-         reduces_rows(hole) && columns % run_of(unit) == 0 && columns <= kMaxColumnsInFront &&
-         hole.shape().numel() * size_of(unit) <= kMaxBytes;
+  if (!takes_few_rows(form, unit, facts) || hole.shape().rows() > SkinnyTileShape::kMaxRowsInFront) return false;
+  if (!reduces_rows(hole) || columns % run_of(unit) || columns > kMaxColumnsInFront) return false;
+  ProductShape product{.m = hole.shape().rows(), .n = form.holes[1].shape()[-2], .k = columns};
+  product.lanes = lanes_apart(form) ? 1 : form.lanes;
+  product.front = product.m * (columns + SkinnyTileShape::kFrontPadding) * size_of(unit);
+  return hole.shape().numel() * size_of(unit) <= kMaxBytes && SkinnyLaunch(product, facts, {}).fits();
 }
 
 MatrixStack stack_of(const Expr& operand, const AffinePiece& whole) {

@@ -49,7 +49,8 @@ const FormOutput& update_of(const Form& form, size_t hole);
 bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts);
 /// Most columns of a row that a warp computes in its registers before a product.
 inline constexpr int64_t kMaxColumnsInFront = 4096;
-/// True if the skinny core computes operand A before the product, in every block: rows that are reduced (a norm).
+/// True if the skinny core computes operand A before the product, in every block: rows that are reduced (a norm), for
+/// which a block has shared memory beside the smallest tile.
 bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts);
 
 /// True if the launch counts statistics of what it stores.

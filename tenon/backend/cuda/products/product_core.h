@@ -40,6 +40,7 @@ struct ProductShape {
   bool behind_norm = false;   ///< rows of A are reduced beside the product, and factors of them applied to the sums
   bool in_ranges = false;     ///< sum in the order of GemmSizes::range, if a core for many rows supports it
   int64_t front = 0;          ///< shared memory taken by rows computed before the product
+  bool factor = false;        ///< rows of A are reduced alongside the product, on the skinny core
   std::string key = {};       ///< equal for products that take equal time on the same core: "gemm 8192x320x320 lanes 1"
 
   std::string like = {};  ///< the key of a similar product, used while this one has not been measured; or empty

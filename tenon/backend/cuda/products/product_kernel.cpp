@@ -13,6 +13,7 @@ void ProductKernel::choose(ProductShape product) {
   product_.lanes = lanes();
   product_.element_bytes = size_of(unit_);
   if (front_) product_.front = front_->rows.shape().numel() * size_of(unit_);
+  product_.factor = factor_.has_value();
   product_.branches = branch_.has_value();
   product_.behind_norm = norm_.has_value();
   product_.in_memory = product_.in_memory && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_;
@@ -73,7 +74,7 @@ Expr ProductKernel::front_operand(size_t i) {
   }
   Shape rows = hole.shape();
   const int64_t columns = rows[-1];
-  rows[-1] += kFrontPadding;
+  rows[-1] += SkinnyTileShape::kFrontPadding;
   const Expr there = input(*form_.graph, "%hole." + std::to_string(i), unit_, rows);
   front_ = {without_rounding(hole, unit_), slice(there, -1, 0, columns), there};
   read_beside(hole);

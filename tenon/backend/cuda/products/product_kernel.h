@@ -147,7 +147,6 @@ class ProductKernel : public AnchorKernel {
   std::optional<MatmulRoute> route_;  ///< set before choose()
 
  private:
-  static constexpr int64_t kFrontPadding = 16;  // elements of 16 bits
   void make_calls() final;
   int own_calls() const final;
   int kernels_beside() const final;

@@ -5,14 +5,11 @@
 
 #include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/products/product_kernel.h"
-#include "tenon/backend/cuda/products/skinny_tile.h"
+#include "tenon/backend/cuda/products/skinny_launch.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
 namespace {
-
-/// Warps per multiprocessor if rows are computed before the product: 128 registers per thread.
-constexpr int kWarpsInFront = 16;
 
 // Estimated time for up to `rows` rows, comparable between choices of one product. Terms, in order: enough warps load
 // at once; each warp has enough pieces; columns per warp; warps of a block share the rows computed before the product;
@@ -37,67 +34,9 @@ double time_of_more_rows(const SkinnyTileShape& tile, const ProductShape& p, con
 }
 
 // How a choice runs in a kernel's launch.
-class SkinnyLaunch {
- public:
-  SkinnyLaunch(const ProductKernel& kernel, const TileChoice& choice)
-      : kernel_(kernel),
-        sizes_(std::get<device::GemmSizes>(kernel.sizes(choice))),
-        lanes_(kernel.product().lanes),
-        tile_(tile_for(choice.as<SkinnyTileShape>())) {}
-
-  std::string type() const { return tile_.type(sizes_.m, lanes_, sizes_.k); }
-  /// Shared memory, without that of rows computed before the product.
-  int shared_bytes() const { return tile_.shared_bytes(sizes_.m, lanes_, sizes_.k); }
-  CoreLaunch launch() const {
-    CoreLaunch launch = gemm_launch(tile_, sizes_, lanes_);
-    launch.shape.shared_bytes += static_cast<unsigned>(front_bytes(tile_));
-    return launch;
-  }
-  /// Blocks per multiprocessor.
-  int resident() const {
-    if (tile_.walkers) return resident_walkers(tile_);
-    if (!in_front() || tile_.warps < 8) return 1;  // the compiler may use as many registers as it likes
-    return (kernel_.factor() ? tile_.warps_there(sizes_.m) : kWarpsInFront) / tile_.warps;
-  }
-
- private:
-  bool in_front() const { return kernel_.computes_rows_in_front(); }
-  int64_t multiprocessors() const { return kernel_.device().facts().multiprocessors; }
-  int shared() const { return kernel_.device().facts().shared_bytes; }
-
-  // Persistent blocks of the tile that fit on a multiprocessor.
-  int resident_walkers(const SkinnyTileShape& walking) const {
-    const int64_t bytes = walking.shared_bytes(sizes_.m, lanes_, sizes_.k) + front_bytes(walking);
-    return static_cast<int>(std::clamp<int64_t>(shared() / (bytes + 1024), 1, kWarpsInFront / walking.warps));
-  }
-  // Shared memory of rows computed before the product, or of each warp's partial row reductions.
-  int64_t front_bytes(const SkinnyTileShape& tile) const {
-    if (const auto& front = kernel_.front()) return front->rows.shape().numel() * kernel_.element_bytes();
-    return kernel_.factor() ? int64_t{4} * tile.warps * SkinnyTileShape::rows(sizes_.m) : 0;
-  }
-  SkinnyTileShape tile_for(SkinnyTileShape tile) const {
-    const auto tiles = [&](int groups) { return div_up(sizes_.n / lanes_, 8 * groups); };
-    // Two blocks must fit, and next to them those of the next launch, so that it can prefetch its weights.
-    if (kernel_.front()) tile.slot_bytes = SkinnyTileShape::slot_bytes_beside(front_bytes(tile), shared()) * 2 / 3;
-    // A small second wave takes as long as a full one. Two groups, which are summed in the same order, avoid it.
-    const int64_t together = std::max(kWarpsInFront / tile.warps, 1) * multiprocessors();
-    if (kernel_.front() && tile.groups == 1 && lanes_ == 1 && tiles(1) > together && tiles(2) <= together)
-      tile.groups = 2;
-    if (!in_front() || tile.rows(sizes_.m) <= tile.warps) return tile;
-    // If there are many more blocks than run together, and each would compute several rows per warp before its product,
-    // persistent blocks do that only once. With fewer rows this is hidden behind loading the weights, and
-    // non-persistent blocks read faster.
-    SkinnyTileShape walking = tile;
-    walking.walkers = 1;
-    walking.walkers = static_cast<int>(resident_walkers(walking) * multiprocessors());
-    return tiles(tile.groups) > 4 * walking.walkers ? walking : tile;
-  }
-
-  const ProductKernel& kernel_;
-  device::GemmSizes sizes_;
-  int lanes_;
-  SkinnyTileShape tile_;
-};
+SkinnyLaunch launch_of(const ProductKernel& kernel, const TileChoice& choice) {
+  return {kernel.product(), kernel.device().facts(), choice.as<SkinnyTileShape>()};
+}
 
 // "Reduction": what is reduced over operand A alongside the product.
 void add_reduction(const RowFactor& f, DType unit, Params& params, KernelParts& text) {
@@ -121,10 +60,8 @@ class SkinnyCore : public ProductCore {
     if (!p.few_rows) return out;
     const int rows = SkinnyTileShape::rows(static_cast<int>(p.m));
     if (rows > SkinnyTileShape::kMaxRowsInFront) return choices_of_more_rows(p, facts);
-    const auto fits = [&](SkinnyTileShape tile) {
-      tile.slot_bytes = SkinnyTileShape::slot_bytes_beside(p.front, facts.shared_bytes);
-      const int64_t bytes = tile.shared_bytes(rows, p.lanes, static_cast<int>(p.k)) + p.front;
-      return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) && bytes <= facts.shared_bytes;
+    const auto fits = [&](const SkinnyTileShape& tile) {
+      return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) && SkinnyLaunch(p, facts, tile).fits();
     };
     for (const int warps : {8, 16})
       for (const int groups : {1, 2, 4}) {
@@ -150,15 +87,15 @@ class SkinnyCore : public ProductCore {
   }
 
   CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
-    return SkinnyLaunch(kernel, choice).launch();
+    return launch_of(kernel, choice).launch();
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
     KernelParts text;
-    const SkinnyLaunch made(kernel, choice);
+    const SkinnyLaunch made = launch_of(kernel, choice);
     Params params = kernel.begin(kernel.sizes(choice));
     std::string arguments;
     if (const auto& front = kernel.front()) {
-      params.reserve_shared(made.shared_bytes());
+      params.reserve_shared(made.tile_bytes());
       params.keep_shared(front->rows);
       const ProgramOutput rows{front->value, front->leaf, kernel.unit()};
       const Shape& shape = front->leaf.shape();

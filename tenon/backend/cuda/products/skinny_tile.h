@@ -20,6 +20,9 @@ struct SkinnyTileShape {
   static int slot_bytes_beside(int64_t front, int shared) {
     return static_cast<int>(std::min<int64_t>(kSlotBytes, shared - front));
   }
+  /// Elements of 16 bits after each row computed before the product: 8-byte reads from each of four rows have no bank
+  /// conflicts.
+  static constexpr int64_t kFrontPadding = 16;
   static int rows(int m) { return m > 8 ? (m + 15) / 16 * 16 : 8; }
   /// Warps meant to be resident together on a multiprocessor: 16 rows take more registers.
   static int warps_there(int m) { return m > 8 ? 16 : 24; }
@@ -39,6 +42,8 @@ struct SkinnyTileShape {
     const int ring = slots(m, lanes, k) * 512, sums = rows(m) / 8 * 72 * 4;
     return warps * groups * lanes * (walkers || warps < device::kSumRanges ? ring + sums : std::max(ring, sums));
   }
+  /// Shared memory for each warp's part of a reduction of every row alongside the product.
+  int reduction_bytes(int m) const { return 4 * warps * rows(m); }
   /// The type in kernel text.
   std::string type(int m, int lanes, int k) const {
     std::string text = "SkinnyTile<" + std::to_string(rows(m));
