@@ -65,6 +65,9 @@ stage_kernels() {
   for rows in 1 16; do  # of a token drawn for training, whose plans fold no scales
     build/release/bin/tenon compile -m random:qwen2.5-0.5b --part rollout --batch-size $rows --type bf16 --arch sm_89,sm_90a || return 1
   done
+  for model in "qwen2.5-0.5b --batch-size 16" qwen3-4b; do  # of tokens with folded scales, and of wide rows
+    build/release/bin/tenon compile -m random:$model --arch sm_89,sm_90a || return 1
+  done
 }
 stage_python() {
   local log

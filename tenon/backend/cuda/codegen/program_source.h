@@ -55,6 +55,9 @@ class ProgramSource {
   void keep_rows(const std::string& at, int threads);
   /// Registers per fragment of a row that stay live from the start, or from one reduction to the next.
   int held() const;
+  /// Rereads floats that all rows share from a cache if a fragment would hold more than `most` registers. Call it
+  /// before the functor is made.
+  void hold_at_most(int most);
   /// Passes over a row: one more than the number of dependent reductions.
   int stages() const { return stages_; }
   /// Largest number of reductions in one pass, which a team does together.

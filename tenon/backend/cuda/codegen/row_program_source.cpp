@@ -39,10 +39,14 @@ void ProgramSource::find_arrays() {
     else
       arrays_.push_back({e, fresh(), access(e).stored_halves(run_), false, false, false});
   }
-  // f32 operands that the previous row also read are in a nearby cache: if registers are scarce, they are reread from
-  // there.
   constexpr int kMaxHeld = 16;
-  if (held() <= kMaxHeld) return;
+  hold_at_most(kMaxHeld);
+}
+
+// f32 operands that the previous row also read are in a nearby cache: if registers are scarce, they are reread from
+// there.
+void ProgramSource::hold_at_most(int most) {
+  if (held() <= most) return;
   for (Held& h : arrays_) {
     h.late = !h.halves && access(h.view).repeats();
     h.column = h.late && access(h.view).same_in_rows();

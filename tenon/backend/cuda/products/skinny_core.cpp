@@ -33,6 +33,10 @@ double time_of_more_rows(const SkinnyTileShape& tile, const ProductShape& p, con
   return kLatency + std::max(blocks * bytes / (kTogether * facts.multiprocessors), bytes / (kAlone * tile.warps));
 }
 
+// Registers per thread for a row that is computed before the product, of the 128 that kWarpsInFront leave; weights in
+// flight take some, and so does what one reduction leaves to the next.
+constexpr int kHeldInFront = 96, kHeldInStages = 80;
+
 // How a choice runs in a kernel's launch.
 SkinnyLaunch launch_of(const ProductKernel& kernel, const TileChoice& choice) {
   return {kernel.product(), kernel.device().facts(), choice.as<SkinnyTileShape>()};
@@ -100,9 +104,11 @@ class SkinnyCore : public ProductCore {
       const ProgramOutput rows{front->value, front->leaf, kernel.unit()};
       const Shape& shape = front->leaf.shape();
       ProgramSource program(std::array{rows}, {shape, shape.rank() - 1}, params, 8);
+      const int fragments = static_cast<int>(std::max<int64_t>(div_up(kernel.product().k, 32 * program.run()), 1));
+      program.hold_at_most((program.stages() > 2 ? kHeldInStages : kHeldInFront) / fragments);
       text.functors = program.functor("Front");
       text.headers += program.includes();
-      arguments = ", RowsInFront<Front, " + std::to_string(div_up(kernel.product().k, 32 * program.run())) + ">";
+      arguments = ", RowsInFront<Front, " + std::to_string(fragments) + ">";
     }
     if (kernel.factor()) {
       add_reduction(*kernel.factor(), kernel.unit(), params, text);
