@@ -32,6 +32,8 @@ echo "$environment"
 [[ "$environment" =~ 'device cuda '.*unavailable ]] && { echo "gpu.sh: no GPU that Tenon can use" >&2; exit 6; }
 export TENON_TEST_GPU_ONLY=1
 step tests $bin/test_cuda --gtest_filter='Plain.*:Gemm.*:GemmE4m3.*:Conv.*:Heads.*:Planned.*:ReductionsBeside*:*RandomProgramParts*:GpuPictures.*'
+step "random programs that no run had before" env TENON_RANDOM_FIRST="$(date +%y%m%d)000" TENON_RANDOM_PROGRAMS=200 \
+  $bin/test_cuda --gtest_filter='*RandomProgramParts*'
 for core in mma wgmma cublaslt; do
   step "tests with $core" env TENON_CUDA_CORE=$core $bin/test_cuda --gtest_filter='Gemm.*:GemmE4m3.*:Conv.*:CublasLt.*:GpuPictures.*'
 done
