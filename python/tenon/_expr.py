@@ -177,7 +177,7 @@ class Tracer:
         self.graph = graph
         self.captured: list[tuple[str, Any]] = []
         self._taken = set(taken)
-        self._known: dict[int, Expr] = {}
+        self.leaves: dict[int, Expr] = {}  # of `captured`, by the array's identity
 
     def __enter__(self) -> Tracer:
         self._before = Tracer.current()
@@ -194,7 +194,7 @@ class Tracer:
 
     def capture(self, array: Any) -> Expr:
         """The array as an input of the function."""
-        found = self._known.get(id(array))
+        found = self.leaves.get(id(array))
         if found is not None:
             return found
         name = f"captured.{len(self.captured)}"
@@ -203,7 +203,7 @@ class Tracer:
         call = _core.Call("captured", [name], (array,))
         found = Expr(call.input(self.graph, 0), self.graph, call.dtype(0))
         self.captured.append((name, array))
-        self._known[id(array)] = found
+        self.leaves[id(array)] = found
         return found
 
 

@@ -34,22 +34,66 @@ class _Bound:
         self.keywords = keywords
 
 
-class _Traced:
-    """A function's plan for one set of shapes, types and strides, and how to return its results to the caller."""
+class _Trace:
+    """What a function returned when it was called with expressions. Its plans, the form of its results and its
+    gradients are all of one trace: a later call of the function might return something else."""
 
-    def __init__(
-        self,
-        program: Any,
-        results: list[tuple[tuple[int, ...], str]],
-        structure: Any,
-        captured: list[tuple[str, Any]],
-        key: bytes,
-    ) -> None:
-        self.program = program
-        self.results = results  # shape and type of every array written
+    def __init__(self, names: Sequence[str], given: list[Expr], structure: Any, values: list[Expr], tracer: Any) -> None:
+        self.names = names  # of the arguments
+        self.given = given  # the arguments
         self.structure = structure  # kind and keys of the results
-        self.captured = captured  # arrays that the function uses besides its arguments, with their names
+        self.values = values
+        self.results = [(tuple(v.shape), v.dtype or "f32") for v in values]  # shape and type of every array written
+        self.captured: list[tuple[str, Any]] = list(tracer.captured)  # arrays used besides the arguments, with names
+        self.leaves: list[Expr] = list(tracer.leaves.values())  # those arrays as expressions
+        self._backwards: dict[Any, Fused] = {}  # by arguments and results of the gradients
+
+    def changed(self) -> str | None:
+        """The name of a captured array that has another type or shape since."""
+        for (name, array), leaf in zip(self.captured, self.leaves):
+            now = _core.read_array(array, name)
+            if (now.dtype, tuple(now.shape)) != (leaf.dtype, tuple(leaf.shape)):
+                return name
+        return None
+
+    def backward(self, name: str, wrt: tuple[int, ...], seeded: tuple[int, ...]) -> Fused:
+        """A function of the arguments and of gradients of the results, among those written, that `seeded` names. It
+        returns a list: the gradients of the arguments that `wrt` names."""
+        key = (wrt, seeded)
+        if key not in self._backwards:
+            from ._grad import gradients
+
+            graph, seeds = self.values[0]._graph, []
+            taken = {*self.names, *(n for n, _ in self.captured)}
+            names = [_apart(f"gradient.{i}", taken) for i in seeded]
+            for n, (shape, dtype) in zip(names, (self.results[i] for i in seeded)):
+                seeds.append(Expr(graph.input(n, dtype, list(shape)), graph, dtype))
+            found = gradients([self.values[i] for i in seeded], seeds, [self.given[i] for i in wrt])
+            kind, keys, values = _flatten(found)
+            tracer = Tracer(graph, [])
+            for (n, array), leaf in zip(self.captured, self.leaves):
+                if _reads(values, leaf, _apart(n, taken)):
+                    tracer.captured.append((n, array))
+                    tracer.leaves[id(array)] = leaf
+            trace = _Trace([*self.names, *names], [*self.given, *seeds], (kind, keys), values, tracer)
+            self._backwards[key] = _Backward(name, trace)
+        return self._backwards[key]
+
+
+class _Planned:
+    """A function's plan for one set of shapes, types and strides."""
+
+    def __init__(self, program: Any, trace: _Trace, key: bytes) -> None:
+        self.program = program
+        self.trace = trace
         self.key = key  # shapes, types and strides of arguments and captured arrays
+
+
+def _reads(values: Sequence[Expr], leaf: Expr, other: str) -> bool:
+    """Whether an array takes part in these values: they change with it. `other`: a name that no input has."""
+    by = leaf._graph.input(other, leaf.dtype, list(leaf.shape))
+    before = [v._value for v in values]
+    return any(a != b for a, b in zip(before, _core.substitute(before, [leaf._value], [by])))
 
 
 def pack(structure: Any, arrays: Sequence[Any]) -> Any:
@@ -111,7 +155,8 @@ def _note_written(arrays: Sequence[Any]) -> None:
 class Fused:
     """A function that runs as fused kernels. Call it with arrays and numbers; `explain` shows its plan.
 
-    The function is traced once for every combination of shapes, types, strides and device. Arrays are read in place.
+    The function is traced once for every combination of shapes, types and device (for arrays other than PyTorch's also
+    of strides); results and gradients are those of that one trace. Arrays are read in place.
     Numbers passed as arguments are inputs: another number needs no new plan. Numbers inside the function are constants
     of the plan; arrays inside it are those found when tracing, and are read anew by every call.
     """
@@ -127,11 +172,11 @@ class Fused:
         kinds = {p.kind for p in self._signature.parameters.values()}
         plain = kinds <= {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
         self._plain = list(self._signature.parameters) if plain else None
-        self._cache: dict[tuple[tuple[str, ...], bytes], _Traced] = {}
-        self._shapes: dict[Any, list[tuple[tuple[int, ...], str]]] = {}  # of results, by what determines them
-        self._last: _Traced | None = None
-        self._structure: Any = None  # of the last _result_types(), for PyTorch's operators
-        self._backwards: dict[Any, Fused] = {}  # by arguments and results of the gradients
+        self._cache: dict[tuple[tuple[str, ...], bytes], _Planned] = {}
+        self._traces: dict[Any, _Trace] = {}  # by shapes, types and device
+        self._last: _Planned | None = None
+        self._structure: Any = None  # of the last call of PyTorch's operators
+        self._compiled: set[Fused] = set()  # gradients that compiled graphs name by their handles
         self._handle = next(_HANDLES)
         self.__doc__ = getattr(function, "__doc__", None)
         _ALL[self._handle] = self
@@ -167,58 +212,56 @@ class Fused:
             if _arrays.is_negated(array):
                 raise UsageError(f"{name}: its memory holds the negated numbers; use its resolve_neg()", name)
 
-    def _backward(self, count: int, keywords: tuple[str, ...], wrt: tuple[int, ...], seeded: tuple[int, ...]) -> Fused:
-        """A function of the `count` arguments and of gradients of the results, among those written, that `seeded`
-        names. It returns a list: the gradients of the arguments that `wrt` names."""
-        key = (count, keywords, wrt, seeded)
-        if key not in self._backwards:
-
-            def back(*given: Expr) -> list[Expr]:
-                from ._grad import gradients
-
-                positional = count - len(keywords)
-                result = self._function(*given[:positional], **dict(zip(keywords, given[positional:count])))
-                values = _flatten(result)[2]
-                return gradients([values[i] for i in seeded], given[count:], [given[i] for i in wrt])
-
-            self._backwards[key] = Fused(back, f"{self._name}.backward")
-        return self._backwards[key]
-
     def _read(self, bound: _Bound) -> Any:
         bound.values = tuple(map(_arrays.resolved, bound.values))
         return _core.Call(self._name, bound.names, bound.values)
 
-    def _evaluate(self, given: list[Expr], keywords: tuple[str, ...], tracer: Tracer) -> Any:
-        """Calls the function with expressions: kind and keys of its results, and the results."""
-        positional = len(given) - len(keywords)
+    def _evaluate(self, shapes: Sequence[Any], dtypes: Sequence[str], bound: _Bound) -> _Trace:
+        """Calls the function with expressions of these shapes and types; a shape of None is a number."""
+        graph = _core.Graph()
+        given = [
+            Expr(graph.scalar(n), graph, "") if s is None else Expr(graph.input(n, d, list(s)), graph, d)
+            for n, s, d in zip(bound.names, shapes, dtypes)
+        ]
+        positional = len(given) - len(bound.keywords)
+        tracer = Tracer(graph, bound.names)
         with tracer:
-            result = self._function(*given[:positional], **dict(zip(keywords, given[positional:])))
+            result = self._function(*given[:positional], **dict(zip(bound.keywords, given[positional:])))
         kind, keys, values = _flatten(result)
         for key, value in zip(keys, values):
-            if value._graph is not tracer.graph:
+            if value._graph is not graph:
                 raise UsageError(f"{self._name}: {key} belongs to another traced function", key)
-        return kind, keys, values
+        return _Trace(bound.names, given, (kind, keys), values, tracer)
 
-    def _trace(self, call: Any, bound: _Bound) -> _Traced:
-        graph = _core.Graph()
-        given: list[Any] = []
-        for i, name in enumerate(call.names):
-            if call.is_scalar(i):
-                given.append(Expr(graph.scalar(name), graph, ""))
-            else:
-                given.append(Expr(call.input(graph, i), graph, call.dtype(i)))
-        tracer = Tracer(graph, call.names)
-        kind, keys, values = self._evaluate(given, bound.keywords, tracer)
+    def _trace(self, shapes: Sequence[Any], dtypes: Sequence[str], place: Any, bound: _Bound) -> _Trace:
+        """The one trace for these shapes and types at a place: a new one only if a captured array has another type or
+        shape since."""
+        key = (bound.keywords, tuple(shapes), tuple(dtypes), place)
+        old = self._traces.get(key)
+        if old is not None:
+            self._check_captured(old.captured)  # they may require gradients since
+            if old.changed() is None:
+                return old
+        new = self._evaluate(shapes, dtypes, bound)
+        if self._traces.get(key) is old:  # else another thread was first
+            self._traces[key] = new
+            for plan in [k for k, p in list(self._cache.items()) if p.trace is old]:
+                self._cache.pop(plan, None)
+        self._check_captured(new.captured)
+        return self._traces[key]
+
+    def _planned(self, call: Any, bound: _Bound) -> _Planned:
+        graph, places = _core.Graph(), range(len(call.names))
+        shapes = [None if call.is_scalar(i) else call.input(graph, i).shape for i in places]  # refuses other layouts
+        dtypes = ["" if call.is_scalar(i) else call.dtype(i) for i in places]
+        place = call.first.device if _arrays.library_of(call.first) == "torch" else call.key
+        trace = self._trace(shapes, dtypes, place, bound)
         named: list[Any] = []
-        results: list[tuple[tuple[int, ...], str]] = []
-        taken = {*call.names, *(name for name, _ in tracer.captured)}
-        for key, value in zip(keys, values):
-            dtype = value.dtype or "f32"
+        taken = {*call.names, *(name for name, _ in trace.captured)}
+        for key, value, (_, dtype) in zip(trace.structure[1], trace.values, trace.results):
             named.append(_core.NamedValue(_apart(key, taken), value.cast(dtype)._value))
-            results.append((tuple(value.shape), dtype))
-        whole = self._with_captured(call, bound, tracer.captured)
-        program = _core.Program(self._name, named, whole)
-        return _Traced(program, results, (kind, keys), tracer.captured, whole.key)
+        whole = self._with_captured(call, bound, trace.captured)
+        return _Planned(_core.Program(self._name, named, whole), trace, whole.key)
 
     def _with_captured(self, call: Any, bound: _Bound, captured: list[tuple[str, Any]]) -> Any:
         if not captured:
@@ -227,37 +270,19 @@ class Fused:
         names, arrays = zip(*captured)
         return _core.Call(self._name, [*bound.names, *names], (*bound.values, *arrays))
 
-    def _find(self, call: Any, bound: _Bound) -> _Traced:
+    def _find(self, call: Any, bound: _Bound) -> _Planned:
         key = (bound.keywords, call.key)
-        traced = self._cache.get(key)
-        if traced is None:
-            traced = self._cache[key] = self._trace(call, bound)
-        self._last = traced
-        return traced
+        planned = self._cache.get(key)
+        if planned is None:
+            planned = self._cache[key] = self._planned(call, bound)
+        self._last = planned
+        return planned
 
-    def _result_types(self, shapes: Sequence[tuple[int, ...] | None], dtypes: Sequence[str], bound: _Bound) -> Any:
-        """Shape and type of every array that a call with arguments of these shapes and types (None: a number) writes,
-        and the form of the function's results; for compilers that ask before there are arrays."""
-        key = (bound.keywords, tuple(shapes), tuple(dtypes))
-        if key not in self._shapes:
-            graph = _core.Graph()
-            given = [
-                Expr(graph.scalar(n), graph, "") if s is None else Expr(graph.input(n, d, list(s)), graph, d)
-                for n, s, d in zip(bound.names, shapes, dtypes)
-            ]
-            tracer = Tracer(graph, bound.names)
-            kind, keys, values = self._evaluate(given, bound.keywords, tracer)
-            results = [(tuple(v.shape), v.dtype or "f32") for v in values]
-            self._shapes[key] = (results, (kind, keys), tracer.captured)
-        results, self._structure, captured = found = self._shapes[key]
-        self._check_captured(captured)  # they may require gradients since
-        return found[:2]
-
-    def _outputs(self, traced: _Traced, like: Any, out: Any) -> list[Any]:
+    def _outputs(self, trace: _Trace, like: Any, out: Any) -> list[Any]:
         if out is None:
-            return [_arrays.empty_like(like, shape, dtype) for shape, dtype in traced.results]
-        given = unpack(traced.structure, out, self._name)
-        for key, array in zip(traced.structure[1], given):
+            return [_arrays.empty_like(like, shape, dtype) for shape, dtype in trace.results]
+        given = unpack(trace.structure, out, self._name)
+        for key, array in zip(trace.structure[1], given):
             _arrays.check_writable(array, key)
             if _wants_gradients([array]):
                 raise UsageError(f"{key}: requires gradients, and writing to it would change them", key)
@@ -267,21 +292,21 @@ class Fused:
         """The arrays that a call writes, and the form of the function's results. They are new, or those of
         `out`, which has that form, or `stored`."""
         call = self._read(bound)
-        traced = self._find(call, bound)
-        whole = self._with_captured(call, bound, traced.captured)
-        if whole.key != traced.key:  # a captured array has another type, shape or strides since
+        planned = self._find(call, bound)
+        whole = self._with_captured(call, bound, planned.trace.captured)
+        if whole.key != planned.key:  # a captured array has another type, shape or strides since
             self._cache.pop((bound.keywords, call.key), None)
-            traced = self._find(call, bound)
-            whole = self._with_captured(call, bound, traced.captured)
+            planned = self._find(call, bound)
+            whole = self._with_captured(call, bound, planned.trace.captured)
         like = call.first
-        arrays = list(stored) if stored is not None else self._outputs(traced, like, out)
-        waits = _arrays.wait_for_jax((*bound.values, *(a for _, a in traced.captured)))
-        traced.program.run(whole, arrays)
+        arrays = list(stored) if stored is not None else self._outputs(planned.trace, like, out)
+        waits = _arrays.wait_for_jax((*bound.values, *(a for _, a in planned.trace.captured)))
+        planned.program.run(whole, arrays)
         if waits:
-            traced.program.wait()
+            planned.program.wait()
         if out is not None or stored is not None:
             _note_written(arrays)
-        return [_arrays.finish(like, a) for a in arrays], traced.structure
+        return [_arrays.finish(like, a) for a in arrays], planned.trace.structure
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Runs on `args`; results are new arrays of the first array's library and device, or `out`. If PyTorch records
@@ -305,7 +330,7 @@ class Fused:
         """Copies are functions of their own, without plans."""
         return Fused, (self._function, self._name, self._within)
 
-    def _traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any], what: str) -> _Traced:
+    def _planned_for(self, args: tuple[Any, ...], kwargs: dict[str, Any], what: str) -> _Planned:
         if args or kwargs:
             bound = self._bind(args, kwargs)
             return self._find(self._read(bound), bound)
@@ -315,18 +340,35 @@ class Fused:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """The plan for these arguments, or for the last call: every launch, what fills its holes, what stayed apart."""
-        return self._traced_for(args, kwargs, "explain").program.explain()
+        return self._planned_for(args, kwargs, "explain").program.explain()
 
     def plan(self, *args: Any, **kwargs: Any) -> str:
         """The plan as text that the engine can parse."""
-        return self._traced_for(args, kwargs, "plan").program.plan()
+        return self._planned_for(args, kwargs, "plan").program.plan()
 
     def launches(self, *args: Any, **kwargs: Any) -> int:
         """Number of launches in one call."""
-        return self._traced_for(args, kwargs, "launches").program.launches
+        return self._planned_for(args, kwargs, "launches").program.launches
 
     def __repr__(self) -> str:
         return f"<fused {self._name}, {len(self._cache)} plan(s)>"
+
+
+class _Backward(Fused):
+    """Gradients of a function's trace, which is the only one that they have."""
+
+    def __init__(self, name: str, trace: _Trace) -> None:
+        super().__init__(lambda *given: trace.values, name)
+        self._only = trace
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Bound:
+        return _Bound(self._only.names, args, ())
+
+    def _trace(self, shapes: Sequence[Any], dtypes: Sequence[str], place: Any, bound: _Bound) -> _Trace:
+        self._check_captured(self._only.captured)
+        if name := self._only.changed():
+            raise UsageError(f"{name}: expected the type and shape of the forward pass", name)
+        return self._only
 
 
 def unpack(structure: Any, out: Any, name: str) -> list[Any]:

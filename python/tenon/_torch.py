@@ -187,28 +187,49 @@ def _fused_out(*call: Any) -> None:
         function._run(bound, stored=call[-1])
 
 
-def _types_of(function: Any, bound: Any) -> Any:
+def _trace_of(function: Any, bound: Any) -> Any:
+    """The trace of a call, for compilers before there are arrays."""
     shapes = [tuple(int(n) for n in v.shape) if isinstance(v, torch.Tensor) else None for v in bound.values]
     dtypes = [_dtypes.name_of(v.dtype) if isinstance(v, torch.Tensor) else "" for v in bound.values]
-    return function._result_types(shapes, dtypes, bound)
+    device = next(v.device for v in bound.values if isinstance(v, torch.Tensor))
+    trace = function._trace(shapes, dtypes, device, bound)
+    function._structure = trace.structure
+    return trace
 
 
 def structure_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The form of the results of a call."""
-    return _types_of(function, function._bind(args, kwargs))[1]
+    return _trace_of(function, function._bind(args, kwargs)).structure
+
+
+def _versions(captured: Sequence[tuple[str, Any]]) -> dict[str, int]:
+    """How often tensors were written to, by name."""
+    tensors = [(n, a) for n, a in captured if isinstance(a, torch.Tensor) and not a.is_inference()]
+    return {n: a._version for n, a in tensors}
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
-    handle, tensors, numbers, kinds, keywords = inputs
-    ctx.call = (_fuse.by_handle(handle), list(numbers), kinds, tuple(keywords))  # keeps the function alive
+    function, bound = _bound(*inputs)
+    trace = _trace_of(function, bound)
+    ctx.call = (function, trace, *inputs[2:])  # keeps the function alive
+    ctx.versions = _versions(trace.captured)
     ctx.set_materialize_grads(False)  # a result that is not used has no gradient, rather than 0 times its slope
-    ctx.save_for_backward(*tensors)
+    ctx.save_for_backward(*inputs[1])
+
+
+def _check_unwritten(captured: Sequence[tuple[str, Any]], versions: dict[str, int]) -> None:
+    for name, now in _versions(captured).items():
+        if now != versions.get(name, now):
+            raise UsageError(
+                f"{name}: expected its values of the forward pass, but it was modified by an inplace operation since",
+                name,
+            )
 
 
 def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
     """Gradients of the tensors that need them: another fused function, of the call's arguments and the results'
     gradients."""
-    function, numbers, kinds, keywords = ctx.call
+    function, trace, numbers, kinds, keywords = ctx.call
     tensors = list(ctx.saved_tensors)
     needed = [bool(n) for n in ctx.needs_input_grad[1]]
     places = [i for i, kind in enumerate(kinds) if kind == "t"]
@@ -216,7 +237,10 @@ def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
     grads: list[Any] = [None] * len(tensors)
     if given and any(needed):
         wrt = tuple(p for p, n in zip(places, needed) if n)
-        back = function._backward(len(kinds), keywords, wrt, given)
+        back = trace.backward(f"{function._name}.backward", wrt, given)
+        _check_unwritten(back._only.captured, ctx.versions)
+        if not eager():
+            function._compiled.add(back)
         call = (back._handle, tensors + [seeds[i] for i in given], numbers, kinds + "t" * len(given), [])
         found = iter(torch.ops.tenon.fused(*call))
         grads = [next(found) if n else None for n in needed]
@@ -225,7 +249,7 @@ def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
 
 
 def _fake_fused(*call: Any) -> list[Any]:
-    results, _ = _types_of(*_bound(*call))
+    results = _trace_of(*_bound(*call)).results
     like = call[1][0]
     return [like.new_empty(shape, dtype=getattr(torch, _dtypes.torch_name(dtype))) for shape, dtype in results]
 
@@ -265,7 +289,7 @@ def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: 
     numbers = [float(v) for v in bound.values if not isinstance(v, torch.Tensor)]
     kinds = "".join("t" if isinstance(v, torch.Tensor) else "n" for v in bound.values)
     call = (handle, tensors, numbers, kinds, list(bound.keywords))
-    _, structure = _types_of(function, bound)
+    structure = _trace_of(function, bound).structure
     if out is None:
         return tuple(torch.ops.tenon.fused(*call))
     written = _fuse.unpack(structure, out, function._name)

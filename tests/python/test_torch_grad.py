@@ -217,3 +217,82 @@ def test_other_arguments_beside_tensors():
     for other in (None, "2", np.ones(3), True):
         with pytest.raises(TypeError, match="^s: expected a tensor or a number"):
             k(x, other)
+
+
+class Setting:
+    scale = 1.0
+    several = False
+
+
+def test_gradients_are_of_what_ran():
+    setting, x = Setting(), torch.arange(1.0, 5.0, requires_grad=True)
+    k = tenon.fuse(lambda x: (x * setting.scale, x) if setting.several else x * setting.scale)
+    k(x.detach())
+    setting.scale, setting.several = 0.5, True
+    y = k(x)
+    setting.scale = 0.25
+    (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    assert y.tolist() == x.tolist() and grad.tolist() == [1.0] * 4
+    turned = k(x.detach().reshape(2, 2).T.contiguous().T.reshape(4))
+    assert turned.tolist() == x.tolist()
+
+
+def test_gradients_read_the_arrays_that_the_call_read():
+    setting, x = Setting(), torch.ones(4, requires_grad=True)
+    setting.scale = torch.full((4,), 2.0)
+    k = tenon.fuse(lambda x: x * x * setting.scale)
+    first = k(x)
+    setting.scale = torch.full((4,), 5.0)
+    first.sum().backward()
+    assert x.grad.tolist() == [4.0] * 4
+
+
+def test_results_keep_the_names_of_their_trace():
+    names, x = ["a", "b"], torch.ones(4, requires_grad=True)
+    k = tenon.fuse(lambda x: {n: x * (i + 1.0) for i, n in enumerate(names)})
+    k(x.detach())
+    names.reverse()
+    found = k(x)
+    assert found["a"].tolist() == [1.0] * 4 and found["b"].tolist() == [2.0] * 4
+    found["b"].sum().backward()
+    assert x.grad.tolist() == [2.0] * 4
+
+
+def test_compiled_gradients_are_of_what_ran():
+    torch.compiler.reset()
+    setting, x = Setting(), torch.ones(4, requires_grad=True)
+    k = tenon.fuse(lambda x: x * x * setting.scale)
+    net = torch.compile(lambda x: k(x) * 3, backend="aot_eager", fullgraph=True)
+    for _ in range(2):
+        x.grad = None
+        y = net(x)
+        setting.scale = 0.5
+        y.sum().backward()
+        assert y.tolist() == [3.0] * 4 and x.grad.tolist() == [6.0] * 4
+
+
+def test_a_captured_tensor_may_not_change_before_its_gradient():
+    x, factor, shift = torch.ones(4, requires_grad=True), torch.ones(4), torch.zeros(4)
+    k = tenon.fuse(lambda x: x * factor + shift)
+    y = k(x)
+    shift.add_(1)  # no gradient reads it
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert grad.tolist() == [1.0] * 4
+    y = k(x)
+    factor.fill_(0)
+    with pytest.raises(tenon.UsageError, match="^captured.0: .*modified by an inplace operation"):
+        y.sum().backward()
+    y = k(x)
+    factor.data = torch.ones(2, 4)[0].half()
+    with pytest.raises(tenon.UsageError, match="^captured.0: expected the type and shape of the forward pass"):
+        y.sum().backward()
+    k(x).sum().backward()
+    assert x.grad.tolist() == [1.0] * 4
+
+
+def test_a_captured_tensor_may_be_of_inference():
+    x = torch.ones(4, requires_grad=True)
+    with torch.inference_mode():
+        factor = torch.full((4,), 3.0)
+    tenon.fuse(lambda x: x * factor)(x).sum().backward()
+    assert x.grad.tolist() == [3.0] * 4
