@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from . import _core, _dtypes
+from ._checks import real
 from ._errors import UsageError
 
 
@@ -37,6 +39,14 @@ def is_negated(array: Any) -> bool:
 def resolved(array: Any) -> Any:
     """The array, or a copy if its memory holds the negated numbers."""
     return array.resolve_neg() if is_negated(array) else array
+
+
+def plain_numbers(names: Sequence[str], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values, with NumPy's numbers beside PyTorch's tensors as Python's: to PyTorch, too, they have no type."""
+    typed = [isinstance(v, numbers.Real) and not isinstance(v, (int, float)) for v in values]
+    if not any(typed) or all(library_of(v) != "torch" for v in values):
+        return values
+    return tuple(real(v, n) if t else v for n, v, t in zip(names, values, typed))
 
 
 def _torch_empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
@@ -82,9 +92,15 @@ def finish(like: Any, made: Any) -> Any:
 
 
 def check_writable(array: Any, name: str) -> None:
-    """Refuses arrays of libraries whose arrays are immutable."""
+    """Refuses arrays of libraries whose arrays are immutable, and tensors that negate what memory holds."""
     if library_of(array) == "jax":
         raise UsageError(f"{name}: JAX arrays are immutable; they cannot be written to", name)
+    if is_negated(array):
+        raise UsageError(
+            f"{name}: expected a tensor to write to, got one that shows its memory's numbers negated; "
+            "write to another and copy it",
+            name,
+        )
 
 
 def current_stream(like: Any, ordinal: int) -> int:

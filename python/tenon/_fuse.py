@@ -213,7 +213,7 @@ class Fused:
                 raise UsageError(f"{name}: its memory holds the negated numbers; use its resolve_neg()", name)
 
     def _read(self, bound: _Bound) -> Any:
-        bound.values = tuple(map(_arrays.resolved, bound.values))
+        bound.values = _arrays.plain_numbers(bound.names, tuple(map(_arrays.resolved, bound.values)))
         return _core.Call(self._name, bound.names, bound.values)
 
     def _evaluate(self, shapes: Sequence[Any], dtypes: Sequence[str], bound: _Bound) -> _Trace:

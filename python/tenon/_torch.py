@@ -9,6 +9,7 @@ from typing import Any, Optional
 import torch
 
 from . import _arrays, _dtypes, _fuse
+from ._checks import real
 from ._errors import UsageError
 from .lion import as_float, run_lists
 
@@ -167,9 +168,9 @@ _library.define(
 )
 
 
-def _bound(handle: int, tensors: Sequence[Any], numbers: Sequence[float], kinds: str, keywords: Sequence[str]) -> Any:
+def _bound(handle: int, tensors: Sequence[Any], floats: Sequence[float], kinds: str, keywords: Sequence[str]) -> Any:
     """The call's arguments in order: `kinds` has a t per tensor and an n per number."""
-    rest = {"t": (t.detach() for t in tensors), "n": iter(numbers)}
+    rest = {"t": (t.detach() for t in tensors), "n": iter(floats)}
     values = tuple(next(rest[kind]) for kind in kinds)
     function, positional = _fuse.by_handle(handle), len(values) - len(keywords)
     return function, function._bind(values[:positional], dict(zip(keywords, values[positional:])))
@@ -229,7 +230,7 @@ def _check_unwritten(captured: Sequence[tuple[str, Any]], versions: dict[str, in
 def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
     """Gradients of the tensors that need them: another fused function, of the call's arguments and the results'
     gradients."""
-    function, trace, numbers, kinds, keywords = ctx.call
+    function, trace, floats, kinds, keywords = ctx.call
     tensors = list(ctx.saved_tensors)
     needed = [bool(n) for n in ctx.needs_input_grad[1]]
     places = [i for i, kind in enumerate(kinds) if kind == "t"]
@@ -241,11 +242,11 @@ def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
         _check_unwritten(back._only.captured, ctx.versions)
         if not eager():
             function._compiled.add(back)
-        call = (back._handle, tensors + [seeds[i] for i in given], numbers, kinds + "t" * len(given), [])
+        call = (back._handle, tensors + [seeds[i] for i in given], floats, kinds + "t" * len(given), [])
         found = iter(torch.ops.tenon.fused(*call))
         grads = [next(found) if n else None for n in needed]
     # PyTorch treats anything but a list of tensors as one leaf, and an empty list as a list of tensors.
-    return None, grads, None if numbers else [], None, None if keywords else []
+    return None, grads, None if floats else [], None, None if keywords else []
 
 
 def _fake_fused(*call: Any) -> list[Any]:
@@ -276,6 +277,7 @@ def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: 
     writes."""
     function = _fuse.by_handle(handle)
     bound = function._bind(args, kwargs)
+    bound.values = _arrays.plain_numbers(bound.names, bound.values)
     if out is not None and _fuse._wants_gradients(bound.values):
         raise UsageError("out: cannot be used while gradients are recorded; call under torch.no_grad()", "out")
     tensors = [v for v in bound.values if isinstance(v, torch.Tensor)]
@@ -286,9 +288,13 @@ def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: 
             raise TypeError(f"{name}: expected a tensor or a number beside tensors, got {type(value).__name__}")
         if isinstance(value, torch.Tensor):
             _check_tensor(name, value, tensors[0].device)
-    numbers = [float(v) for v in bound.values if not isinstance(v, torch.Tensor)]
+    floats = [
+        real(v, n) if isinstance(v, (int, float)) else float(v)  # the latter: a compiler's symbols
+        for n, v in zip(bound.names, bound.values)
+        if not isinstance(v, torch.Tensor)
+    ]
     kinds = "".join("t" if isinstance(v, torch.Tensor) else "n" for v in bound.values)
-    call = (handle, tensors, numbers, kinds, list(bound.keywords))
+    call = (handle, tensors, floats, kinds, list(bound.keywords))
     structure = _trace_of(function, bound).structure
     if out is None:
         return tuple(torch.ops.tenon.fused(*call))

@@ -202,6 +202,10 @@ def test_negated_and_derived_tensors():
     close(tenon.fuse(lambda x: x * 2)(z), z * 2, 1e-6)
     with pytest.raises(tenon.UsageError, match="resolve_neg"):
         tenon.fuse(lambda x: x * z)(torch.ones(4))
+    k, written = tenon.fuse(lambda x: x * 2), torch._neg_view(torch.zeros(4))
+    with pytest.raises(tenon.UsageError, match="^result: .*negated"):
+        k(torch.ones(4), out=written)
+    assert not written.any()
 
     class Derived(torch.Tensor):
         pass

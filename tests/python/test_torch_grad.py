@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from conftest import assert_close
@@ -296,3 +298,13 @@ def test_a_captured_tensor_may_be_of_inference():
         factor = torch.full((4,), 3.0)
     tenon.fuse(lambda x: x * factor)(x).sum().backward()
     assert x.grad.tolist() == [3.0] * 4
+
+
+@pytest.mark.parametrize("number", [np.float32(2), np.int64(2), np.float64(2), Fraction(2)])
+def test_numbers_of_other_types_beside_tensors(number):
+    k, x = tenon.fuse(lambda x, s: x * s), torch.ones(3, dtype=torch.float16)
+    for requires in (False, True):
+        y = k(x.requires_grad_(requires), number)
+        assert y.dtype == torch.float16 and y.tolist() == [2.0] * 3 and y.requires_grad == requires
+    with pytest.raises(tenon.UsageError, match="^s: expected a number that a float can hold"):
+        k(x, 10**400)
