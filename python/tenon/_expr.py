@@ -213,8 +213,13 @@ def _captured(operand: Any) -> Any:
     return tracer.capture(operand) if tracer is not None and hasattr(operand, "__dlpack__") else operand
 
 
+def _are_several(values: Any) -> bool:
+    """Whether these are several values. NumPy's arrays have __iter__ also without an axis."""
+    return hasattr(values, "__iter__") and getattr(values, "ndim", 1) > 0
+
+
 def _integers(values: Any, name: str) -> list[int]:
-    return [integer(v, name) for v in ((values,) if hasattr(values, "__index__") else values)]
+    return [integer(v, name) for v in (values if _are_several(values) else (values,))]
 
 
 def _make(
@@ -442,7 +447,7 @@ def linear(x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
 def conv2d(x: Expr, weight: Expr, stride: int = 1, padding: int | Sequence[int] = 0) -> Expr:
     """Convolution of images x [N, H, W, C] with weight [O, C, kh, kw]; padding: one number, or top, left, bottom,
     right."""
-    pads = [padding] * 4 if isinstance(padding, int) else padding
+    pads = padding if _are_several(padding) else [padding] * 4
     return _anchor("conv2d", (x, weight), ints=[stride, *pads])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _core, _dtypes, _node_docs
-from ._checks import real
+from ._checks import integer, real
 from ._errors import UsageError
 from ._expr import Expr, _apply, _axis, _captured, _integers, _lift, _only, permute, reshape
 
@@ -55,11 +55,12 @@ def group_norm(
     x: Expr, groups: int, weight: Expr | None = None, bias: Expr | None = None, eps: float = 1e-5
 ) -> Expr:
     """(x - mean) / sqrt(var + eps) of x [N, .., C] over each sample's groups of consecutive channels with the biased
-    variance, times weight [C] plus bias [C]."""
+    variance, times weight [C] plus bias [C]; eps is not an expression."""
     x = _only(x, "group_norm")
     gamma, beta = (_lift(n if d is None else d, x._graph, "group_norm") for d, n in ((weight, 1.0), (bias, 0.0)))
     dtype = _dtypes.promote([_dtypes.promote([x.dtype]), *(e.dtype for e in (gamma, beta) if e.dtype)])
-    return x._with(_core.group_norm(x._value, int(groups), gamma._value, beta._value, eps), dtype)
+    count, small = integer(groups, "group_norm: groups"), real(eps, "group_norm: eps")
+    return x._with(_core.group_norm(x._value, count, gamma._value, beta._value, small), dtype)
 
 
 def rms_norm(x: Expr, weight: Expr | None = None, eps: float = 1e-6) -> Expr:

@@ -247,6 +247,11 @@ def test_two_outputs_that_overlap_are_refused():
         (lambda x: float(x), (np.zeros(3, np.float32),), TypeError, "no value"),
         (lambda x: x.cast("int12"), (np.zeros(3, np.float32),), TypeError, "dtype"),
         (lambda x, y: x, (np.zeros(3, np.float32),), TypeError, "y"),
+        (lambda x: tenon.group_norm(x, 2.7), (np.zeros((1, 4), np.float32),), TypeError, "group_norm: groups: .*float"),
+        (lambda x: tenon.group_norm(x, "2"), (np.zeros((1, 4), np.float32),), TypeError, "group_norm: groups: .*str"),
+        (lambda x, e: tenon.group_norm(x, 2, eps=e), (np.zeros((1, 4), np.float32), 1e-5), TypeError, "group_norm: eps: expected a number, got Expr"),
+        (lambda x: tenon.conv2d(x, x, padding=None), (np.zeros((1, 1, 1, 1), np.float32),), TypeError, "conv2d: expected whole numbers, got NoneType"),
+        (lambda x: x.reshape(None), (np.zeros(3, np.float32),), TypeError, "reshape: expected whole numbers, got NoneType"),
     ],
 )
 def test_bad_functions_and_arguments(function, arguments, kind, message):

@@ -94,3 +94,18 @@ def test_every_node_says_what_it_computes():
 def test_threads_set_for_everything_opened_afterwards():
     code = "import tenon; tenon.set_num_threads(3); print(tenon.TextPipeline.from_pretrained().device)"
     assert "3 threads" in run_alone(code)
+
+
+def test_whole_numbers_of_numpy(rng):
+    x, w = rng.standard_normal((1, 4, 4, 2), np.float32), rng.standard_normal((3, 2, 3, 3), np.float32)
+
+    def by(padding):
+        return tenon.fuse(lambda x: tenon.conv2d(x, w, padding=padding))(x)
+
+    for one in (np.int64(1), np.array(1)):
+        assert np.array_equal(by(one), by(1))
+    assert np.array_equal(by(np.array([2, 1, 0, 1])), by([2, 1, 0, 1]))
+    for shape in (np.array([8, 4]), (np.int64(8), 4)):
+        assert np.array_equal(tenon.fuse(lambda x: x.reshape(shape))(x), x.reshape(8, 4))
+    assert np.array_equal(tenon.fuse(lambda x: tenon.sum(x, axis=np.array(0)))(x), tenon.fuse(lambda x: tenon.sum(x, axis=0))(x))
+    assert np.array_equal(*(tenon.fuse(lambda x, g=g: tenon.group_norm(x, g))(x) for g in (2, np.int64(2))))
