@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
-from ._errors import UsageError
+from ._errors import renamed
 
 FLOATS = ("f64", "f32", "f16", "bf16", "e4m3")
 
@@ -67,15 +66,9 @@ def network_type(dtype: Any) -> str:
     return _NAMES.get(head, head) + comma + exceptions
 
 
-@contextmanager
-def named_dtype() -> Iterator[None]:
+def named_dtype() -> AbstractContextManager[None]:
     """Errors about the type name the argument as Python's callers know it."""
-    try:
-        yield
-    except UsageError as e:
-        if e.where != "type":
-            raise
-        raise UsageError(str(e).replace("[type]", "[dtype]", 1), "dtype", e.hint) from None
+    return renamed({"type": "dtype"})
 
 
 def numpy_name(name: str) -> str | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 
 class Error(Exception):
     """An error of the engine. ``where`` names what it is about, ``hint`` may suggest what to do."""
@@ -68,3 +71,15 @@ _BY_CODE = {
 def make(code: int, message: str, where: str, hint: str) -> Error:
     """The exception for an error of the engine; called by the extension."""
     return _BY_CODE.get(code, InternalError)(message, where, hint)
+
+
+@contextmanager
+def renamed(names: Mapping[str, str]) -> Iterator[None]:
+    """Errors about what the engine calls by one of the keys name the argument as Python's callers know it."""
+    try:
+        yield
+    except UsageError as e:
+        name = names.get(e.where)
+        if name is None:
+            raise
+        raise UsageError(str(e).replace(f"[{e.where}]", f"[{name}]", 1), name, e.hint) from None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _arrays, _checks, _core
-from ._errors import ModelError, UsageError
+from ._errors import ModelError, UsageError, renamed
 from ._expr import Expr, Tracer
 
 _BATCH = "batch."  # prefix of a batch's names in a plan, next to the parameters' names
@@ -40,6 +40,7 @@ def _number(value: Any, name: str) -> Any:
     return _checks.real(value, name) if isinstance(value, numbers.Real) else value
 
 
+_NAMES = {"clip": "max_grad_norm", "learning rate": "lr", "schedule": "lr_scheduler"}  # by the engine's
 _DEFAULTS = {"adamw": ((0.9, 0.999), 1e-8), "lion": ((0.9, 0.99), None)}  # betas and eps of the engine's optimizers
 
 
@@ -100,8 +101,9 @@ class Trainer:
         `device`: "cpu" (None too), "cuda" or "cuda:1". `grad_norm` is NaN before the first step."""
         if not callable(loss):
             raise TypeError(f"loss: expected a function, got {type(loss).__name__}")
-        if device is not None and not isinstance(device, str):
-            raise TypeError(f"device: expected a string, got {type(device).__name__}")
+        for value, name in (("" if device is None else device, "device"), (optimizer, "optimizer"), (lr_scheduler, "lr_scheduler")):
+            if not isinstance(value, str):
+                raise TypeError(f"{name}: expected a string, got {type(value).__name__}")
         self._loss = loss
         self._given = _named(parameters, "parameters")
         self._shapes = {n: tuple(_core.read_array(a, n).shape) for n, a in self._given.items()}
@@ -118,11 +120,11 @@ class Trainer:
         )
         if lr_scheduler in ("linear", "cosine") and not total_steps:
             raise UsageError(f"total_steps: expected at least 1 for lr_scheduler {lr_scheduler!r}, got 0", "total_steps")
-        self._rate(1)  # reports values out of range now
         self._options = json.dumps(_identity(optimizer, given, small, rest, self._schedule))
-        self._core = _core.Trainer(
-            device or "cpu", self._given, optimizer, *(given or (-1.0, -1.0)), -1.0 if small is None else small, *rest
-        )
+        floats = (*(given or (-1.0, -1.0)), -1.0 if small is None else small, *rest)
+        with renamed(_NAMES):
+            self._rate(1)  # reports values out of range now
+            self._core = _core.Trainer(device or "cpu", self._given, optimizer, *floats)
         self.grad_norm = math.nan
 
     def _rate(self, number: int) -> float:

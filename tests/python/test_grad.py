@@ -224,6 +224,13 @@ def test_what_a_trainer_refuses(rng):
         new(network, weights(rng), ema=1.5)
     with pytest.raises(tenon.UsageError, match="total_steps: expected at least 1 for lr_scheduler 'linear'"):
         new(network, weights(rng), lr_scheduler="linear")
+    for name, value in (("max_grad_norm", -1), ("max_grad_norm", np.inf), ("lr", -1), ("lr_scheduler", "step")):
+        with pytest.raises(tenon.UsageError, match=rf"^\[{name}\]") as refused:
+            new(network, weights(rng), **{name: value})
+        assert refused.value.where == name
+    for name in ("optimizer", "lr_scheduler"):
+        with pytest.raises(TypeError, match=f"^{name}: expected a string, got int"):
+            new(network, weights(rng), **{name: 3})
     for options in ({"eps": -1}, {"eps": float("nan")}, {"betas": (-0.5, 0.9)}, {"betas": (0.9,)}, {"betas": 0.9},
                     {"betas": np.ones(3)}):  # fmt: skip
         with pytest.raises(tenon.UsageError, match=next(iter(options))):
