@@ -27,7 +27,8 @@ def absmax(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False
 
     Over one axis, several, or with axis=None all; with keepdim they stay, with extent 1. Computes in
     f32; the result has x's type, or f32 if that is e4m3, an integer or bool. UsageError if there is
-    nothing to reduce."""
+    nothing to reduce. Ties have equal shares, but of more than 2^18 elements, which are reduced in
+    equal parts where they can be, first the parts with ties share equally, then the ties within each."""
 
 
 def add(a: Expr | float, b: Expr | float) -> Expr:
@@ -171,7 +172,8 @@ def max(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -
 
     Over one axis, several, or with axis=None all; with keepdim they stay, with extent 1. Computes in
     f32; the result has x's type, or f32 if that is e4m3, an integer or bool. UsageError if there is
-    nothing to reduce."""
+    nothing to reduce. Ties have equal shares, but of more than 2^18 elements, which are reduced in
+    equal parts where they can be, first the parts with ties share equally, then the ties within each."""
 
 
 def maximum(a: Expr | float, b: Expr | float) -> Expr:

@@ -403,13 +403,15 @@ def pad(x: Expr, counts: Sequence[tuple[int, int]]) -> Expr:
 def gather(x: Expr, index: Expr) -> Expr:
     """Rows of x selected by an i32 or i64 expression: shape index.shape + x.shape[1:].
 
-    An index outside x is a NumericError on the CPU; a GPU reads NaN there.
+    An index outside x is a NumericError on the CPU; a GPU reads NaN there. x's gradient is a product with zeros and
+    ones: a number in the result's gradient that is not finite can make any row NaN in its column.
     """
     return _only(x, "gather")._with(_core.make("gather", [x._value, _only(index, "gather")._value]))
 
 
 def resize_nearest(x: Expr, height: int, width: int) -> Expr:
-    """Images [N, H, W, C] resized by nearest neighbour."""
+    """Images [N, H, W, C] resized by nearest neighbour. The gradient is products with zeros and ones: a number in the
+    result's gradient that is not finite can make its channel's whole image NaN."""
     return _only(x, "resize_nearest")._view("resize", ints=[height, width])
 
 

@@ -82,4 +82,9 @@ def reduction(name: str) -> str:
         "Over one axis, several, or with axis=None all; with keepdim they stay, with extent 1. Computes in f32; the "
         "result has x's type, or f32 if that is e4m3, an integer or bool. UsageError if there is nothing to reduce."
     )
+    if "Ties" in meaning:
+        rest += (
+            " Ties have equal shares, but of more than 2^18 elements, which are reduced in equal parts where they can "
+            "be, first the parts with ties share equally, then the ties within each."
+        )
     return _wrapped(meaning, rest)
