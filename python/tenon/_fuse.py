@@ -156,9 +156,9 @@ class Fused:
     """A function that runs as fused kernels. Call it with arrays and numbers; `explain` shows its plan.
 
     The function is traced once for every combination of shapes, types and device (for arrays other than PyTorch's also
-    of strides); results and gradients are those of that one trace. Arrays are read in place.
-    Numbers passed as arguments are inputs: another number needs no new plan. Numbers inside the function are constants
-    of the plan; arrays inside it are those found when tracing, and are read anew by every call.
+    of strides); results and gradients are those of that one trace. Arrays are read in place. Numbers passed as
+    arguments are inputs: another number needs no new plan. Numbers inside the function are constants of the plan;
+    arrays inside it are those found when tracing, and are read anew by every call.
     """
 
     def __init__(self, function: Callable[..., Any], name: str | None = None, within: Any = None) -> None:
