@@ -184,14 +184,10 @@ void Partitioner::emit_roots(const std::vector<Expr>& roots) {
   if (fusion_) emit_stored({}, std::move(values));
 }
 
-// For a companion, the anchor it belongs to.
+// For a companion, the anchor it belongs to, whether or not anything reads its first result.
 Expr Partitioner::main_anchor(const Expr& anchor) const {
   if (anchor->type->companion_of.empty()) return anchor;
-  for (const Expr& u : users_.of(anchor->in[0]))
-    if (is_companion(anchor, u)) return u;
-  throw Error(ErrorKind::Usage, plan_.name,
-              std::string(anchor->name()) + " is a second result of " + std::string(anchor->type->companion_of) +
-                  ", whose first result is never read");
+  return anchor.graph().make(*find_node_type(anchor->type->companion_of), anchor->in, anchor->attrs);
 }
 
 Partitioner::Region Partitioner::with_companions(const Expr& anchor) const {
@@ -257,11 +253,10 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
     for (size_t i = 0; i < order.size(); ++i) {
       const Expr x = order[i];
       if (!leaves(x, region) || wanted_.contains(x.get())) continue;
-      const size_t before = region.size();
       if (absorb_users(x, region, refused, ask_each)) {
         for (const Expr& u : users_.of(x))
           if (region.contains(u.get()) && std::find(order.begin(), order.end(), u) == order.end()) order.push_back(u);
-        progress = progress || region.size() > before;
+        progress = true;
       }
     }
   }
@@ -278,8 +273,7 @@ bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t,
   std::vector<Expr> joining;
   for (const Expr& u : users_.of(x)) {
     if (region.contains(u.get())) continue;
-    const std::string why = refusal_of(u, region);
-    if (!why.empty()) {
+    if (const std::string why = refusal_of(u, region); !why.empty()) {
       refused[u->id] = why;
       return false;
     }
@@ -333,8 +327,9 @@ bool Partitioner::available(const Expr& e, const Region& region) const {
   return !any_below({e}, is_awaited, to_come);
 }
 
+// True for an anchor that only its companion is read of, too: its launch computes both.
 bool Partitioner::leaves(const Expr& e, const Region& region) const {
-  if (wanted_.contains(e.get())) return true;
+  if (wanted_.contains(e.get()) || users_.of(e).empty()) return true;
   return std::ranges::any_of(users_.of(e), [&](const Expr& u) { return !region.contains(u.get()); });
 }
 
@@ -378,10 +373,7 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
   if (statistics.empty()) return;
   std::vector<Expr> all = values;
   all.insert(all.end(), statistics.begin(), statistics.end());
-  if (attempt(all)->choice.skeleton) {
-    values = std::move(all);
-    return;
-  }
+  if (attempt(all)->choice.skeleton) return values.swap(all);
   for (const Expr& u : statistics) {
     values.push_back(u);
     if (!attempt(values)->choice.skeleton) values.pop_back();

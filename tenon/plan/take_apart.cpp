@@ -12,8 +12,11 @@ std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target
   for (const Expr& e : topological(roots))
     if (e.is<nodes::AttentionKeyGradient>()) of_keys.push_back(e);
   const Replace replace = [&](const Expr& e, std::span<const Expr> in) -> Expr {
-    if (e.is<nodes::Slice>() && gone.contains(in[0].get()))
-      return slice_of_part(in[0], static_cast<int>(e->attrs.ints[0]), e->attrs.ints[1], e->attrs.ints[2]);
+    if (e.is<nodes::Slice>()) {
+      const Expr of = in[0].is<nodes::Cast>() ? in[0]->in[0] : in[0];
+      const auto& at = e->attrs.ints;
+      if (gone.contains(of.get())) return cast(slice_of_part(of, static_cast<int>(at[0]), at[1], at[2]), e.dtype());
+    }
     if (e->family() == Family::Reduce && !is_row_reduction(e) && !is_statistic(e)) {  // rows of a transposed view
       const Shape image = {e.shape()[0], in[0].shape().numel() / std::max<int64_t>(e.shape().numel(), 1),
                            e.shape()[-1]};

@@ -150,7 +150,7 @@ class Rematerialiser {
     is_kept_ = nodes_of(kept_);
     for (const Expr& e : kept_)
       if (std::ranges::find(forward, e) == forward.end() && std::ranges::find(roots_, e) == roots_.end() &&
-          !is_second_result(e))  // it cannot be computed by itself
+          !is_second_result(e))  // computing it again takes its anchor again
         candidates_.push_back(e);
     for (const Expr& e : order)
       if (e.is<nodes::Linear>() && !forward_.contains(e.get()))

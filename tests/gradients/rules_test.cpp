@@ -1,0 +1,102 @@
+// Rules of gradients at their edges: attention by some of its operands, types that are rounded and those that are not,
+// paths that end, and tensors without elements.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tenon/expr/ops.h"
+#include "tenon/expr/oracle.h"
+#include "tenon/expr/precision.h"
+#include "tenon/expr/vjp.h"
+#include "tenon/runtime/executable.h"
+#include "tenon/runtime/host_weights.h"
+#include "tests/planned/devices.h"
+#include "tests/support/close.h"
+
+namespace tenon {
+namespace {
+
+// Small whole numbers, which every type holds, determined by the leaf's first letter.
+std::map<std::string, HostTensor> tensors_of(std::span<const Expr> values) {
+  std::map<std::string, HostTensor> out;
+  for (const Expr& leaf : topological(values)) {
+    if (!is_memory_leaf(leaf)) continue;
+    std::vector<float> x(static_cast<size_t>(leaf.shape().numel()));
+    const double first = static_cast<double>(leaf->attrs.text.at(0));
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(std::round(2 * std::sin(static_cast<double>(i * i) + first)));
+    out.emplace(leaf->attrs.text, HostTensor::from(leaf.dtype(), leaf.shape(), x));
+  }
+  return out;
+}
+
+Plan plan_of(std::span<const Expr> values) {
+  std::vector<Result> results;
+  for (const Expr& e : values) results.push_back({"r" + std::to_string(results.size()), e});
+  return make_plan(results);
+}
+
+// Plans the values and computes them on every device.
+void expect_everywhere(std::span<const Expr> values, double tolerance) {
+  const std::map<std::string, HostTensor> tensors = tensors_of(values);
+  const Plan plan = plan_of(values);
+  HostWeights weights;
+  for (const auto& [name, t] : tensors) weights.add(name, {t.dtype, t.shape, t.data.data()});
+  Oracle oracle(tensors);
+  for (const planned::Device& device : planned::devices()) {
+    Executable executable(plan, device.backend, weights);
+    for (const Buffer& b : plan.buffers)
+      if (b.role == BufferRole::Input) executable.set(b.name, weights.find(b.name));
+    executable.run_all();
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_TRUE(close_to_largest(executable.get("r" + std::to_string(i)), oracle.eval(values[i]), tolerance))
+          << device.name << ": result " << i;
+  }
+}
+
+// q, k and v of attention, the gradient of its result, and the gradients.
+struct Attended {
+  Graph g;
+  std::vector<Expr> in;
+  Expr seed, y;
+  Attended(const std::array<DType, 3>& types, bool params = false, bool causal = false) {
+    const char* names[] = {"q", "k", "v"};
+    for (size_t i = 0; i < 3; ++i) {
+      const Shape shape{1, 2, i ? 7 : 5, 8};
+      in.push_back(params ? param(g, names[i], types[i], shape) : input(g, names[i], types[i], shape));
+    }
+    y = attention(in[0], in[1], in[2], 0.3, causal);
+    seed = input(g, "seed", DType::F32, y.shape());
+  }
+  std::vector<Expr> gradients() const { return tenon::gradients(y, seed, in); }
+};
+
+std::array<DType, 3> all(DType t) { return {t, t, t}; }
+
+TEST(AttentionRules, ByOneOperandAlone) {
+  for (const DType t : {DType::F32, DType::BF16})
+    for (const bool causal : {false, true})
+      for (size_t i = 0; i < 3; ++i) {
+        SCOPED_TRACE(std::string(name_of(t)) + " operand " + std::to_string(i) + (causal ? " causal" : ""));
+        const Attended a(all(t), false, causal);
+        const std::vector<Expr> one{a.gradients()[i]};
+        expect_everywhere(one, t == DType::F32 ? 1e-5 : 0.02);
+        for (const Buffer& b : plan_of(one).buffers) EXPECT_NE(b.shape[-1], 16) << "the other's gradient is stored too";
+      }
+}
+
+TEST(AttentionRules, TheLogSumExpAlone) {
+  for (const DType t : {DType::F32, DType::BF16}) {
+    Attended a(all(t));
+    const Expr lse = attention_lse(a.y), seed = input(a.g, "g", DType::F32, lse.shape());
+    expect_everywhere(std::vector{lse}, 1e-5);
+    expect_everywhere(std::vector{lse * 2.0 + 1.0}, 1e-5);
+    expect_everywhere(gradients(lse, seed, a.in), 1e-5);
+    for (const PlanOptions& options : {PlanOptions{.fusion = false}, PlanOptions{.anchors_alone = true}})
+      EXPECT_NE(print_plan(make_plan(std::array{Result{"lse", lse}}, options)).find("attention_lse"),
+                std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tenon
