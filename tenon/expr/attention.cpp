@@ -22,13 +22,19 @@ Expr visible(const Node& n, const Expr& keys, int64_t rows) {
   return less(iota(g, all), query + there - static_cast<double>(queries - 1));
 }
 
+// x as a factor of a product in `arithmetic`, if that is set.
+Expr factor(const Expr& x, std::optional<DType> arithmetic) {
+  return !arithmetic || holds(*arithmetic, x.dtype()) ? x : cast(x, *arithmetic);
+}
+
 // The queries that share keys, as rows of one matrix, and their softmax over visible keys, [B, Hkv, rows, Sk]. The
 // node's first operands are q, k and v; products use its arithmetic, if set.
 class AttentionRows {
  public:
-  AttentionRows(const Node& n, const Expr& lse, const Expr& keys)
+  // `keys`: the place of the number of keys among the operands, if they have it.
+  AttentionRows(const Node& n, const Expr& lse, size_t keys)
       : node_(n),
-        keys_(keys),
+        keys_(n.in.size() > keys ? n.in[keys] : Expr()),
         arithmetic_(arithmetic_of(Expr(&n))),
         count_(n.in[0].shape()[1] / n.in[1].shape()[1] * n.in[0].shape()[2]),
         queries_(by_keys(n.in[0])) {
@@ -51,8 +57,7 @@ class AttentionRows {
   }
   Expr product(const Expr& a, const Expr& b) const {
     if (!arithmetic_) return linear(a, b);
-    const auto rounded = [&](const Expr& x) { return holds(*arithmetic_, x.dtype()) ? x : cast(x, *arithmetic_); };
-    return multiplied_in(linear(rounded(a), rounded(b)), *arithmetic_);
+    return multiplied_in(linear(factor(a, arithmetic_), factor(b, arithmetic_)), *arithmetic_);
   }
 
  private:
@@ -70,17 +75,12 @@ std::vector<double> transposed(const double* x, int64_t rows, int64_t columns) {
   return out;
 }
 
-Expr keys_of(const Node& gradient) {
-  constexpr size_t kAt = nodes::AttentionGradient::kOperands;
-  return gradient.in.size() > kAt ? gradient.in[kAt] : Expr();
-}
-
 // The rows of a gradient node, and the gradient of the scores.
 struct Parts {
   AttentionRows rows;
   Expr of_result, of_scores;
   explicit Parts(const Node& n)
-      : rows(n, n.in[4], keys_of(n)),
+      : rows(n, n.in[4], nodes::AttentionGradient::kOperands),
         of_result(rows.by_keys(n.in[3])),
         of_scores(rows.of_scores(rows.product(of_result, n.in[2]) - rows.by_keys(n.in[5]))) {}
 };
@@ -121,24 +121,26 @@ void nodes::Attention::reference(const Node& n, std::span<const double* const> i
 }
 
 std::vector<Expr> nodes::Attention::vjp(const Expr& node, const Expr& g) {
-  // The result in the type its readers see, and gradients in the type of their values, like all gradients (vjp.cpp),
-  // not f32.
-  const bool half = size_of(node->in[0].dtype()) == 2 && node->in[1].dtype() == node->in[0].dtype();
-  const DType type = half ? node->in[0].dtype() : DType::F32;
-  std::vector<Expr> in{node->in[0], node->in[1], node->in[2], g, attention_lse(node), sum(g * cast(node, type))};
+  // The result in the type its readers see. The gradients of keys and values are stored in their type if gradients()
+  // would round both.
+  const Expr &q = node->in[0], &k = node->in[1], &v = node->in[2];
+  const bool half = is_float(q.dtype()) && size_of(q.dtype()) == 2 && k.dtype() == q.dtype() && v.dtype() == q.dtype();
+  const bool weights = k->rate == Rate::Constant || v->rate == Rate::Constant;
+  const Expr seen = half ? cast(node, q.dtype()) : node;
+  std::vector<Expr> in{q, k, v, factor(g, arithmetic_of(node)), attention_lse(node), sum(g * seen)};
   in.insert(in.end(), node->in.begin() + 3, node->in.end());
-  Graph& graph = node.graph();
-  const Expr of_keys = cast(graph.make(node_type<AttentionKeyGradient>(), in, node->attrs), type);
-  const int64_t depth = node->in[0].shape()[3], all = of_keys.shape()[3];
+  Expr of_keys = make_node<AttentionKeyGradient>(in, node->attrs);
+  if (half && !weights) of_keys = cast(of_keys, q.dtype());
+  const int64_t depth = q.shape()[3], all = of_keys.shape()[3];
   std::vector<Expr> out(node->in.size());
-  out[0] = graph.make(node_type<AttentionQueryGradient>(), in, node->attrs);
+  out[0] = make_node<AttentionQueryGradient>(in, node->attrs);
   out[1] = slice(of_keys, 3, 0, depth);
   out[2] = slice(of_keys, 3, depth, all);
   return out;
 }
 
 std::vector<Expr> nodes::AttentionLse::vjp(const Expr& node, const Expr& g) {
-  const AttentionRows rows(*node, node, node->in.size() > 3 ? node->in[3] : Expr());
+  const AttentionRows rows(*node, node, 3);
   const Expr of_scores = rows.of_scores(rows.by_keys(g));
   std::vector<Expr> out(node->in.size());
   out[0] = rows.of_queries(of_scores);

@@ -98,5 +98,28 @@ TEST(AttentionRules, TheLogSumExpAlone) {
   }
 }
 
+// Gradients are rounded to 16 bits only where values are, weights' never.
+TEST(AttentionRules, RoundsNothingElse) {
+  const Attended exact(all(DType::F32));
+  const std::vector<Expr> wanted = exact.gradients();
+  const auto expect = [&](const Attended& a, std::initializer_list<size_t> operands) {
+    const std::vector<Expr> got = a.gradients();
+    for (const size_t i : operands)
+      EXPECT_TRUE(
+          close_to_largest(Oracle(tensors_of(got)).eval(got[i]), Oracle(tensors_of(wanted)).eval(wanted[i]), 1e-9))
+          << name_of(a.in[0].dtype()) << ", " << name_of(a.in[2].dtype()) << ": operand " << i;
+  };
+  expect(Attended({DType::I16, DType::I16, DType::F32}), {0, 1, 2});
+  expect(Attended({DType::BF16, DType::BF16, DType::F32}), {0, 1, 2});
+  expect(Attended(all(DType::BF16), true), {2});  // others read the rounded result
+}
+
+TEST(AttentionRules, InADeclaredArithmetic) {
+  const Attended a(all(DType::BF16));
+  const Expr y = multiplied_in(a.y, DType::BF16);
+  expect_everywhere(gradients(y, a.seed, a.in), 0.02);
+  expect_everywhere(gradients(y * y, {}, a.in), 0.02);
+}
+
 }  // namespace
 }  // namespace tenon
