@@ -163,9 +163,9 @@ void nodes::AttentionGradient::check(std::span<const Expr> in, const Attrs& attr
 
 std::vector<Expr> nodes::AttentionGradient::vjp(const Expr& node, const Expr& g) {
   Graph& graph = node.graph();
-  std::vector<Expr> places;  // stand in for operands, which may depend on each other
+  std::vector<Expr> places;  // stand in for operands, which may depend on each other; no plan takes their names
   for (size_t i = 0; i < node->in.size(); ++i)
-    places.push_back(input(graph, "operand " + std::to_string(i), node->in[i].dtype(), node->in[i].shape()));
+    places.push_back(input(graph, "%operand " + std::to_string(i), node->in[i].dtype(), node->in[i].shape()));
   const std::vector<Expr> floats(places.begin(), places.begin() + kOperands);
   std::vector<Expr> out = gradients(node->type->apart(graph.make(*node->type, places, node->attrs)), g, floats);
   Memo memo;

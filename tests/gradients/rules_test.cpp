@@ -121,5 +121,20 @@ TEST(AttentionRules, InADeclaredArithmetic) {
   expect_everywhere(gradients(y * y, {}, a.in), 0.02);
 }
 
+// Gradients of gradients put operands into places of their own, whatever the caller's are called.
+TEST(AttentionRules, NamesOfTheCallersInputs) {
+  std::vector<std::vector<double>> of_q;
+  for (const char* name : {"operand 0", "other"}) {
+    Graph g;
+    const Shape shape{1, 1, 4, 8};
+    const Expr q = input(g, "q", DType::F32, shape), k = input(g, "k", DType::F32, shape),
+               x = input(g, name, DType::F32, shape);
+    const Expr first = gradients(attention(q, k, k, 0.3), {}, std::array{k})[0];
+    const Expr second = gradients(first, x, std::array{q})[0];
+    of_q.push_back(Oracle(tensors_of(std::array{second})).eval(second));
+  }
+  EXPECT_TRUE(close_to_largest(of_q[0], of_q[1], 1e-12));
+}
+
 }  // namespace
 }  // namespace tenon
