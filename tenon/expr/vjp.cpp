@@ -73,25 +73,25 @@ std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Exp
         << print_node(e, operand_text) << " is from another graph";
   TENON_CHECK(Usage, !seed || seed.shape() == y.shape(), "gradients")
       << "the seed has shape " << seed.shape().str() << ", expected the result's shape " << y.shape().str();
-  // Only nodes that depend on a wanted node take part: a missing rule elsewhere does no harm.
-  std::unordered_set<const Node*> wanted;
+  // Only nodes that depend on a wanted node take part: a missing rule elsewhere does no harm. Integers have no slope.
+  std::unordered_set<const Node*> wanted, passing;
   for (const Expr& e : wrt) wanted.insert(e.get());
-  std::unordered_set<const Node*> active = wanted;
+  const auto on_path = [&](const Expr& e) { return wanted.contains(e.get()) || passing.contains(e.get()); };
   const std::vector<Expr> order = topological(std::array{y});
-  for (const Expr& e : order)
-    for (const Expr& x : e->in)
-      if (active.contains(x.get())) active.insert(e.get());
+  for (const Expr& e : order) {
+    const bool ends = !is_float(e.dtype()) || !e.shape().numel() || e.is<nodes::StopGradient>();
+    if (!ends && std::ranges::any_of(e->in, on_path)) passing.insert(e.get());
+  }
 
   std::unordered_map<const Node*, Expr> total;
   total[y.get()] = seed ? seed : filled(y.graph(), 1, y.shape());
   for (size_t n = order.size(); n-- > 0;) {
     const Expr& e = order[n];
     const auto it = total.find(e.get());
-    const bool passes = std::ranges::any_of(e->in, [&](const Expr& x) { return active.contains(x.get()); });
-    if (it == total.end() || !passes || !e.shape().numel() || !is_float(e.dtype())) continue;  // integers have no slope
+    if (it == total.end() || !passing.contains(e.get())) continue;
     const std::vector<Expr> grads = operand_gradients(e, typed(it->second, e), rule);
     for (size_t i = 0; i < grads.size(); ++i) {
-      if (!grads[i] || !active.contains(e->in[i].get())) continue;
+      if (!grads[i] || !on_path(e->in[i])) continue;
       const auto as_stored = [&](const Expr& g) { return is_product(g) ? typed(g, e->in[i]) : g; };
       Expr& sum = total[e->in[i].get()];
       sum = sum ? added(as_stored(sum), as_stored(grads[i])) : grads[i];

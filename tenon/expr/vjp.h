@@ -10,8 +10,8 @@ namespace tenon {
 
 /// Gradients of sum(seed * y) by each of `wrt` (any nodes, except reshapes that other reshapes read: these read the
 /// first one's operand): f32, of wrt[i]'s shape. `seed` has y's shape; empty means ones. Zeros where y does not depend
-/// on wrt[i], or only through integers, which have no slope. Throws Error(Usage) that names a node on the path without
-/// gradient rule. An intermediate f16 or bf16 value's gradient is rounded to that type, except a weight's.
+/// on wrt[i], or only through stop_gradient or integers (no slope). Throws Error(Usage) that names a node on the path
+/// without gradient rule. An intermediate f16 or bf16 value's gradient is rounded to that type, except a weight's.
 ///
 /// `rule` is asked for every node on the path, given its gradient; it returns the gradients of the node's operands, as
 /// the node's own rule does, or nothing to use that rule.

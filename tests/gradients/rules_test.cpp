@@ -136,5 +136,23 @@ TEST(AttentionRules, NamesOfTheCallersInputs) {
   EXPECT_TRUE(close_to_largest(of_q[0], of_q[1], 1e-12));
 }
 
+// What is behind a stop, or an integer, needs no rule.
+TEST(Paths, EndWhereNoGradientFlows) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {2, 9}), st = state(g, "st", DType::F32, {6, 9}),
+             i = input(g, "i", DType::I32, {2}), w = param(g, "w", DType::F32, {3, 9});
+  const Expr written = update_rows(st, i, stop_gradient(x * 2.0));
+  const Expr drawn = sample(stop_gradient(x), input(g, "rule", DType::F32, {2, 4}),
+                            input(g, "bits", DType::I32, {2, 4}), input(g, "count", DType::I32, {2}));
+  const Expr stored = update_rows(st, i, cast(cast(x, DType::I32), DType::F32));
+  for (const Expr& y : {sum(linear(written, w)), sum(drawn), sum(linear(stored, w))}) {
+    const Expr loss = sum(reshape(y, {1, y.shape().numel()})), mean = sum(reshape(x * x, {1, 18}));
+    const Expr got = gradients(loss + mean, {}, std::array{x})[0], want = gradients(mean, {}, std::array{x})[0];
+    Oracle oracle(tensors_of(std::array{got, want}));
+    EXPECT_TRUE(close_to_largest(oracle.eval(got), oracle.eval(want), 1e-12));
+  }
+  EXPECT_EQ(gradients(stop_gradient(x), {}, std::array{stop_gradient(x)})[0].shape(), x.shape());
+}
+
 }  // namespace
 }  // namespace tenon
