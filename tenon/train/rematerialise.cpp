@@ -200,9 +200,11 @@ class Rematerialiser {
     };
     std::vector<Expr> out;
     for (const Expr& r : roots_) out.push_back(rebuild(g, r, second, memo));
-    // A further stage after the gradients makes those of their values that are stored wait for their turn.
-    Expr& least = *std::ranges::min_element(out, {}, [](const Expr& e) { return e.shape().numel(); });
-    least = barrier(least, stage_ + 1);
+    // A further stage after the gradients makes those of their values that are stored wait for their turn. An update
+    // behind a barrier would be none.
+    const auto size = [](const Expr& e) { return is_update(e) ? INT64_MAX : e.shape().numel(); };
+    Expr& least = *std::ranges::min_element(out, {}, size);
+    if (!is_update(least)) least = barrier(least, stage_ + 1);
     return out;
   }
 

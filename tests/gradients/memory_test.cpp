@@ -105,6 +105,17 @@ TEST(Rematerialise, ALossInPartsStaysInParts) {
   EXPECT_LE(less.arena_bytes, budget);
 }
 
+// An update stays a result by itself, however small its state is.
+TEST(Rematerialise, UpdatesOfSmallStates) {
+  Chain chain(12);
+  Graph& g = chain.g;
+  const Expr small = state(g, "small", DType::F32, {2, 2}), at = input(g, "at", DType::I32, {1});
+  chain.results.push_back({"small", update_rows(small, at, slice(slice(chain.forward, 0, 0, 1), 1, 0, 2))});
+  const auto less = rematerialise(chain.results, std::array{chain.forward}, kSmallestArena);
+  EXPECT_TRUE(is_update(less.back().value));
+  EXPECT_LT(make_plan(less).arena_bytes, make_plan(chain.results).arena_bytes);
+}
+
 // Results are adjacent at the start of the arena, at the same offsets for any number of rows.
 TEST(Arena, ResultsLieSideBySide) {
   std::vector<std::map<int64_t, int64_t>> of;  // bytes by offset
