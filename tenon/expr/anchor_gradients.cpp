@@ -25,6 +25,7 @@ Expr spread(const Expr& x, int64_t stride) {
 
 Expr image_gradient(const Node& n, const Expr& g) {
   const Shape &x = n.in[0].shape(), &w = n.in[1].shape();
+  if (x.numel() == 0) return broadcast(constant(g.graph(), 0), x);  // its padding is larger than the filters
   const auto& p = n.attrs.ints;
   Expr y = spread(g, p[0]);
   std::array<int64_t, 4> pads{};

@@ -154,5 +154,21 @@ TEST(Paths, EndWhereNoGradientFlows) {
   EXPECT_EQ(gradients(stop_gradient(x), {}, std::array{stop_gradient(x)})[0].shape(), x.shape());
 }
 
+TEST(EmptyTensors, OfProductsAndConvolutions) {
+  Graph g;
+  const auto expect = [](const Expr& y, const std::array<Expr, 2>& in) {
+    const std::vector<Expr> got = gradients(y, {}, in);
+    static_cast<void>(plan_of(got));
+    for (size_t i = 0; i < in.size(); ++i)
+      for (const double x : Oracle(tensors_of(got)).eval(got[i])) EXPECT_EQ(x, 0) << in[i]->attrs.text;
+  };
+  for (const auto& [rows, width, columns] : {std::array{3, 0, 4}, std::array{0, 5, 4}, std::array{3, 5, 0}}) {
+    const Expr x = input(g, "x", DType::F32, {rows, width}), w = param(g, "w", DType::F32, {columns, width});
+    expect(linear(x, w), {x, w});
+  }
+  const Expr x = input(g, "x", DType::F32, {1, 0, 4, 3}), w = param(g, "w", DType::F32, {2, 3, 3, 3});
+  expect(conv2d(x, w, 1, {2, 1, 2, 1}), {x, w});
+}
+
 }  // namespace
 }  // namespace tenon

@@ -55,8 +55,8 @@ inline Expr matmul(const Expr& a, const Expr& b) { return linear(a, transpose(b)
 inline std::vector<Expr> nodes::Linear::vjp(const Expr& node, const Expr& g) {
   const Expr &x = node->in[0], &w = node->in[1];
   if (batched(x.shape(), w.shape())) return {linear(g, transpose(w)), linear(transpose(g), transpose(x))};
-  const Expr rows_x = reshape(x, {x.shape().rows(), x.shape()[-1]}),
-             rows_g = reshape(g, {g.shape().rows(), g.shape()[-1]});
+  const int64_t rows = std::max(x.shape().rows(), g.shape().rows());  // 0 for a shape without columns
+  const Expr rows_x = reshape(x, {rows, x.shape()[-1]}), rows_g = reshape(g, {rows, g.shape()[-1]});
   return {linear(g, transpose(w)), linear(transpose(rows_g), transpose(rows_x))};
 }
 
