@@ -37,31 +37,33 @@ std::vector<Expr> operand_gradients(const Expr& e, const Expr& g, const Gradient
   return grads;
 }
 
-// Where two paddings meet: the axis along which the second's operand starts where the first's ends, and the zeros
-// outside.
-struct Meeting {
-  int axis = -1;
-  int64_t low = 0, high = 0;
-  explicit operator bool() const { return axis >= 0; }
-};
-Meeting meeting(const Expr& first, const Expr& second) {
+// The sum of two paddings as one, if the second's operand starts along one axis where the first's ends; empty
+// otherwise.
+Expr joined(const Expr& first, const Expr& second) {
   if (!first.is<nodes::Pad>() || !second.is<nodes::Pad>() || first.dtype() != second.dtype()) return {};
   const std::vector<int64_t>&f = first->attrs.ints, &s = second->attrs.ints;
-  Meeting out;
+  int axis = -1;
+  int64_t low = 0, high = 0;
   for (int a = 0; a < first.shape().rank(); ++a) {
     const size_t i = 2 * static_cast<size_t>(a);
     if (!f[i] && !f[i + 1] && !s[i] && !s[i + 1]) continue;
-    if (out || f[i] + first->in[0].shape()[a] != s[i]) return {};
-    out = {a, f[i], s[i + 1]};
+    if (axis >= 0 || f[i] + first->in[0].shape()[a] != s[i]) return {};
+    axis = a, low = f[i], high = s[i + 1];
   }
-  return out;
+  if (axis < 0) return {};
+  std::vector<Expr> parts;
+  for (const Expr& x : {first->in[0], second->in[0]}) {
+    const bool several = x.is<nodes::Concat>() && x->attrs.ints[0] == axis;
+    const std::span<const Expr> more = several ? std::span(x->in) : std::span(&x, 1);
+    parts.insert(parts.end(), more.begin(), more.end());
+  }
+  return pad(concat(parts, axis), axis, low, high);
 }
 
-// Gradients of adjacent slices become one concatenation instead of a sum of padded tensors.
+// Gradients of adjacent slices become one concatenation, however many there are, instead of a sum of padded tensors.
 Expr added(const Expr& a, const Expr& b) {
-  for (const auto& [first, second] : {std::pair{a, b}, std::pair{b, a}})
-    if (const Meeting m = meeting(first, second))
-      return pad(concat({first->in[0], second->in[0]}, m.axis), m.axis, m.low, m.high);
+  for (const Expr& one : {joined(a, b), joined(b, a)})
+    if (one) return one;
   return a + b;
 }
 

@@ -170,5 +170,21 @@ TEST(EmptyTensors, OfProductsAndConvolutions) {
   expect(conv2d(x, w, 1, {2, 1, 2, 1}), {x, w});
 }
 
+// However many there are: one concatenation, not one within the other.
+TEST(AdjacentSlices, OfManyParts) {
+  Graph g;
+  const int64_t n = 1100;
+  const Expr x = input(g, "x", DType::F32, {n, 8}), rows = x * 2.0;
+  Expr y;
+  for (int64_t i = 0; i < n; ++i) {
+    const Expr part = slice(rows, 0, i, i + 1) * slice(rows, 0, i, i + 1);
+    y = y ? y + part : part;
+  }
+  const std::vector<Expr> got = gradients(y, {}, std::array{x});
+  for (const Expr& e : topological(got))
+    for (const Expr& part : e->in) EXPECT_FALSE(e.is<nodes::Concat>() && part.is<nodes::Concat>());
+  EXPECT_NE(print_plan(plan_of(got)).find("concat"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tenon
