@@ -25,7 +25,7 @@ Expr spread(const Expr& x, int64_t stride) {
 
 Expr image_gradient(const Node& n, const Expr& g) {
   const Shape &x = n.in[0].shape(), &w = n.in[1].shape();
-  if (x.numel() == 0) return broadcast(constant(g.graph(), 0), x);  // its padding is larger than the filters
+  if (x.numel() == 0 || w.numel() == 0) return broadcast(constant(g.graph(), 0), x);  // there is nothing to add up
   const auto& p = n.attrs.ints;
   Expr y = spread(g, p[0]);
   std::array<int64_t, 4> pads{};
@@ -41,12 +41,12 @@ Expr image_gradient(const Node& n, const Expr& g) {
 
 Expr filter_gradient(const Node& n, const Expr& g) {
   const Shape &x = n.in[0].shape(), &w = n.in[1].shape(), &y = n.shape;
+  if (w.numel() == 0) return broadcast(constant(g.graph(), 0), w);
   const auto& p = n.attrs.ints;
   const int64_t stride = p[0], height = y[1] * stride, width = y[2] * stride, pixels = y[0] * y[1] * y[2];
   const Expr of_outputs = transpose(reshape(g, {pixels, y[3]}));
-  const auto on_grid = [&](const Expr& image) {  // [N, H', stride, W', stride, C]
-    return reshape(image, {x[0], y[1], stride, y[2], stride, x[3]});
-  };
+  // [N, H', stride, W', stride, C]
+  const auto on_grid = [&](const Expr& image) { return reshape(image, {x[0], y[1], stride, y[2], stride, x[3]}); };
   if (w[2] == stride && w[3] == stride) {  // patches do not overlap
     const Expr image = padded(padded(n.in[0], 1, p[1], height - x[1] - p[1]), 2, p[2], width - x[2] - p[2]);
     const Expr patches = reshape(permute(on_grid(image), {0, 1, 3, 5, 2, 4}), {pixels, w[1] * stride * stride});

@@ -168,6 +168,8 @@ TEST(EmptyTensors, OfProductsAndConvolutions) {
   }
   const Expr x = input(g, "x", DType::F32, {1, 0, 4, 3}), w = param(g, "w", DType::F32, {2, 3, 3, 3});
   expect(conv2d(x, w, 1, {2, 1, 2, 1}), {x, w});
+  const Expr image = input(g, "x", DType::F32, {1, 4, 4, 3}), none = param(g, "w", DType::F32, {2, 3, 0, 0});
+  expect(conv2d(image, none, 1), {image, none});
 }
 
 // However many there are: one concatenation, not one within the other.
