@@ -21,6 +21,10 @@ class Arena {
   void reserve(int64_t bytes);
   /// Hands the memory to `user`, ordered after the last user's stream. False if `user` had it already.
   bool take(const void* user, const std::shared_ptr<Stream>& stream);
+  /// `user` of the arena, if there is one, is no more: whoever takes it next is another, even at the same address.
+  static void leave(const std::shared_ptr<Arena>& arena, const void* user) {
+    if (arena && arena->user_ == user) arena->user_ = arena.get();
+  }
   bool had_last(const void* user) const { return user_ == user; }
 
  private:

@@ -44,6 +44,7 @@ struct Executable::State {
     std::unique_ptr<Replay> replay;
   };
   std::map<Rate, Phase> phases;
+  ~State() { Arena::leave(arena, this); }
   void allocate(const std::map<std::string, void*>& bound);
   void prepare(const PlanKernels& made);
   Stream& go_on(const std::shared_ptr<Stream>& next);
@@ -219,8 +220,7 @@ Stream& Executable::State::go_on(const std::shared_ptr<Stream>& next) {
 bool Executable::State::replay(Stream& on, Rate rate) {
   Phase& phase = phases[rate];
   if (timing || checking || !phase.ran) return false;
-  const auto first =
-      std::find_if(launches.begin(), launches.end(), [rate](const Prepared& p) { return p.rate == rate && p.kernel; });
+  const auto first = std::ranges::find_if(launches, [rate](const Prepared& p) { return p.rate == rate && p.kernel; });
   if (first == launches.end()) return false;
   if (!phase.tried) phase.replay = backend->record([&](Stream& recording) { launch(recording, rate); });
   phase.tried = true;  // unless that failed

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
@@ -163,6 +165,21 @@ TEST(Arena, ResultsStayWhileOthersArePreparedAndSet) {
     EXPECT_THROW(static_cast<void>(one.executable.get("y")), Error);
     one.executable.run();
     EXPECT_THAT(one.executable.get("y"), Each(23));
+  }
+}
+
+// An executable that is no more has left the arena, so that one at the same address counts as another.
+TEST(Arena, AnotherUserAtTheSameAddress) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    const auto arena = std::make_shared<Arena>(place.backend);
+    std::optional<Runner> one(std::in_place, place, 100, arena);
+    one->set("slow", 1);
+    one->set("x", 5);
+    one->executable.run_all();
+    EXPECT_FALSE(arena->had_last(arena.get()));
+    one.reset();
+    EXPECT_TRUE(arena->had_last(arena.get())) << "nobody's, but used";
   }
 }
 
