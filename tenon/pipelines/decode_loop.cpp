@@ -114,11 +114,8 @@ void DecodeLoop::give_pages(size_t row, std::span<const int32_t> pages) {
   const size_t n = pages_.size() / rows_.size();
   TENON_CHECK(Internal, pages.size() <= n, "decode loop") << "expected at most " << n << " pages, got " << pages.size();
   const auto to = pages_.begin() + static_cast<std::ptrdiff_t>(row * n);
-  // One page of nobody's, for a row that has ended where its pages do. In more of them, attention would compute the
-  // rows without texts again and again, as these are on that page.
-  std::fill_n(to, n, -1);
+  std::fill_n(to, n, kNobodysPage);
   std::ranges::copy(pages, to);
-  if (pages.size() < n) to[std::ssize(pages)] = kNobodysPage;
   for (std::optional<Step>& each : steps_)
     if (each) each->current = false;
 }

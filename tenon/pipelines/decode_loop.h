@@ -14,7 +14,7 @@
 
 namespace tenon {
 
-/// A page that belongs to no text: a row's table refers to it behind the pages of its text, and then to none.
+/// A page that belongs to no text: where a row's text has no pages yet, its table refers to this one.
 inline constexpr int32_t kNobodysPage = 0;
 
 /// The state from which a row continues.
