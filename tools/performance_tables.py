@@ -139,7 +139,7 @@ def grpo_of_peer(grpo):
     """Milliseconds of PyTorch's two updates and reference, peak bytes of its step, and what to say about them."""
     update = grpo["update, compiled"]
     if "reference, compiled" in grpo:
-        return 2 * update + grpo["reference, compiled"], grpo["peak bytes, compiled"], None
+        return 2 * update + grpo["reference, compiled"], grpo.get("peak bytes, compiled", grpo.get("peak bytes")), None
     # Older files have no time of the reference's own: every update asked it again.
     return 2 * update, grpo["peak bytes"], "GRPO: PyTorch's time has a second pass of the reference, its memory is the most of eager and compiled steps"
 
