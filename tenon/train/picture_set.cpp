@@ -200,9 +200,11 @@ PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vect
     all += "\n" + caption;
   }
   out.texts.resize(texts.size());
-  for (const auto& [rows, caption] : by_rows)
+  for (const auto& entry : by_rows) {
+    const std::string& caption = entry.second;
     out.texts[texts.at(caption)] =
         made("text " + caption, model.text_shape(caption), [&] { return model.encode_text(caption); });
+  }
   out.sha256 = hash_of(all);
   return out;
 }
