@@ -1,5 +1,5 @@
 // Every instruction set; the best one with one thread and with two.
-#include <ranges>
+#include <algorithm>
 
 #include "tests/planned/devices.h"
 #include "tests/support/isa_backend.h"
@@ -14,7 +14,9 @@ const std::vector<Device>& devices() {
       const std::string name = cpu::tile_ops(isa)->name;
       out.push_back({threads == 1 ? name : name + ", two threads", std::make_shared<IsaBackend>(isa, threads)});
     };
-    for (const Isa isa : cpu::machine_isas() | std::views::reverse) {
+    std::vector<Isa> isas = cpu::machine_isas();
+    std::ranges::reverse(isas);
+    for (const Isa isa : isas) {
       if (out.empty()) add(isa, 2);
       add(isa, 1);
     }
