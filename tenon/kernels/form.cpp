@@ -278,9 +278,9 @@ class FormBuilder {
     form_.lanes = static_cast<int>(width ? full[-1] / width : 0);
     bool good = !whole && width > 0 && full[-1] % width == 0 && form_.lanes <= kMaxFormLanes;
     for (const Expr& s : slices) good = good && s.shape()[-1] == width && s->attrs.ints[1] % width == 0;
-    for (const Expr& core : cores) {  // columns of tiles, powers of two, cannot be in three parts
-      const auto reads = [under = below(std::array{core})](const Expr& s) { return std::ranges::count(under, s) > 0; };
-      good = good && (form_.lanes != 3 || std::ranges::count_if(slices, reads) < 2);
+    for (size_t i = 0; form_.lanes == 3 && i < cores.size(); ++i) {  // tiles' columns cannot be in three parts
+      const std::vector<Expr> under = below(std::array{cores[i]});
+      good = good && std::ranges::count_if(slices, [&](const Expr& s) { return std::ranges::count(under, s) > 0; }) < 2;
     }
     if (!good)
       throw Refused{"parts of the result share a tile only if they are 2 or 4 equal blocks of columns", form_.anchor};

@@ -53,7 +53,7 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
   WeightStore::Bytes bytes = store.bytes_of(requests);
   const Offload limit = store.offload().value_or(Offload{int64_t{1} << 60});
   staging = plan_staging(reads, limit, memory.total() + bytes.all + bytes.host + bytes.others + unused);
-  bytes = store.bytes_of(requests, staging.offloaded);
+  if (!staging.offloaded.empty()) bytes = store.bytes_of(requests, staging.offloaded);
   memory.weights = bytes.all;
   memory.missing = bytes.missing;
   memory.host = bytes.host;

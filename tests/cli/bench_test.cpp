@@ -21,6 +21,13 @@ class CliBench : public CliTest {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return tenon(arguments, environment);
   }
+  // What `bench` says of the anchors of a part of the embedded language model.
+  nlohmann::json anchors_of(const std::string& part, const std::string& type) const {
+    const Finished run =
+        tenon({"bench", "-m", "sums", "--part", part, "--type", type, "--runs", "1", "--no-unfused", "--json"});
+    EXPECT_EQ(run.code, 0) << run.err;
+    return nlohmann::json::parse(run.out).at("anchors");
+  }
 };
 
 TEST_F(CliBench, FlagsOfAPeerWithoutOneAreNamed) {
@@ -55,33 +62,23 @@ TEST(MedianOfTurns, EveryCallRunsThreeTimesBeforeItIsTimed) {
 
 // Attention over a cache is timed over the keys that are there, half of it, and drawing is no product.
 TEST_F(CliBench, AnchorsOfALanguageModel) {
-  const Finished run =
-      tenon({"bench", "-m", "sums", "--part", "decode", "--type", "f32", "--runs", "1", "--no-unfused", "--json"});
-  ASSERT_EQ(run.code, 0) << run.err;
   int attentions = 0;
-  const auto anchors = nlohmann::json::parse(run.out).at("anchors");
-  for (const auto& a : anchors) {
+  for (const auto& a : anchors_of("decode", "f32")) {
     const std::string text = a.at("anchor");
     if (!text.starts_with("attention")) continue;
     ++attentions;
     EXPECT_NE(text.find(", 64 keys, "), std::string::npos) << text;
   }
   EXPECT_EQ(attentions, 1);
-  const Finished drawn =
-      tenon({"bench", "-m", "sums", "--part", "token", "--type", "f32", "--runs", "1", "--no-unfused", "--json"});
-  ASSERT_EQ(drawn.code, 0) << drawn.err;
-  const auto of_token = nlohmann::json::parse(drawn.out).at("anchors");
+  const auto of_token = anchors_of("token", "f32");
   EXPECT_FALSE(of_token.empty());
   for (const auto& a : of_token) EXPECT_GT(a.at("flops"), 0) << a;
 }
 
 // Quantised products are timed as such.
 TEST_F(CliBench, AnchorsKeepTheirArithmetic) {
-  const Finished run =
-      tenon({"bench", "-m", "sums", "--part", "decode", "--type", "int8", "--runs", "1", "--no-unfused", "--json"});
-  ASSERT_EQ(run.code, 0) << run.err;
   int products = 0;
-  const auto anchors = nlohmann::json::parse(run.out).at("anchors");
+  const auto anchors = anchors_of("decode", "int8");
   for (const auto& a : anchors)
     if (a.at("anchor").get<std::string>().ends_with(" in i8")) {
       ++products;

@@ -36,6 +36,11 @@ struct Runner {
   void set(const std::string& name, float value) {
     executable.set(name, std::vector<float>(static_cast<size_t>(n), value));
   }
+  void run_whole(float slow, float x) {
+    set("slow", slow);
+    set("x", x);
+    executable.run_all();
+  }
 };
 
 int64_t temporaries(const Runner& r) { return r.executable.allocated().arena + r.executable.allocated().scratch; }
@@ -45,16 +50,12 @@ TEST(Arena, ExecutablesRunInTurn) {
     SCOPED_TRACE(place.name);
     const auto arena = std::make_shared<Arena>(place.backend);
     Runner few(place, 1000, arena);
-    few.set("slow", 1);
-    few.set("x", 5);
-    few.executable.run_all();
+    few.run_whole(1, 5);
     EXPECT_THAT(few.executable.get("y"), Each(23));
     Runner many(place, 5000, arena);  // reallocates the arena that `few` uses
     EXPECT_EQ(arena->bytes(), temporaries(many));
     EXPECT_EQ(many.executable.allocated().shared, temporaries(few));
-    many.set("slow", 10);
-    many.set("x", 100);
-    many.executable.run_all();
+    many.run_whole(10, 100);
     EXPECT_THAT(many.executable.get("y"), Each(2203));
     for (int run = 0; run < 4; ++run) {  // both launch by launch, recorded, and replayed
       few.executable.run();
@@ -147,9 +148,7 @@ TEST(Arena, ResultsStayWhileOthersArePreparedAndSet) {
     SCOPED_TRACE(place.name);
     const auto arena = std::make_shared<Arena>(place.backend);
     Runner one(place, 100, arena);
-    one.set("slow", 1);
-    one.set("x", 5);
-    one.executable.run_all();
+    one.run_whole(1, 5);
     Runner other(place, 100, arena);
     other.set("slow", 1);
     EXPECT_THAT(one.executable.get("y"), Each(23));
@@ -174,9 +173,7 @@ TEST(Arena, AnotherUserAtTheSameAddress) {
     SCOPED_TRACE(place.name);
     const auto arena = std::make_shared<Arena>(place.backend);
     std::optional<Runner> one(std::in_place, place, 100, arena);
-    one->set("slow", 1);
-    one->set("x", 5);
-    one->executable.run_all();
+    one->run_whole(1, 5);
     EXPECT_FALSE(arena->had_last(arena.get()));
     one.reset();
     EXPECT_TRUE(arena->had_last(arena.get())) << "nobody's, but used";

@@ -3,14 +3,13 @@
 
 #include <cmath>
 
+#include "tenon/backend/attention_scale.h"
 #include "tenon/backend/cpu/launches/anchor_kernel.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cpu {
 namespace {
-
-constexpr float kLeastScale = 1e-25f;
 
 // Rows of an operand [batch, heads, rows, width], head by head.
 class HeadHole {
@@ -91,7 +90,7 @@ class AttentionKernel : public AnchorKernel {
     shape_.d = q[3];
     shape_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
     // The kernels' running maximum needs a positive scale, which leaves the score of hidden keys the lowest.
-    const bool tiny = std::abs(shape_.scale) < kLeastScale;
+    const bool tiny = std::abs(shape_.scale) < kLeastAttentionScale;
     if (tiny || shape_.scale < 0) {
       form_.holes[0] = form_.holes[0] * (tiny ? form_.anchor->attrs.nums[0] : -1.0);
       shape_.scale = tiny ? 1 : -shape_.scale;

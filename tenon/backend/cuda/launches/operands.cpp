@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tenon/backend/arithmetic.h"
+#include "tenon/backend/attention_scale.h"
 #include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/attention/attention_route.h"
 #include "tenon/backend/cuda/attention/paged_heads.h"
@@ -29,15 +30,12 @@ bool takes_e4m3(const Form& form, const DeviceFacts& facts) {
   return core_allowed("wgmma") && (in_runs || columns % (8 * lanes) == 0);
 }
 
-// Hidden keys have the score -infinity, which must stay that when multiplied by the scale in f32.
-constexpr double kLeastScale = 1e-25;
-
 // Other head sizes are multiplied in f32, which holds all values; the running maximum needs a positive scale. Gradients
 // of attention have only one core, which takes_gradient checks.
 bool takes_heads(const Form& form, const DeviceFacts& facts) {
   const int depth = checked_int(form.holes[0].shape()[3]);
   return depth % 8 == 0 && pick_attention_tile(depth, facts.shared_bytes).depth > 0 &&
-         form.anchor->attrs.nums[0] >= kLeastScale;
+         form.anchor->attrs.nums[0] >= kLeastAttentionScale;
 }
 
 DType core_for(DType arithmetic, const Form& form, const DeviceFacts& facts) {
@@ -112,7 +110,7 @@ bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
   const Shape &q = anchor->in[0].shape(), &v = anchor->in[2].shape();
   const bool typed = arithmetic && (*arithmetic == DType::BF16 || *arithmetic == DType::F16);
   const bool shaped = q[3] == v[3] && q[3] % 8 == 0 && q[3] > 0 && anchor.shape().numel() > 0;
-  if (!typed || !shaped || anchor->attrs.nums[0] < kLeastScale || !wgmma_allowed(facts)) return false;
+  if (!typed || !shaped || anchor->attrs.nums[0] < kLeastAttentionScale || !wgmma_allowed(facts)) return false;
   const bool of_all = anchor.is<nodes::AttentionQuerySums>();
   const AttentionGradientShape tile =
       pick_attention_gradient(checked_int(q[3]), !anchor.is<nodes::AttentionQueryGradient>(), facts, of_all);
