@@ -7,6 +7,7 @@
 #include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/products/row_factor.h"
+#include "tenon/kernels/affine.h"
 #include "tenon/kernels/target.h"
 
 namespace tenon::cuda {
