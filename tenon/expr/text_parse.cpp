@@ -1,7 +1,7 @@
 // The inverse of print. Strict: one node per line, numbered %0, %1, .. in order; every shape and attribute goes through
 // Graph::make.
+#include "tenon/core/line.h"
 #include "tenon/expr/expr.h"
-#include "tenon/expr/line.h"
 #include "tenon/expr/node_type.h"
 
 namespace tenon {

@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "tenon/core/error.h"
-#include "tenon/expr/line.h"
+#include "tenon/core/line.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
 #include "tenon/kernels/skeleton.h"
