@@ -3,7 +3,7 @@
 # installed library, unless a program of this tree uses them. The build tree's library exports everything for tests.
 set(TENON_DOOR
     # expressions: nodes, gradients, layers, and their evaluation in fp64
-    expr/ops.h expr/oracle.h expr/precision.h expr/vjp.h
+    expr/ops.h expr/precision.h expr/vjp.h oracle/oracle.h
     nn/attention.h nn/diffusion.h nn/linear.h nn/loss.h nn/norm.h optim/lion.h
     # plans
     plan/plan.h plan/one_launch.h explain/explanation.h

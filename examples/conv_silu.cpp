@@ -6,7 +6,7 @@
 #include "tenon/core/compare.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/plan/one_launch.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"

@@ -11,7 +11,7 @@
 #include "tenon/explain/own_buffers.h"
 #include "tenon/explain/rounding_noise.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/runtime/executable.h"
 
 namespace tenon::cli {

@@ -1,8 +1,8 @@
 // How far rounding alone may move a launch's results: evaluates its body in fp64 with noise as large as each node's
 // rounding errors.
 #pragma once
-#include "tenon/expr/oracle.h"
 #include "tenon/kernels/launch.h"
+#include "tenon/oracle/oracle.h"
 
 namespace tenon {
 

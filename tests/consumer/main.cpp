@@ -9,8 +9,8 @@
 #include "tenon/core/compare.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
 #include "tenon/expr/precision.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
 

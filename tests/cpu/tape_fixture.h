@@ -9,8 +9,8 @@
 #include "tenon/backend/cpu/tape/tape.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
 #include "tenon/kernels/form.h"
+#include "tenon/oracle/oracle.h"
 #include "tests/support/close.h"
 
 namespace tenon::cpu {

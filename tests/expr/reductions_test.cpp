@@ -4,7 +4,7 @@
 #include <random>
 
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
+#include "tenon/oracle/oracle.h"
 
 namespace tenon {
 namespace {

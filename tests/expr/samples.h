@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
+#include "tenon/oracle/oracle.h"
 
 namespace tenon::testing {
 

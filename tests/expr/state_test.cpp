@@ -6,7 +6,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
+#include "tenon/oracle/oracle.h"
 
 namespace tenon {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
 #include "tenon/expr/vjp.h"
+#include "tenon/oracle/oracle.h"
 
 namespace {
 using namespace tenon;

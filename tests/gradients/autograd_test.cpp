@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
 #include "tenon/expr/vjp.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
 #include "tests/gradients/cases.h"

@@ -5,8 +5,8 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
 #include "tenon/nn/loss.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/plan/plan.h"
 #include "tests/support/close.h"
 

@@ -8,9 +8,9 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
 #include "tenon/expr/vjp.h"
 #include "tenon/nn/loss.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/train/gradients.h"
 #include "tenon/train/rematerialise.h"
 

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
 #include "tenon/expr/precision.h"
 #include "tenon/expr/vjp.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
 #include "tests/planned/devices.h"

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "tenon/core/error.h"
-#include "tenon/expr/oracle.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/models/weights.h"
+#include "tenon/oracle/oracle.h"
 #include "tests/fixtures/hashing.h"
 #include "tests/support/close.h"
 

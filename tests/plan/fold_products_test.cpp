@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/plan/plan.h"
 #include "tenon/plan/rewrite.h"
 #include "tests/plan/golden.h"

@@ -11,7 +11,7 @@
 #include "tenon/explain/plan_diff.h"
 #include "tenon/explain/rounding_noise.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"

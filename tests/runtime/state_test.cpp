@@ -5,7 +5,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
 #include "tests/runtime/places.h"

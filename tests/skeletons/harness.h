@@ -13,8 +13,8 @@
 #include "tenon/core/compare.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
 #include "tenon/kernels/skeleton.h"
+#include "tenon/oracle/oracle.h"
 
 namespace tenon::launches {
 

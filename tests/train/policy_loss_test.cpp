@@ -8,8 +8,8 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/expr/oracle.h"
 #include "tenon/expr/vjp.h"
+#include "tenon/oracle/oracle.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
 #include "tests/support/close.h"

@@ -1,4 +1,4 @@
-#include "tenon/expr/oracle.h"
+#include "tenon/oracle/oracle.h"
 
 #include "tenon/expr/ops.h"
 #include "tenon/expr/walk.h"
