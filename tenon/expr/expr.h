@@ -28,7 +28,7 @@ std::string_view name_of(Rate r);
 
 /// All of a node's data but its operands. Printed between < and > in the order of the members.
 struct Attrs {
-  std::string text = {};  ///< leaf and sink names
+  std::string text = {};  ///< names of leaves
   bool has_dtype = false;
   DType dtype = DType::F32;  ///< of leaves, casts, rounding points; what an anchor multiplies its operands in
   bool has_dims = false;
@@ -63,7 +63,7 @@ class Expr {
   const Node* node_ = nullptr;
 };
 
-/// A named result of a model, or the named tensor that a sink writes.
+/// A named result of a model, or of a launch.
 struct Result {
   std::string name;
   Expr value;

@@ -40,10 +40,10 @@ struct NodeType {
   /// Reductions that follow from the number of elements, their mean and m2 (the sum of squared deviations from the
   /// mean); else null.
   double (*reduce_of_moments)(double n, double mean, double m2) = nullptr;
-  /// Sink that writes its last operand into part of a state, its first operand (state.h): where the elements go, as
-  /// views of the state with that operand's shape. Null for sinks that write whole tensors.
+  /// Sink, which writes its last operand into part of a state, its first operand (state.h): where the elements go, as
+  /// views of the state with that operand's shape.
   Expr (*place)(std::span<const Expr> in) = nullptr;
-  /// Anchors, and sinks with a place: the result in fp64.
+  /// Anchors and sinks: the result in fp64.
   void (*reference)(const Node& n, std::span<const double* const> in, double* out) = nullptr;
   int factors = 0;  ///< Anchor: how many of its first operands are multiplied
   /// Anchor: name of the anchor whose launch also yields this result, from the same operands and attributes.
@@ -124,13 +124,10 @@ struct Reduce {
   static double count(const Node& n);
 };
 
-/// Needs: name. One that writes into part of a state also needs kArity, infer, place and reference.
+/// Needs: name, kArity, infer, place and reference.
 struct Sink {
   static constexpr Family family = Family::Sink;
-  static constexpr int kArity = 1, kParams = 0;
-  static void infer(std::span<const Expr>, const Attrs& attrs, Shape&) {
-    TENON_CHECK(Usage, !attrs.text.empty(), "sink") << "needs the name of the tensor it writes";
-  }
+  static constexpr int kParams = 0;
   static DType dtype(std::span<const Expr> in, const Attrs&) { return in[0].dtype(); }
 };
 
@@ -206,10 +203,8 @@ constexpr NodeType make_node_type() {
     if constexpr (kOfMoments) t.reduce_of_moments = &T::of_moments;
     t.vjp = &T::vjp;
   } else if constexpr (T::family == Family::Sink) {
-    if constexpr (requires { T::place; }) {
-      t.place = &T::place;
-      t.reference = &T::reference;
-    }
+    t.place = &T::place;
+    t.reference = &T::reference;
   } else if constexpr (T::family == Family::Anchor) {
     if constexpr (requires { T::apart; })
       t.apart = &T::apart;

@@ -4,7 +4,7 @@
 
 namespace tenon {
 
-bool is_update(const Expr& e) { return e->type->place != nullptr; }
+bool is_update(const Expr& e) { return e->family() == Family::Sink; }
 
 Expr state_of(Expr e) {
   while (is_update(e)) e = e->in[0];

@@ -5,7 +5,7 @@
 
 namespace tenon {
 
-/// True for a sink that writes into part of a state.
+/// True for a sink, which writes into part of a state.
 bool is_update(const Expr& e);
 /// The leaf of the state that `e` is a value of; empty if `e` is no state's value.
 Expr state_of(Expr e);

@@ -24,7 +24,7 @@ class Oracle {
   /// Leaves by name; a leaf that is missing, or has another shape, throws Error(Usage) that names it.
   explicit Oracle(std::map<std::string, HostTensor> leaves);
 
-  /// The elements of `e`, or, if `e` is a sink, of what it writes, in row-major order.
+  /// The elements of `e`, in row-major order.
   std::vector<double> eval(const Expr& e);
 
  private:

@@ -6,14 +6,20 @@
 
 namespace tenon {
 
-Plan one_launch(const std::string& skeleton_name, std::span<const Expr> sinks) {
+Plan one_launch(const std::string& skeleton_name, std::span<const Result> results) {
   Launch launch;
   launch.name = launch.skeleton = skeleton_name;
   std::vector<Expr> values;
-  TENON_CHECK(Usage, !sinks.empty(), skeleton_name) << "needs a sink";
-  for (const Expr& s : sinks) values.push_back(result_of(s).value);
+  TENON_CHECK(Usage, !results.empty(), skeleton_name) << "needs a result";
+  for (const Result& r : results) {
+    TENON_CHECK(Usage, !r.name.empty(), skeleton_name) << "needs the name of the tensor it writes";
+    TENON_CHECK(Usage, r.value, skeleton_name) << "result '" << r.name << "' is empty";
+    TENON_CHECK(Usage, !is_update(r.value) || r.name == state_of(r.value)->attrs.text, skeleton_name)
+        << "an update must have its state's name, got '" << r.name << "'";
+    values.push_back(r.value);
+  }
   values = set_precision(values[0].graph(), values, {});
-  for (size_t i = 0; i < values.size(); ++i) launch.outputs.push_back({result_of(sinks[i]).name, values[i]});
+  for (size_t i = 0; i < values.size(); ++i) launch.outputs.push_back({results[i].name, values[i]});
   const std::optional<std::string> reason = form_launch(launch);
   TENON_CHECK(Usage, !reason, skeleton_name) << *reason;
 

@@ -7,11 +7,15 @@
 
 namespace tenon {
 
-/// A plan of exactly one launch that writes what `sinks` say (nodes/sinks.h), run by the skeleton of that name. Throws
-/// Error(Usage) with the reason if the skeleton cannot run it.
-Plan one_launch(const std::string& skeleton_name, std::span<const Expr> sinks);
-inline Plan one_launch(const std::string& skeleton_name, std::initializer_list<Expr> sinks) {
-  return one_launch(skeleton_name, std::span<const Expr>(sinks.begin(), sinks.size()));
+/// What a launch writes: x, in x's dtype, to the tensor `name`. Permuted, partial or quantised: make x such an
+/// expression.
+inline Result store(std::string name, const Expr& x) { return {std::move(name), x}; }
+
+/// A plan of exactly one launch that writes these results, run by the skeleton of that name. Throws Error(Usage) with
+/// the reason if the skeleton cannot run it.
+Plan one_launch(const std::string& skeleton_name, std::span<const Result> results);
+inline Plan one_launch(const std::string& skeleton_name, std::initializer_list<Result> results) {
+  return one_launch(skeleton_name, std::span<const Result>(results.begin(), results.size()));
 }
 
 }  // namespace tenon

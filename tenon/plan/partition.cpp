@@ -300,7 +300,6 @@ std::string Partitioner::refusal_of(const Expr& user, const Region& region) cons
     case Family::Reduce:
       return std::string(user->name()) + " needs more of the result than a tile holds";
     case Family::Sink:
-      if (!is_update(user)) return "not maths";
       if (!may_replace(user))
         return "waits: the old value of '" + state_of(user)->attrs.text + "' has not been read yet";
       break;

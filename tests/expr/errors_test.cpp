@@ -47,7 +47,7 @@ TEST_F(NodeError, EmptyExpressions) {
   const std::string text = "[expression] is empty: a default-constructed Expr has no value";
   for (const std::function<void()>& f : std::initializer_list<std::function<void()>>{
            [] { silu(Expr()); }, [&] { add(x, Expr()); }, [&] { linear(Expr(), x); }, [] { sum(Expr()); },
-           [] { cast(Expr(), DType::BF16); }, [] { slice(Expr(), 0, 0, 1); }, [] { store("y", Expr()); },
+           [] { cast(Expr(), DType::BF16); }, [] { slice(Expr(), 0, 0, 1); },
            [] {
              concat({Expr(), Expr()}, -1);
            },
@@ -234,12 +234,6 @@ TEST_F(NodeError, NumbersThatAreNoTypes) {
   refused(text, [&] { cast(x, odd); });
   refused(text, [&] { round(x, odd); });
   refused(text, [&] { multiplied_in(linear(x, x), odd); });
-}
-TEST_F(NodeError, SinkWithoutAName) {
-  refused("[sink] needs the name of the tensor it writes", [&] { store("", x); });
-}
-TEST_F(NodeError, SinkExpected) {
-  refused("[sink] expected a sink such as store(name, x)", [&] { result_of(x); });
 }
 
 }  // namespace

@@ -12,14 +12,23 @@
 namespace tenon {
 namespace {
 
-void no_plan(const std::string& text, const std::vector<Result>& results, ErrorKind kind = ErrorKind::Usage) {
+template <class F>
+void refused(const std::string& text, ErrorKind kind, const F& make) {
   try {
-    make_plan(results);
+    make();
     ADD_FAILURE() << "accepted, expected: " << text;
   } catch (const Error& e) {
     EXPECT_EQ(std::string(e.what()), text);
     EXPECT_EQ(e.kind(), kind);
   }
+}
+
+void no_plan(const std::string& text, const std::vector<Result>& results, ErrorKind kind = ErrorKind::Usage) {
+  refused(text, kind, [&] { make_plan(results); });
+}
+
+void no_launch(const std::string& text, const std::vector<Result>& results) {
+  refused(text, ErrorKind::Usage, [&] { one_launch("map", results); });
 }
 
 TEST(Limits, TensorsThatTheCallerNamesHaveNamesOfTheirOwn) {
@@ -31,6 +40,15 @@ TEST(Limits, TensorsThatTheCallerNamesHaveNamesOfTheirOwn) {
   no_plan("[expressions] are from different graphs", {{"y", x}, {"z", input(other, "x", DType::F32, {2})}});
   EXPECT_THROW(one_launch("map", {store("x", x + 1.0)}), Error);
   EXPECT_THROW(one_launch("map", {store("y", x + 1.0), store("y", x + 2.0)}), Error);
+}
+
+TEST(Limits, TensorsThatALaunchWritesHaveNames) {
+  Graph g;
+  const Expr rows = input(g, "rows", DType::F32, {1, 4}), table = state(g, "table", DType::F32, {8, 4});
+  no_launch("[map] needs a result", {});
+  no_launch("[map] needs the name of the tensor it writes", {store("", rows)});
+  no_launch("[map] result 'y' is empty", {store("y", Expr())});
+  no_launch("[map] an update must have its state's name, got 'y'", {store("y", update_rows(table, iota(g, 1), rows))});
 }
 
 TEST(Limits, SomeNamesAreForWhatKernelsCompute) {
