@@ -37,22 +37,21 @@ double Reduce::count(const Node& n) {
 }
 
 namespace {
-// Divides g equally among the elements of x that attain the extreme.
-Expr share_among_ties(const Expr& node, const Expr& g, const Expr& candidates, const Expr& weight) {
-  const ReduceOver over = static_cast<ReduceOver>(node->attrs.ints[0]);
-  const Expr hit = equal(candidates, broadcast(node, candidates.shape()));
-  return hit * weight * broadcast(g / sum(hit, over), candidates.shape());
+// Divides g equally among the candidates that attain the extreme.
+Expr share_among_ties(const Expr& node, const Expr& g, const Expr& candidates) {
+  const Expr hit = equal(candidates, node);
+  return hit * (g / sum(hit, static_cast<ReduceOver>(node->attrs.ints[0])));
 }
 }  // namespace
 
 std::vector<Expr> nodes::ReduceMax::vjp(const Expr& node, const Expr& g) {
-  return {share_among_ties(node, g, node->in[0], constant(g.graph(), 1))};
+  return {share_among_ties(node, g, node->in[0])};
 }
 
 std::vector<Expr> nodes::AbsMax::vjp(const Expr& node, const Expr& g) {
   const Expr& x = node->in[0];
   const Expr sign = where(less(x, -x), constant(g.graph(), -1), constant(g.graph(), 1));
-  return {share_among_ties(node, g, abs(x), sign)};
+  return {share_among_ties(node, g, abs(x)) * sign};
 }
 
 void check_shapes(std::span<const Expr> in, const Shape& shape) {

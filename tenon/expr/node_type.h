@@ -33,10 +33,7 @@ struct NodeType {
   /// View: where element `c` of the result is found.
   void (*map)(const Node& n, IndexAlgebra& a, Indices c) = nullptr;
   Expr (*inverse)(const Node& n, const Expr& y) = nullptr;  ///< View that is a bijection: its inverse view
-  double reduce_init = 0;                                   ///< Reduce
-  double (*reduce_step)(double acc, double x) = nullptr;    ///< null if there is reduce_over_rows
-  double (*reduce_finish)(double acc, double n) = nullptr;
-  Expr (*reduce_over_rows)(const Expr& x) = nullptr;  ///< over the last axis, expressed in other nodes
+  double (*reduce)(std::span<const double> x) = nullptr;    ///< Reduce, in fp64
   /// Reductions that follow from the number of elements, their mean and m2 (the sum of squared deviations from the
   /// mean); else null.
   double (*reduce_of_moments)(double n, double mean, double m2) = nullptr;
@@ -48,8 +45,8 @@ struct NodeType {
   int factors = 0;  ///< Anchor: how many of its first operands are multiplied
   /// Anchor: name of the anchor whose launch also yields this result, from the same operands and attributes.
   std::string_view companion_of = {};
-  /// Anchor: the same value in other nodes, instead of a reference, for devices without a kernel for the anchor
-  /// (Target::runs). Null if there is no such form.
+  /// The same value in other nodes. Reduce: instead of `reduce`, since there is no way element by element. Anchor:
+  /// instead of a reference, for devices without a kernel for the anchor (Target::runs). Null if there is no such form.
   Expr (*apart)(const Expr& node) = nullptr;
   /// Gradients of a scalar loss with respect to the operands, given `g`, its gradient with respect to the node. An
   /// operand without a gradient (indices) gets an empty Expr. Null if the node has no rule.
@@ -112,8 +109,8 @@ struct View {
 
 /// attrs.ints[0] is a ReduceOver. The reduced axes stay, with extent 1. Needs: name, vjp, init and step; finish(sum, n)
 /// if the result differs from the last step's; combine(a, b) if partial results are not combined by step(a, b). May
-/// have of_moments(n, mean, m2) (NodeType::reduce_of_moments). One that has it, and cannot be accumulated element by
-/// element, needs over_rows(x), the reduction over the last axis in other nodes, instead of init and step.
+/// have of_moments(n, mean, m2) (NodeType::reduce_of_moments). One that cannot be accumulated element by element needs
+/// apart(node), the same value in other nodes, instead of init and step.
 struct Reduce {
   static constexpr Family family = Family::Reduce;
   static constexpr int kArity = 1, kParams = 0;
@@ -171,6 +168,13 @@ std::vector<Expr> call_pointwise_vjp(const Expr& node, const Expr& g) {
 }
 
 template <class T>
+auto reduce_all(std::span<const double> x) {
+  double acc = T::init;
+  for (const double each : x) acc = T::step(acc, each);
+  return T::finish(acc, static_cast<double>(x.size()));
+}
+
+template <class T>
 constexpr NodeType make_node_type() {
   NodeType t;
   t.name = T::name;
@@ -192,15 +196,11 @@ constexpr NodeType make_node_type() {
       t.vjp = &T::vjp;
     }
   } else if constexpr (T::family == Family::Reduce) {
-    constexpr bool kOfMoments = requires { T::of_moments(0.0, 0.0, 0.0); };
-    if constexpr (kOfMoments && requires { T::over_rows; }) {
-      t.reduce_over_rows = &T::over_rows;
-    } else {
-      t.reduce_init = T::init;
-      t.reduce_step = &T::step;
-      t.reduce_finish = &T::finish;
-    }
-    if constexpr (kOfMoments) t.reduce_of_moments = &T::of_moments;
+    if constexpr (requires { T::apart; })
+      t.apart = &T::apart;
+    else
+      t.reduce = &reduce_all<T>;
+    if constexpr (requires { T::of_moments(0.0, 0.0, 0.0); }) t.reduce_of_moments = &T::of_moments;
     t.vjp = &T::vjp;
   } else if constexpr (T::family == Family::Sink) {
     t.place = &T::place;

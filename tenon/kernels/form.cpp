@@ -344,8 +344,8 @@ class FormBuilder {
       case Family::Reduce:
         if (e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner))
           throw Refused{std::string(e->name()) + " over a whole image is not known while the image is being read", e};
-        out = e->type->reduce_over_rows ? push(e->type->reduce_over_rows(e->in[0]))
-                                        : g_.make(*e->type, std::array{push_over(e->in[0], e->in[0], true)}, e->attrs);
+        out = e->type->apart ? push(e->type->apart(e))
+                             : g_.make(*e->type, std::array{push_over(e->in[0], e->in[0], true)}, e->attrs);
         break;
       case Family::View:
         out = push_view(e);

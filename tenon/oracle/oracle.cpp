@@ -49,13 +49,15 @@ std::vector<double> eval_view(const Node& n, const Operands& in) {
   return out;
 }
 
-// Evaluates the expression that `as` makes of leaves which stand in for the operands.
-template <class As>
-std::vector<double> eval_in_other_nodes(const Node& n, const Operands& in, const As& as) {
+// Evaluates the node in other nodes, over leaves which stand in for its operands, without rounding.
+std::vector<double> eval_apart(const Node& n, const Operands& in) {
   Graph g;
   std::vector<Expr> places;
   for (const Expr& x : n.in) places.push_back(input(g, std::to_string(places.size()), x.dtype(), x.shape()));
-  return Oracle([&](const Expr& leaf) { return *in[std::stoul(leaf->attrs.text)]; }).eval(as(places));
+  Attrs exact = n.attrs;
+  exact.has_dtype = false;
+  const Expr other = n.type->apart(g.make(*n.type, places, std::move(exact)));
+  return Oracle([&](const Expr& leaf) { return *in[std::stoul(leaf->attrs.text)]; }).eval(other);
 }
 
 std::vector<double> eval_reduce(const Node& n, const Operands& in) {
@@ -63,33 +65,16 @@ std::vector<double> eval_reduce(const Node& n, const Operands& in) {
   const Shape& from = n.in[0].shape();
   const bool last = n.attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
   const size_t inner = last ? 1 : static_cast<size_t>(from[-1]);
-  const double elements = Reduce::count(n);
-  const size_t count = static_cast<size_t>(elements);
-  std::vector<double> out(static_cast<size_t>(n.shape.numel()), n.type->reduce_init);
-  const size_t outer = inner ? out.size() / inner : 0;
-  if (!n.type->reduce_step)
-    return eval_in_other_nodes(n, in, [&](const std::vector<Expr>& x) {
-      if (last) return n.type->reduce_over_rows(x[0]);
-      const Expr middle = reshape(x[0], {static_cast<int64_t>(outer), static_cast<int64_t>(count), from[-1]});
-      return with_axis_last(middle, 1, n.type->reduce_over_rows);
-    });
-  for (size_t o = 0; o < outer; ++o)
-    for (size_t k = 0; k < count; ++k)
-      for (size_t i = 0; i < inner; ++i) {
-        double& acc = out[o * inner + i];
-        acc = n.type->reduce_step(acc, (*in[0])[(o * count + k) * inner + i]);
-      }
-  for (double& v : out) v = n.type->reduce_finish(v, elements);
+  std::vector<double> out(static_cast<size_t>(n.shape.numel())), x(static_cast<size_t>(Reduce::count(n)));
+  for (size_t o = 0; o < out.size(); ++o) {
+    const double* first = in[0]->data() + o / inner * inner * x.size() + o % inner;
+    for (size_t k = 0; k < x.size(); ++k) x[k] = first[k * inner];
+    out[o] = n.type->reduce(x);
+  }
   return out;
 }
 
 std::vector<double> eval_anchor(const Node& n, const Operands& in) {
-  if (!n.type->reference)  // evaluated in other nodes, without rounding
-    return eval_in_other_nodes(n, in, [&](const std::vector<Expr>& operands) {
-      Attrs exact = n.attrs;
-      exact.has_dtype = false;
-      return n.type->apart(operands[0].graph().make(*n.type, operands, std::move(exact)));
-    });
   std::vector<double> out(static_cast<size_t>(n.shape.numel()));
   std::vector<const double*> data;
   for (const std::vector<double>* x : in) data.push_back(x->data());
@@ -128,6 +113,7 @@ std::vector<double> Oracle::leaf_values(const Expr& e) const {
 std::vector<double> Oracle::node_values(const Expr& e) {
   Operands in;
   for (const Expr& x : e->in) in.push_back(known_.at(x.get()).get());
+  if (e->type->apart) return eval_apart(*e, in);
   switch (e->family()) {
     case Family::Leaf:
       return leaf_values(e);

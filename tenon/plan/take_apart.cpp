@@ -23,7 +23,7 @@ std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target
       const Expr rows = permute(reshape(in[0], image), {0, 2, 1});
       return reshape(g.make(*e->type, std::array{rows}, {.ints = {0}}), e.shape());
     }
-    if (!e->type->apart) return {};
+    if (e->family() != Family::Anchor || !e->type->apart) return {};
     const Expr anchor = g.make(*e->type, in, e->attrs);
     const auto beside = [&](const Expr& of) { return of->in == e->in && of->attrs == e->attrs; };
     if (e.is<nodes::AttentionQueryGradient>() && target.runs && std::ranges::any_of(of_keys, beside))

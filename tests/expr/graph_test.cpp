@@ -31,8 +31,11 @@ TEST(Registry, EveryNodeHasWhatItsFamilyNeeds) {
     EXPECT_NE(t->infer, nullptr) << t->name;
     EXPECT_EQ(t->eval != nullptr, t->family == Family::Pointwise) << t->name;
     EXPECT_EQ(t->map != nullptr, t->family == Family::View) << t->name;
-    EXPECT_EQ((t->reduce_step != nullptr) + (t->reduce_over_rows != nullptr), t->family == Family::Reduce) << t->name;
-    EXPECT_EQ((t->reference != nullptr) + (t->apart != nullptr), t->family == Family::Anchor || t->place) << t->name;
+    EXPECT_EQ(t->place != nullptr, t->family == Family::Sink) << t->name;
+    EXPECT_TRUE(t->reduce == nullptr || t->family == Family::Reduce) << t->name;
+    EXPECT_TRUE(t->reference == nullptr || t->family == Family::Anchor || t->family == Family::Sink) << t->name;
+    const bool valued = t->family == Family::Reduce || t->family == Family::Anchor || t->family == Family::Sink;
+    EXPECT_EQ((t->reduce != nullptr) + (t->reference != nullptr) + (t->apart != nullptr), valued) << t->name;
     EXPECT_TRUE(t->companion_of.empty() || find_node_type(t->companion_of)->family == Family::Anchor) << t->name;
     const bool differentiable =
         t->family == Family::Pointwise || t->family == Family::View || t->family == Family::Reduce;

@@ -1,7 +1,6 @@
 // Comparisons (1 where true, else 0) and selection.
 #pragma once
 #include "tenon/expr/node_type.h"
-#include "tenon/expr/nodes/arithmetic.h"
 
 namespace tenon::nodes {
 

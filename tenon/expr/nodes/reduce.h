@@ -4,8 +4,6 @@
 #pragma once
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/arithmetic.h"
-#include "tenon/expr/nodes/bounds.h"
-#include "tenon/expr/nodes/compare.h"
 
 namespace tenon::nodes {
 
@@ -32,17 +30,14 @@ struct SumSquares : Sum {
   HD static auto step(auto acc, auto x) { return acc + x * x; }
   HD static auto combine(auto a, auto b) { return a + b; }
   HD static auto of_moments(auto n, auto mean, auto m2) { return m2 + n * mean * mean; }
-  static auto vjp(const auto& node, const auto& g) {
-    const auto& x = node->in[0];
-    return std::vector{broadcast(g, x.shape()) * x * 2.0};
-  }
+  static auto vjp(const auto& node, const auto& g) { return std::vector{g * node->in[0] * 2.0}; }
 };
 
-/// Biased variance: mean squared deviation from the mean. Over the last axis it takes two passes.
+/// Biased variance: mean squared deviation from the mean. It takes two passes.
 struct Variance : Reduce {
   static constexpr auto name = "variance";
   HD static auto of_moments(auto n, auto, auto m2) { return m2 / n; }
-  static Expr over_rows(const Expr& x);
+  static Expr apart(const Expr& node);
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
@@ -94,14 +89,14 @@ inline Expr variance(const Expr& x, ReduceOver over = ReduceOver::Last) { return
 inline Expr reduce_max(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::ReduceMax>(x, over); }
 inline Expr absmax(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::AbsMax>(x, over); }
 
-inline Expr nodes::Variance::over_rows(const Expr& x) {
-  const Expr d = x - mean(x);
-  return mean(d * d);
+inline Expr nodes::Variance::apart(const Expr& node) {
+  const ReduceOver over = static_cast<ReduceOver>(node->attrs.ints[0]);
+  const Expr d = node->in[0] - mean(node->in[0], over);
+  return mean(d * d, over);
 }
 inline std::vector<Expr> nodes::Variance::vjp(const Expr& node, const Expr& g) {
   const Expr& x = node->in[0];
-  const Expr centre = mean(x, static_cast<ReduceOver>(node->attrs.ints[0]));
-  return {broadcast(g * (2.0 / count(*node)), x.shape()) * (x - centre)};
+  return {g * (2.0 / count(*node)) * (x - mean(x, static_cast<ReduceOver>(node->attrs.ints[0])))};
 }
 
 }  // namespace tenon

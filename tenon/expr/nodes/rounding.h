@@ -1,7 +1,6 @@
 // Floor, ceiling and sign: step functions, with gradient 0.
 #pragma once
 #include "tenon/expr/node_type.h"
-#include "tenon/expr/nodes/arithmetic.h"
 
 namespace tenon::nodes {
 
