@@ -74,9 +74,6 @@ NODE(AbsMax)
 #ifndef TENON_DEVICE  // bodies only
 namespace tenon {
 
-/// y of the reduced shape, broadcast to x's shape.
-Expr broadcast(const Expr& y, const Shape& shape);
-
 /// A reduction of type T over the last axis or the inner axes.
 template <class T>
 Expr reduce(const Expr& x, ReduceOver over) {
