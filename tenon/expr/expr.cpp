@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tenon/core/text.h"
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
@@ -35,11 +36,9 @@ uint64_t hash_of(const NodeType& type, std::span<const Expr> in, const Attrs& a)
 }
 
 std::string describe(const NodeType& type, std::span<const Expr> in) {
-  std::string out = std::string(type.name) + "(";
-  for (size_t i = 0; i < in.size(); ++i)
-    out +=
-        (i ? ", " : "") + (in[i] ? std::string(name_of(in[i].dtype())) + in[i].shape().str() : std::string("nothing"));
-  return out + ")";
+  std::vector<std::string> operands;
+  for (const Expr& x : in) operands.push_back(x ? std::string(name_of(x.dtype())) + x.shape().str() : "nothing");
+  return std::string(type.name) + "(" + joined(operands) + ")";
 }
 
 // An anchor's declared arithmetic must not round its operands, except in a product in i8 blocks.
@@ -161,14 +160,12 @@ bool is_memory_leaf(const Expr& e) {
 std::vector<Expr> topological(std::span<const Expr> roots) {
   std::vector<Expr> order;
   const Graph* graph = nullptr;
-  uint32_t most = 0;
   for (const Expr& root : roots) {
     if (!root) continue;
     TENON_CHECK(Usage, !graph || graph == root->graph, "expressions") << "are from different graphs";
     graph = root->graph;
-    most = std::max(most, root->id);
   }
-  std::vector<char> done(most + 1);  // operands have smaller ids than their users
+  std::vector<char> done(graph ? graph->size() : 0);
   std::vector<std::pair<Expr, size_t>> stack;
   const auto visit = [&](const Expr& e) {
     if (e && !done[e->id]) stack.emplace_back(e, 0);

@@ -95,7 +95,6 @@ class Graph {
   /// throws Error(Usage) that prints the operation and its operands. Operands must belong to this graph.
   Expr make(const NodeType& type, std::span<const Expr> in, Attrs attrs = {});
   size_t size() const { return nodes_.size(); }
-  Expr at(size_t id) const { return Expr(&nodes_[id]); }
 
  private:
   std::deque<Node> nodes_;

@@ -18,14 +18,9 @@ Indices IndexAlgebra::unravel(Index i, const Shape& shape) {
   while (first < shape.rank() && shape[first] == 1) ++first;
   for (int a = shape.rank(); a-- > first;) {
     if (shape[a] == 1) continue;
-    Index& place = c[static_cast<size_t>(a)];
-    if (a == first) {
-      place = i;
-    } else {
-      const Divided d = divided(i, shape[a]);
-      place = d.remainder;
-      i = d.quotient;
-    }
+    const Divided d = a == first ? Divided{i, i} : divided(i, shape[a]);
+    c[static_cast<size_t>(a)] = d.remainder;
+    i = d.quotient;
   }
   return c;
 }

@@ -30,7 +30,7 @@ class IndexAlgebra {
 
   virtual Index number(int64_t n) = 0;
   /// i + n.
-  virtual Index plus(Index i, int64_t n) = 0;
+  virtual Index plus(Index i, int64_t n) { return sum(i, number(n)); }
   virtual Index times(Index i, int64_t n) = 0;
   virtual Index sum(Index i, Index j) = 0;
   /// n - 1 - i: position i of n, counted from the end.

@@ -54,12 +54,6 @@ std::vector<Expr> nodes::AbsMax::vjp(const Expr& node, const Expr& g) {
   return {share_among_ties(node, g, abs(x)) * sign};
 }
 
-void check_shapes(std::span<const Expr> in, const Shape& shape) {
-  for (const Expr& e : in)
-    TENON_CHECK(Usage, e.shape() == shape, "pointwise")
-        << "operands " << shape.str() << " and " << e.shape().str() << " differ";
-}
-
 std::vector<Expr> broadcast_operands(std::span<const Expr> in) {
   Shape common = in[0].shape();
   for (const Expr& e : in) common = broadcast_shapes(common, e.shape());

@@ -85,9 +85,6 @@ std::vector<Expr> broadcast_operands(std::span<const Expr> in);
 
 // ---- families -----------------------------------------------------------------------------------------------------
 
-/// Throws Error(Usage) unless all operands have this shape.
-void check_shapes(std::span<const Expr> in, const Shape& shape);
-
 /// N operands of one shape (factories broadcast) and P scalar parameters; computes and yields f32.
 /// Needs: name, `static V eval(V x.., hd::Scalar<V> p..)` for every number type V of hd.h, and
 ///        `static std::array<Expr, N> vjp(Expr g, Expr x.., double p..)`, both templates: devices have no Expr.
@@ -95,7 +92,11 @@ template <int N, int P = 0>
 struct Pointwise {
   static constexpr Family family = Family::Pointwise;
   static constexpr int kArity = N, kParams = P;
-  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape) { check_shapes(in, shape); }
+  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape) {
+    for (const Expr& e : in)
+      TENON_CHECK(Usage, e.shape() == shape, "pointwise")
+          << "operands " << shape.str() << " and " << e.shape().str() << " differ";
+  }
   static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
 };
 
@@ -103,7 +104,7 @@ struct Pointwise {
 /// found (index_algebra.h); a bijection needs `inverse`, which is also its gradient, any other view `vjp`.
 struct View {
   static constexpr Family family = Family::View;
-  static constexpr int kArity = 1, kParams = 0;
+  static constexpr int kArity = 1;
   static DType dtype(std::span<const Expr> in, const Attrs&) { return in[0].dtype(); }
 };
 
@@ -113,7 +114,7 @@ struct View {
 /// apart(node), the same value in other nodes, instead of init and step.
 struct Reduce {
   static constexpr Family family = Family::Reduce;
-  static constexpr int kArity = 1, kParams = 0;
+  static constexpr int kArity = 1;
   HD static auto finish(auto acc, auto) { return acc; }
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape);
   static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
@@ -124,7 +125,6 @@ struct Reduce {
 /// Needs: name, kArity, infer, place and reference.
 struct Sink {
   static constexpr Family family = Family::Sink;
-  static constexpr int kParams = 0;
   static DType dtype(std::span<const Expr> in, const Attrs&) { return in[0].dtype(); }
 };
 
@@ -134,14 +134,13 @@ struct Sink {
 /// other nodes.
 struct Anchor {
   static constexpr Family family = Family::Anchor;
-  static constexpr int kParams = 0;
   static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
 };
 
 /// Needs: name, infer.
 struct Leaf {
   static constexpr Family family = Family::Leaf;
-  static constexpr int kArity = 0, kParams = 0;
+  static constexpr int kArity = 0;
   static DType dtype(std::span<const Expr>, const Attrs& attrs) { return attrs.dtype; }
 };
 
@@ -180,10 +179,10 @@ constexpr NodeType make_node_type() {
   t.name = T::name;
   t.family = T::family;
   t.arity = T::kArity;
-  t.num_params = T::kParams;
   t.infer = &T::infer;
   t.dtype = &T::dtype;
   if constexpr (T::family == Family::Pointwise) {
+    t.num_params = T::kParams;
     t.eval = [](const double* x, const double* p) { return call_eval<T, double>(x, p); };
     if constexpr (requires { T::round; }) t.round = &T::round;
     t.vjp = &call_pointwise_vjp<T>;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tenon/core/line.h"
+#include "tenon/core/text.h"
 #include "tenon/expr/expr.h"
 #include "tenon/expr/node_type.h"
 
@@ -15,11 +16,10 @@ namespace {
 // The shortest text that parses to the same double.
 std::string number(double x) {
   if (std::isnan(x)) return "nan";
-  if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof(buffer), x).ptr;
   std::string out(buffer, end);
-  if (out.find_first_of(".e") == std::string::npos) out += ".0";
+  if (std::isfinite(x) && out.find_first_of(".e") == std::string::npos) out += ".0";
   return out;
 }
 
@@ -27,25 +27,15 @@ std::string number(double x) {
 
 std::string print_node(const Expr& e, const std::function<std::string(const Expr&)>& operand_name) {
   const Attrs& a = e->attrs;
-  std::string inner;
-  const auto item = [&](std::string_view text) {
-    if (!inner.empty()) inner += ',';
-    inner += text;
-  };
-  if (!a.text.empty()) item(quoted(a.text));
-  if (a.has_dtype) item(name_of(a.dtype));
-  if (a.has_dims) item(a.dims.str());
-  for (int64_t i : a.ints) item(std::to_string(i));
-  for (double x : a.nums) item(number(x));
-
-  std::string out(e->name());
-  if (!inner.empty()) out.append("<").append(inner).append(">");
-  out += '(';
-  for (size_t i = 0; i < e->in.size(); ++i) {
-    if (i) out += ", ";
-    out += operand_name(e->in[i]);
-  }
-  return out += ')';
+  std::vector<std::string> items, operands;
+  if (!a.text.empty()) items.push_back(quoted(a.text));
+  if (a.has_dtype) items.emplace_back(name_of(a.dtype));
+  if (a.has_dims) items.push_back(a.dims.str());
+  for (int64_t i : a.ints) items.push_back(std::to_string(i));
+  for (double x : a.nums) items.push_back(number(x));
+  for (const Expr& x : e->in) operands.push_back(operand_name(x));
+  const std::string attributes = items.empty() ? "" : "<" + joined(items, ",") + ">";
+  return std::string(e->name()) + attributes + "(" + joined(operands) + ")";
 }
 
 std::string print(std::span<const Expr> roots) {

@@ -39,7 +39,7 @@ std::vector<Expr> operand_gradients(const Expr& e, const Expr& g, const Gradient
 
 // The sum of two paddings as one, if the second's operand starts along one axis where the first's ends; empty
 // otherwise.
-Expr joined(const Expr& first, const Expr& second) {
+Expr joined_pads(const Expr& first, const Expr& second) {
   if (!first.is<nodes::Pad>() || !second.is<nodes::Pad>() || first.dtype() != second.dtype()) return {};
   const std::vector<int64_t>&f = first->attrs.ints, &s = second->attrs.ints;
   int axis = -1;
@@ -62,7 +62,7 @@ Expr joined(const Expr& first, const Expr& second) {
 
 // Gradients of adjacent slices become one concatenation, however many there are, instead of a sum of padded tensors.
 Expr added(const Expr& a, const Expr& b) {
-  for (const Expr& one : {joined(a, b), joined(b, a)})
+  for (const Expr& one : {joined_pads(a, b), joined_pads(b, a)})
     if (one) return one;
   return a + b;
 }
@@ -98,7 +98,6 @@ std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Exp
       Expr& sum = total[e->in[i].get()];
       sum = sum ? added(as_stored(sum), as_stored(grads[i])) : grads[i];
     }
-    if (!wanted.contains(e.get())) total.erase(e.get());
   }
   std::vector<Expr> out;
   for (const Expr& e : wrt) {

@@ -24,7 +24,6 @@ class Integers final : public IndexAlgebra {
   }
 
   Index number(int64_t n) override { return index(n); }
-  Index plus(Index i, int64_t n) override { return index(value(i) + n, step(i)); }
   Index times(Index i, int64_t n) override { return index(value(i) * n, step(i) * n); }
   Index sum(Index i, Index j) override { return index(value(i) + value(j), step(i) + step(j)); }
   Index reversed(Index i, int64_t n) override { return index(n - 1 - value(i), -step(i)); }

@@ -59,11 +59,6 @@ class Affine final : public SymbolicAlgebra<Linear> {
   std::vector<AffinePiece> pieces;
 
   Index number(int64_t n) override { return hold({n, {}, box_}); }
-  Index plus(Index i, int64_t n) override {
-    Linear v = now(i);
-    v.base += n;
-    return hold(std::move(v));
-  }
   Index times(Index i, int64_t n) override {
     Linear v = now(i);
     v.base *= n;

@@ -1,28 +1,27 @@
 // Views that reorder: permute axes, reverse an axis, swap neighbours.
 #pragma once
+#include <algorithm>
 #include <numeric>
 
 #include "tenon/expr/node_type.h"
 
 namespace tenon::nodes {
 
+/// 0, 1, .., rank - 1.
+inline std::vector<int64_t> axes_in_order(const Shape& shape) {
+  std::vector<int64_t> axes(static_cast<size_t>(shape.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
 /// Axis i of the result is axis ints[i] of the operand.
 struct Permute : View {
   static constexpr auto name = "permute";
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     const Shape& from = in[0].shape();
-    std::vector<bool> seen(static_cast<size_t>(from.rank()));
-    bool good = attrs.ints.size() == seen.size();
-    shape = from;
-    for (size_t i = 0; good && i < seen.size(); ++i) {
-      const int64_t a = attrs.ints[i];
-      good = a >= 0 && a < from.rank() && !seen[static_cast<size_t>(a)];
-      if (!good) break;
-      seen[static_cast<size_t>(a)] = true;
-      shape[static_cast<int>(i)] = from[static_cast<int>(a)];
-    }
-    TENON_CHECK(Usage, good, "permute") << "axes are not a permutation of the " << from.rank() << " axes of "
-                                        << from.str();
+    TENON_CHECK(Usage, std::ranges::is_permutation(attrs.ints, axes_in_order(from)), "permute")
+        << "axes are not a permutation of the " << from.rank() << " axes of " << from.str();
+    for (int i = 0; i < from.rank(); ++i) shape[i] = from[static_cast<int>(attrs.ints[static_cast<size_t>(i)])];
   }
   static void map(const Node& n, IndexAlgebra& a, Indices c) {
     Indices x{};
@@ -73,17 +72,14 @@ namespace tenon {
 
 /// x with its axes reordered: axis i of the result is axis axes[i] of x. x itself for the identity.
 inline Expr permute(const Expr& x, std::vector<int64_t> axes) {
-  bool identity = static_cast<int>(axes.size()) == x.shape().rank();
-  for (size_t i = 0; i < axes.size(); ++i) identity = identity && axes[i] == static_cast<int64_t>(i);
-  if (identity) return x;
+  if (axes == nodes::axes_in_order(x.shape())) return x;
   return make_node<nodes::Permute>({x}, {.ints = std::move(axes)});
 }
 
 /// x with its last two axes swapped.
 inline Expr transpose(const Expr& x) {
-  std::vector<int64_t> axes(static_cast<size_t>(x.shape().rank()));
+  std::vector<int64_t> axes = nodes::axes_in_order(x.shape());
   TENON_CHECK(Usage, axes.size() >= 2, "transpose") << "needs two axes, got " << x.shape().str();
-  std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
   return permute(x, std::move(axes));
 }
@@ -92,9 +88,7 @@ inline Expr transpose(const Expr& x) {
 template <class F>
 Expr with_axis_last(const Expr& x, int axis, const F& f) {
   axis = x.shape().axis(axis, "permute");
-  std::vector<int64_t> last(static_cast<size_t>(x.shape().rank()));
-  std::iota(last.begin(), last.end(), 0);
-  std::vector<int64_t> back = last;
+  std::vector<int64_t> last = nodes::axes_in_order(x.shape()), back = last;
   std::rotate(last.begin() + axis, last.begin() + axis + 1, last.end());
   std::rotate(back.begin() + axis, back.end() - 1, back.end());
   return permute(f(permute(x, std::move(last))), std::move(back));

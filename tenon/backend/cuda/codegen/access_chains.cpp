@@ -36,7 +36,6 @@ class SideBySide final : public SymbolicAlgebra<InFragment> {
   }
 
   Index number(int64_t n) override { return hold({false, n}); }
-  Index plus(Index i, int64_t n) override { return hold({held(i).grows, std::gcd(held(i).multiple, n)}); }
   Index times(Index i, int64_t n) override {
     if (held(i).grows && n != 1) return unknown();
     return hold({held(i).grows, held(i).multiple * n});
