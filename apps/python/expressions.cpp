@@ -30,9 +30,7 @@ Value make(const std::string& name, const std::vector<Value>& operands, std::vec
   Attrs attrs;
   attrs.ints = std::move(ints);
   attrs.nums = std::move(nums);
-  attrs.has_dims = dims.has_value();
   if (dims) attrs.dims = Shape(std::span<const int64_t>(*dims));
-  attrs.has_dtype = dtype.has_value();
   if (dtype) attrs.dtype = parse_dtype(*dtype);
   std::vector<Expr> in;
   for (const Value& v : operands) in.push_back(v.of(operands[0]));

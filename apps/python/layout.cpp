@@ -25,7 +25,6 @@ Expr view(const char* name, const Expr& x, std::vector<int64_t> ints) {
 Expr view_as(const char* name, const Expr& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   Attrs attrs;
-  attrs.has_dims = true;
   attrs.dims = shape;
   return make_node(name, std::array{x}, attrs);
 }

@@ -103,8 +103,8 @@ std::string Readable::pointwise(const Expr& e, int precedence) {
     const std::string out = "-" + text(e->in[0], kSign);
     return precedence > kSum ? "(" + out + ")" : out;
   }
-  if (e.is<nodes::Cast>()) return call(e, std::string(name_of(e->attrs.dtype)));
-  if (e.is<nodes::Round>()) return call(e, "round_" + std::string(name_of(e->attrs.dtype)));
+  if (e.is<nodes::Cast>()) return call(e, std::string(name_of(*e->attrs.dtype)));
+  if (e.is<nodes::Round>()) return call(e, "round_" + std::string(name_of(*e->attrs.dtype)));
   return call(e, std::string(e->name()));
 }
 

@@ -56,7 +56,7 @@ class NoisyBody {
   }
 
   // True for a rounding to fewer bits than f32's.
-  static bool steps(const Expr& e) { return e->type->round && unit_roundoff(e->attrs.dtype) > kF32; }
+  static bool steps(const Expr& e) { return e->type->round && unit_roundoff(*e->attrs.dtype) > kF32; }
   Expr as_it_is(const Expr& e, std::span<const Expr> in) { return graph_.make(*e->type, in, e->attrs); }
 
   Expr noisy_node(const Expr& e, std::span<const Expr> in) {
@@ -66,7 +66,7 @@ class NoisyBody {
         const Expr y = as_it_is(e, in);
         if (is_difference(e)) return noisy(y, 8 * kF32) + (noisy(clamp(in[0], -1, 1), 8 * kF32) - clamp(in[0], -1, 1));
         if (!e->type->round) return noisy(y, 8 * kF32);
-        return steps(e) ? noisy(y, 2 * unit_roundoff(e->attrs.dtype), true) : y;
+        return steps(e) ? noisy(y, 2 * unit_roundoff(*e->attrs.dtype), true) : y;
       }
       case Family::Reduce: {
         const Expr x = noisy(in[0], 4 * kF32);
@@ -77,7 +77,7 @@ class NoisyBody {
         for (size_t k = 0; k < in.size(); ++k)
           operands.push_back(is_float(in[k].dtype()) ? noisy(in[k], operand_error(e, k)) : in[k]);
         Attrs attrs = e->attrs;
-        attrs.has_dtype = false;  // with noise, operands are wider than the type they are multiplied in
+        attrs.dtype.reset();  // with noise, operands are wider than the type they are multiplied in
         return noisy(graph_.make(*e->type, operands, std::move(attrs)), 4 * kF32);
       }
       default: {

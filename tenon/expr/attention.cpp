@@ -1,7 +1,9 @@
 // Attention's reference and gradient rules: the gradient anchors, their references, and the products they stand for,
 // which run on devices without a kernel that keeps only a tile of scores at a time.
 #include <algorithm>
+#include <cmath>
 
+#include "tenon/core/matrix_product.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
 #include "tenon/expr/vjp.h"
@@ -85,9 +87,21 @@ struct Parts {
         of_scores(rows.of_scores(rows.product(of_result, n.in[2]) - rows.by_keys(n.in[5]))) {}
 };
 
-}  // namespace
+// The number of keys of batch entry `b`.
+int64_t keys_of(const Node& n, std::span<const double* const> in, int64_t b) {
+  const int64_t all = n.in[1].shape()[2];
+  if (n.in.size() == 3) return all;
+  const double keys = in[3][n.in[3].shape().rank() ? b : 0];
+  TENON_CHECK(Numeric, keys >= 0 && keys <= static_cast<double>(all), "attention")
+      << keys << " keys, expected 0.." << all;
+  return static_cast<int64_t>(keys);
+}
 
-void nodes::Attention::scores(const Node& n, std::span<const double* const> in, const Scores& use) {
+// Calls use(row, rows, kv, seen, scores) for blocks of queries: rows [row, row + rows) of q, with heads numbered across
+// the batch. `scores` is [rows][Sk]: their products with the first `seen` keys of key head `kv`, the only keys they
+// see.
+template <class Use>
+void for_scores(const Node& n, std::span<const double* const> in, const Use& use) {
   const Shape &q = n.in[0].shape(), &k = n.in[1].shape();
   const int64_t keys = k[2], depth = q[3];
   // A few rows at a time; one under a causal mask, so that no masked value is multiplied, not even by 0.
@@ -105,11 +119,22 @@ void nodes::Attention::scores(const Node& n, std::span<const double* const> in, 
   }
 }
 
+// In place: e^(scale s) / sum of e^(scale s). Returns the logarithm of that sum, -inf for none.
+double softmax(std::span<double> s, double scale) {
+  double top = -INFINITY, total = 0;
+  for (double& x : s) top = std::max(top, x *= scale);
+  for (double& x : s) total += x = std::exp(x - top);
+  for (double& x : s) x /= total;
+  return top + std::log(total);
+}
+
+}  // namespace
+
 void nodes::Attention::reference(const Node& n, std::span<const double* const> in, double* out) {
   const int64_t keys = n.in[1].shape()[2], width = n.in[2].shape()[3];
   std::vector<double> vt;
   int64_t of = -1;  // the key head that vt belongs to
-  scores(n, in, [&](int64_t row, int64_t rows, int64_t kv, int64_t seen, double* p) {
+  for_scores(n, in, [&](int64_t row, int64_t rows, int64_t kv, int64_t seen, double* p) {
     if (seen == 0) {
       std::fill_n(out + row * width, rows * width, NAN);
       return;
@@ -117,6 +142,14 @@ void nodes::Attention::reference(const Node& n, std::span<const double* const> i
     if (std::exchange(of, kv) != kv) vt = transposed(in[2] + kv * keys * width, keys, width);
     for (int64_t r = 0; r < rows; ++r) softmax({p + r * keys, static_cast<size_t>(seen)}, n.attrs.nums[0]);
     multiply_transposed({p, rows, seen, keys}, {vt.data(), width, seen, keys}, out + row * width, width);
+  });
+}
+
+void nodes::AttentionLse::reference(const Node& n, std::span<const double* const> in, double* out) {
+  const int64_t keys = n.in[1].shape()[2];
+  for_scores(n, in, [&](int64_t row, int64_t rows, int64_t, int64_t seen, double* p) {
+    for (int64_t r = 0; r < rows; ++r)
+      out[row + r] = softmax({p + r * keys, static_cast<size_t>(seen)}, n.attrs.nums[0]);
   });
 }
 

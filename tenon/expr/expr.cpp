@@ -28,8 +28,8 @@ uint64_t mix(uint64_t h, uint64_t v) {
 uint64_t hash_of(const NodeType& type, std::span<const Expr> in, const Attrs& a) {
   uint64_t h = mix(std::hash<std::string_view>{}(type.name), std::hash<std::string>{}(a.text));
   for (const Expr& e : in) h = mix(h, e->id);
-  h = mix(h, a.has_dtype ? 1 + static_cast<uint64_t>(a.dtype) : 0);
-  for (int64_t d : a.dims) h = mix(h, static_cast<uint64_t>(d));
+  h = mix(h, a.dtype ? 1 + static_cast<uint64_t>(*a.dtype) : 0);
+  for (int64_t d : a.dims.value_or(Shape())) h = mix(h, static_cast<uint64_t>(d));
   for (int64_t i : a.ints) h = mix(h, static_cast<uint64_t>(i));
   for (double n : a.nums) h = mix(h, std::bit_cast<uint64_t>(n));
   return h;
@@ -43,14 +43,14 @@ std::string describe(const NodeType& type, std::span<const Expr> in) {
 
 // An anchor's declared arithmetic must not round its operands, except in a product in i8 blocks.
 void check_arithmetic(const NodeType& type, std::span<const Expr> in, const Attrs& attrs) {
-  if (type.family != Family::Anchor || !attrs.has_dtype || (attrs.dtype == DType::I8 && type.name == "linear")) return;
+  if (type.family != Family::Anchor || !attrs.dtype || (attrs.dtype == DType::I8 && type.name == "linear")) return;
   for (const Expr& x : in.first(std::min(in.size(), static_cast<size_t>(type.factors))))
-    TENON_CHECK(Usage, holds(attrs.dtype, x.dtype()), type.name.data())
-        << "multiplies in " << name_of(attrs.dtype) << ", which cannot hold the values of " << describe(type, in);
+    TENON_CHECK(Usage, holds(*attrs.dtype, x.dtype()), type.name.data())
+        << "multiplies in " << name_of(*attrs.dtype) << ", which cannot hold the values of " << describe(type, in);
 }
 
 Expr memory_leaf(Graph& g, const NodeType& type, std::string name, DType dtype, Shape shape, Rate rate) {
-  Attrs a{.text = std::move(name), .has_dtype = true, .dtype = dtype, .has_dims = true, .dims = shape};
+  Attrs a{.text = std::move(name), .dtype = dtype, .dims = shape};
   if (rate != Rate::Constant) a.ints = {static_cast<int64_t>(rate)};
   return g.make(type, {}, a);
 }
@@ -75,8 +75,8 @@ std::string_view name_of(Rate r) {
 bool Attrs::operator==(const Attrs& o) const {
   // Bit comparison of numbers: NaN parameters must hash-cons too, and -0 is not 0.
   const auto same_bits = [](double x, double y) { return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y); };
-  return text == o.text && has_dtype == o.has_dtype && dtype == o.dtype && has_dims == o.has_dims && dims == o.dims &&
-         ints == o.ints && std::equal(nums.begin(), nums.end(), o.nums.begin(), o.nums.end(), same_bits);
+  return text == o.text && dtype == o.dtype && dims == o.dims && ints == o.ints &&
+         std::equal(nums.begin(), nums.end(), o.nums.begin(), o.nums.end(), same_bits);
 }
 
 const Shape& Expr::shape() const { return node_of(node_).shape; }
@@ -99,7 +99,7 @@ Expr Graph::make(const NodeType& given, std::span<const Expr> in, Attrs attrs) {
       << "expected " << type.num_params << " parameters, got " << attrs.nums.size();
   for (int64_t i : attrs.ints)
     TENON_CHECK(Usage, i >= -kMaxExtent && i <= kMaxExtent, type.name.data()) << "attribute " << i << " exceeds 2^48";
-  if (attrs.has_dtype) static_cast<void>(size_of(attrs.dtype));  // refuses a number that is no type
+  if (attrs.dtype) static_cast<void>(size_of(*attrs.dtype));  // refuses a number that is no type
   const uint64_t h = hash_of(type, in, attrs);
   for (auto [it, end] = index_.equal_range(h); it != end; ++it) {
     const Node& n = *it->second;
@@ -151,7 +151,7 @@ Expr state(Graph& g, std::string name, DType dtype, Shape shape) {
   return memory_leaf(g, node_type<nodes::State>(), std::move(name), dtype, shape, Rate::Step);
 }
 Expr constant(Graph& g, double value) { return g.make(node_type<nodes::Constant>(), {}, {.nums = {value}}); }
-Expr iota(Graph& g, int64_t n) { return g.make(node_type<nodes::Iota>(), {}, {.has_dims = true, .dims = {n}}); }
+Expr iota(Graph& g, int64_t n) { return g.make(node_type<nodes::Iota>(), {}, {.dims = Shape{n}}); }
 
 bool is_memory_leaf(const Expr& e) {
   return e.is<nodes::Input>() || e.is<nodes::Param>() || e.is<nodes::ScalarInput>() || e.is<nodes::State>();

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,13 +29,11 @@ std::string_view name_of(Rate r);
 
 /// All of a node's data but its operands. Printed between < and > in the order of the members.
 struct Attrs {
-  std::string text = {};  ///< names of leaves
-  bool has_dtype = false;
-  DType dtype = DType::F32;  ///< of leaves, casts, rounding points; what an anchor multiplies its operands in
-  bool has_dims = false;
-  Shape dims = {};                 ///< leaves, reshape, broadcast
-  std::vector<int64_t> ints = {};  ///< axes, bounds, strides
-  std::vector<double> nums = {};   ///< scalar parameters of pointwise bodies, attention scale, literals
+  std::string text = {};            ///< names of leaves
+  std::optional<DType> dtype = {};  ///< of leaves, casts, rounding points; what an anchor multiplies its operands in
+  std::optional<Shape> dims = {};   ///< leaves, reshape, broadcast
+  std::vector<int64_t> ints = {};   ///< axes, bounds, strides
+  std::vector<double> nums = {};    ///< scalar parameters of pointwise bodies, attention scale, literals
   bool operator==(const Attrs& o) const;
 };
 

@@ -141,7 +141,7 @@ struct Anchor {
 struct Leaf {
   static constexpr Family family = Family::Leaf;
   static constexpr int kArity = 0;
-  static DType dtype(std::span<const Expr>, const Attrs& attrs) { return attrs.dtype; }
+  static DType dtype(std::span<const Expr>, const Attrs& attrs) { return attrs.dtype.value_or(DType::F32); }
 };
 
 namespace detail {

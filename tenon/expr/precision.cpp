@@ -9,15 +9,12 @@ bool holds(DType arithmetic, DType t) {
   return (t == DType::E4M3 || t == DType::I8) && (arithmetic == DType::F16 || arithmetic == DType::BF16);
 }
 
-std::optional<DType> arithmetic_of(const Expr& anchor) {
-  return anchor->attrs.has_dtype ? std::optional(anchor->attrs.dtype) : std::nullopt;
-}
+std::optional<DType> arithmetic_of(const Expr& anchor) { return anchor->attrs.dtype; }
 
 Expr multiplied_in(const Expr& anchor, DType arithmetic) {
   TENON_CHECK(Usage, anchor->family() == Family::Anchor, std::string(anchor->name()))
       << "is not an anchor, so it has no arithmetic type";
   Attrs attrs = anchor->attrs;
-  attrs.has_dtype = true;
   attrs.dtype = arithmetic;
   return anchor.graph().make(*anchor->type, anchor->in, std::move(attrs));
 }

@@ -29,8 +29,8 @@ std::string print_node(const Expr& e, const std::function<std::string(const Expr
   const Attrs& a = e->attrs;
   std::vector<std::string> items, operands;
   if (!a.text.empty()) items.push_back(quoted(a.text));
-  if (a.has_dtype) items.emplace_back(name_of(a.dtype));
-  if (a.has_dims) items.push_back(a.dims.str());
+  if (a.dtype) items.emplace_back(name_of(*a.dtype));
+  if (a.dims) items.push_back(a.dims->str());
   for (int64_t i : a.ints) items.push_back(std::to_string(i));
   for (double x : a.nums) items.push_back(number(x));
   for (const Expr& x : e->in) operands.push_back(operand_name(x));

@@ -24,8 +24,7 @@ void parse_plain(Line& line, Attrs& a, int& stage) {
     } catch (const Error& e) {
       line.fail(e.what());
     }
-    if (name_of(a.dtype) != token) line.fail("write the element type as ", name_of(a.dtype));
-    a.has_dtype = true;
+    if (name_of(*a.dtype) != token) line.fail("write the element type as ", name_of(*a.dtype));
   } else if (!is_number_word(token) && token.find_first_of(".e") == std::string_view::npos) {
     if (stage > 3) line.fail("the whole number ", token, " is out of order");
     stage = 3;
@@ -51,7 +50,6 @@ Attrs parse_attributes(Line& line) {
     } else if (line.peek() == '[') {
       if (stage > 1) line.fail("a shape is out of order");
       stage = 2;
-      a.has_dims = true;
       a.dims = line.dims();
     } else {
       parse_plain(line, a, stage);

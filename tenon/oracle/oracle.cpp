@@ -55,7 +55,7 @@ std::vector<double> eval_apart(const Node& n, const Operands& in) {
   std::vector<Expr> places;
   for (const Expr& x : n.in) places.push_back(input(g, std::to_string(places.size()), x.dtype(), x.shape()));
   Attrs exact = n.attrs;
-  exact.has_dtype = false;
+  exact.dtype.reset();
   const Expr other = n.type->apart(g.make(*n.type, places, std::move(exact)));
   return Oracle([&](const Expr& leaf) { return *in[std::stoul(leaf->attrs.text)]; }).eval(other);
 }

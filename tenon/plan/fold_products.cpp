@@ -64,7 +64,7 @@ class ProductFolder {
     if (!add_terms(x, c) || !c.layer || !unrounded(c.layer->in[1]) || !unrounded(e->in[1])) return {};
     const Expr& front = c.layer->in[0];
     const int64_t beside = c.beside ? columns : 0, rows = e.shape().cols(), depth = front.shape().cols();
-    const bool typed = front.dtype() == sum.dtype() && c.layer->attrs.has_dtype == e->attrs.has_dtype;
+    const bool typed = front.dtype() == sum.dtype() && c.layer->attrs.dtype.has_value() == e->attrs.dtype.has_value();
     const bool joins = !c.beside || (c.beside.dtype() == sum.dtype() && c.beside.shape() == x.shape() &&
                                      is_stored(c.beside) && depth * size_of(sum.dtype()) % kLineBytes == 0);
     return typed && joins && rows * (depth + beside) <= columns * (depth + rows) ? c : Chain();

@@ -101,7 +101,7 @@ using Kind = std::vector<uint32_t>;
 Kind kind_of(const Layer& l) {
   const auto type = [](DType t) { return static_cast<uint32_t>(t); };
   const Attrs& a = l.linear->attrs;
-  Kind kind = {l.linear->in[0]->id, type(l.linear->in[1].dtype()), a.has_dtype, type(a.dtype)};
+  Kind kind = {l.linear->in[0]->id, type(l.linear->in[1].dtype()), a.dtype ? 1 + type(*a.dtype) : 0};
   for (const Scale& s : l.scales)
     kind.insert(kind.end(), {1u + s.of_columns, s.of_columns ? type(s.value.dtype()) : s.value->id});
   kind.insert(kind.end(), {0u, l.bias ? 1 + type(l.bias.dtype()) : 0, l.rounding ? 1 + type(*l.rounding) : 0});

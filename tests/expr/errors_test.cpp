@@ -23,7 +23,6 @@ class NodeError : public test::Refusing {
   }
   static Attrs dims(Shape s) {
     Attrs a;
-    a.has_dims = true;
     a.dims = s;
     return a;
   }
@@ -91,7 +90,7 @@ TEST_F(NodeError, BroadcastWithoutAShape) { refused<nodes::Broadcast>("[broadcas
 TEST_F(NodeError, CastWithoutAType) { refused<nodes::Cast>("[cast] needs an element type", {x}); }
 TEST_F(NodeError, Rate) {
   Attrs a = dims({2});
-  a.text = "y", a.has_dtype = true, a.ints = {7};
+  a.text = "y", a.dtype = DType::F32, a.ints = {7};
   refused<nodes::Input>("[input] rate 7 is outside 0..3", {}, a);
 }
 TEST_F(NodeError, LeafWithoutAName) {

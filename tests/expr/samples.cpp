@@ -43,12 +43,10 @@ class Sampler {
     if (type_.family == Family::Reduce) a.ints = {below(2)};
     if (type_.family == Family::Pointwise && type_.round) {
       constexpr DType kTypes[] = {DType::F32, DType::F16, DType::BF16, DType::E4M3};
-      a.has_dtype = true;
       a.dtype = kTypes[below(4)];
     }
     if (type_.family != Family::View) return a;
     if (below(3) == 0) {
-      a.has_dims = true;
       a.dims = related_shape(base);
     } else if (below(2)) {
       for (int64_t i = 0; i < base.rank(); ++i) a.ints.push_back(i);

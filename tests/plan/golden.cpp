@@ -23,7 +23,7 @@ using Makers = std::map<std::string, std::string>;
 std::string node_text(const Expr& e) {
   std::string attributes;
   const auto item = [&](const std::string& text) { attributes += (attributes.empty() ? "" : ",") + text; };
-  if (e->family() == Family::Anchor) item(std::string(name_of(e->attrs.dtype)));
+  if (e->family() == Family::Anchor) item(std::string(name_of(e->attrs.dtype.value_or(DType::F32))));
   for (const int64_t i : e->attrs.ints) item(std::to_string(i));
   for (const double x : e->attrs.nums) item(number_text(x));
   std::string out(e->name());

@@ -1,9 +1,6 @@
 // Scaled dot-product attention per head, softmax(scale * q k^T + causal mask) v; its log-sum-exp is a second result,
 // and its gradients are anchors.
 #pragma once
-#include <functional>
-
-#include "tenon/core/matrix_product.h"
 #include "tenon/expr/node_type.h"
 
 namespace tenon::nodes {
@@ -33,30 +30,9 @@ struct Attention : Anchor {
     shape = q;
   }
   static void reference(const Node& n, std::span<const double* const> in, double* out);
-  /// Calls use(row, rows, kv, seen, scores) for blocks of queries: rows [row, row + rows) of q, with heads numbered
-  /// across the batch. `scores` is [rows][Sk]: their products with the first `seen` keys of key head `kv`, the only
-  /// keys they see.
-  using Scores = std::function<void(int64_t row, int64_t rows, int64_t kv, int64_t seen, double* scores)>;
-  static void scores(const Node& n, std::span<const double* const> in, const Scores& use);
-  /// The number of keys of batch entry `b`.
-  static int64_t keys_of(const Node& n, std::span<const double* const> in, int64_t b) {
-    const int64_t all = n.in[1].shape()[2];
-    if (n.in.size() == 3) return all;
-    const double keys = in[3][n.in[3].shape().rank() ? b : 0];
-    TENON_CHECK(Numeric, keys >= 0 && keys <= static_cast<double>(all), "attention")
-        << keys << " keys, expected 0.." << all;
-    return static_cast<int64_t>(keys);
-  }
   /// Recomputes p = e^(scale q k^T - log-sum-exp) from the log-sum-exp that the forward pass stores beside its result.
   /// Queries that share keys are rows of one matrix, so that their gradients are summed in a fixed order.
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
-  /// In place: e^(scale s - top) / total.
-  static void softmax(std::span<double> s, double scale) {
-    double top = -INFINITY, total = 0;
-    for (double& x : s) top = std::max(top, x *= scale);
-    for (double& x : s) total += x = std::exp(x - top);
-    for (double& x : s) x /= total;
-  }
 };
 
 /// Operands and attributes as Attention. f32 [B, H, Sq, 1]: log of the sum of e^(scale q k^T) over the keys that a
@@ -69,19 +45,8 @@ struct AttentionLse : Anchor {
     Attention::infer(in, attrs, shape);
     shape[3] = 1;
   }
-  static void reference(const Node& n, std::span<const double* const> in, double* out) {
-    Attention::scores(n, in, [&](int64_t row, int64_t rows, int64_t, int64_t seen, const double* scores) {
-      for (int64_t r = 0; r < rows; ++r)
-        out[row + r] = log_of_sum({scores + r * n.in[1].shape()[2], static_cast<size_t>(seen)}, n.attrs.nums[0]);
-    });
-  }
+  static void reference(const Node& n, std::span<const double* const> in, double* out);
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
-  static double log_of_sum(std::span<const double> s, double scale) {
-    double top = -INFINITY, total = 0;
-    for (const double x : s) top = std::max(top, x * scale);
-    for (const double x : s) total += std::exp(x * scale - top);
-    return s.empty() ? -INFINITY : top + std::log(total);
-  }
 };
 
 /// Operands: q, k, v as in Attention; g [B, H, Sq, D], the gradient of its result; lse [B, H, Sq, 1], its

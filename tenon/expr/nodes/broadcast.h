@@ -7,10 +7,10 @@ namespace tenon::nodes {
 struct Broadcast : View {
   static constexpr auto name = "broadcast";
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
-    TENON_CHECK(Usage, attrs.has_dims, "broadcast") << "needs a shape";
-    TENON_CHECK(Usage, broadcast_shapes(in[0].shape(), attrs.dims) == attrs.dims, "broadcast")
-        << "cannot repeat " << in[0].shape().str() << " to " << attrs.dims.str();
-    shape = attrs.dims;
+    TENON_CHECK(Usage, attrs.dims, "broadcast") << "needs a shape";
+    TENON_CHECK(Usage, broadcast_shapes(in[0].shape(), *attrs.dims) == *attrs.dims, "broadcast")
+        << "cannot repeat " << in[0].shape().str() << " to " << attrs.dims->str();
+    shape = *attrs.dims;
   }
   static void map(const Node& n, IndexAlgebra& a, Indices c) {
     const Shape& from = n.in[0].shape();
@@ -32,7 +32,7 @@ namespace tenon {
 /// x repeated to `shape` by NumPy's rules. x itself if it has that shape.
 inline Expr broadcast(const Expr& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  return make_node<nodes::Broadcast>({x}, {.has_dims = true, .dims = shape});
+  return make_node<nodes::Broadcast>({x}, {.dims = shape});
 }
 
 }  // namespace tenon

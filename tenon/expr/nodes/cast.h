@@ -9,12 +9,12 @@ namespace tenon::nodes {
 struct Cast : Pointwise<1> {
   static constexpr auto name = "cast";
   HD static auto eval(auto x) { return x; }
-  static double round(const Attrs& attrs, double x) { return round_to(attrs.dtype, x); }
+  static double round(const Attrs& attrs, double x) { return round_to(*attrs.dtype, x); }
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
-    TENON_CHECK(Usage, attrs.has_dtype, "cast") << "needs an element type";
+    TENON_CHECK(Usage, attrs.dtype, "cast") << "needs an element type";
     Pointwise::infer(in, attrs, shape);
   }
-  static DType dtype(std::span<const Expr>, const Attrs& attrs) { return attrs.dtype; }
+  static DType dtype(std::span<const Expr>, const Attrs& attrs) { return *attrs.dtype; }
   static auto vjp(auto g, auto) { return std::array{g}; }
 };
 
@@ -34,10 +34,10 @@ namespace tenon {
 /// x as element type t: rounded to it and stored in it. x itself if it has that type already.
 inline Expr cast(const Expr& x, DType t) {
   if (x.dtype() == t) return x;
-  return make_node<nodes::Cast>({x}, {.has_dtype = true, .dtype = t});
+  return make_node<nodes::Cast>({x}, {.dtype = t});
 }
 
 /// x rounded to values of t but still f32: a rounding point inside a chain.
-inline Expr round(const Expr& x, DType t) { return make_node<nodes::Round>({x}, {.has_dtype = true, .dtype = t}); }
+inline Expr round(const Expr& x, DType t) { return make_node<nodes::Round>({x}, {.dtype = t}); }
 
 }  // namespace tenon

@@ -6,9 +6,9 @@ namespace tenon::nodes {
 
 struct MemoryLeaf : Leaf {
   static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
-    TENON_CHECK(Usage, attrs.has_dtype && attrs.has_dims && !attrs.text.empty(), "leaf")
+    TENON_CHECK(Usage, attrs.dtype && attrs.dims && !attrs.text.empty(), "leaf")
         << "needs a name, an element type and a shape";
-    shape = attrs.dims;
+    shape = *attrs.dims;
   }
 };
 /// Supplied at each run; ints[0] is its Rate.
@@ -44,8 +44,8 @@ struct Constant : Leaf {
 struct Iota : Leaf {
   static constexpr auto name = "iota";
   static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
-    TENON_CHECK(Usage, attrs.has_dims && attrs.dims.rank() == 1, "iota") << "needs a shape of rank 1";
-    shape = attrs.dims;
+    TENON_CHECK(Usage, attrs.dims && attrs.dims->rank() == 1, "iota") << "needs a shape of rank 1";
+    shape = *attrs.dims;
   }
   static DType dtype(std::span<const Expr>, const Attrs&) { return DType::I32; }
 };

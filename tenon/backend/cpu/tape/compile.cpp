@@ -277,7 +277,7 @@ class TapeCompiler {
 
   int rounding(const Expr& e) {
     const int x = value_of(e->in[0]);
-    const DType type = e->attrs.dtype, held = holds_[static_cast<size_t>(x)];
+    const DType type = *e->attrs.dtype, held = holds_[static_cast<size_t>(x)];
     if (type == held || type == DType::F32 || type == DType::F64) return x;
     Tape::Instruction in;
     in.op = Tape::Op::Round;

@@ -267,7 +267,7 @@ ProgramSource::Value ProgramSource::pointwise(const Expr& e) {
 
 // A value that this or an earlier stage left in registers.
 ProgramSource::Value ProgramSource::kept(const Expr& e) {
-  Value out{fresh(), false, e->attrs.dtype};
+  Value out{fresh(), false, *e->attrs.dtype};
   loop_ += "        const Frag<float, kRun> " + out.name + " = to_floats(" + kept_.at(e.get()) + "[f]);\n";
   return out;
 }
@@ -320,7 +320,7 @@ std::string ProgramSource::quotient(const Expr& e) {
 
 ProgramSource::Value ProgramSource::rounding(const Expr& e) {
   Value x = value(e->in[0]);
-  const DType type = e->attrs.dtype;
+  const DType type = *e->attrs.dtype;
   if (const auto keeps = kept_.find(e.get()); keeps != kept_.end()) {
     loop_ += "        " + keeps->second + "[f] = from_floats<" + type_source(type) + ">(" +
              (x.uniform ? "splat<kRun>(" + x.name + ")" : x.name) + ");\n";

@@ -83,7 +83,7 @@ void ProgramSource::find_kept() {
       if (uniform(e) || kind(e) != Kind::Computed || !seen.insert(e.get()).second) return;
       if (naive) {
         first.emplace(e.get(), stage);
-      } else if (e->type->round && size_of(e->attrs.dtype) == 2 && first.at(e.get()) < stage && loads(e)) {
+      } else if (e->type->round && size_of(*e->attrs.dtype) == 2 && first.at(e.get()) < stage && loads(e)) {
         kept_.emplace(e.get(), fresh());
         return;
       }
@@ -188,7 +188,7 @@ std::string ProgramSource::row_values() {
   before_.clear();
   for (const Expr& e : topological(values())) {
     if (kept_.contains(e.get()))
-      arrays += "    Frag<" + type_source(e->attrs.dtype) + ", kRun> " + kept_.at(e.get()) + "[R];\n";
+      arrays += "    Frag<" + type_source(*e->attrs.dtype) + ", kRun> " + kept_.at(e.get()) + "[R];\n";
     for (const Expr& x : e->in)
       if (kind(e) == Kind::Computed && kind(x) == Kind::Load && uniform(x) && !in_shared(x)) value(x);
   }
