@@ -4,9 +4,17 @@
 
 namespace tenon {
 namespace {
+
 constexpr auto kTypes = []<class... T>(TypeList<T...>) {
   return std::array<const NodeType*, sizeof...(T)>{&detail::kNodeType<T>...};
 }(AllNodes{});
+
+// Divides g equally among the candidates that attain the extreme.
+Expr share_among_ties(const Expr& node, const Expr& g, const Expr& candidates) {
+  const Expr hit = equal(candidates, node);
+  return hit * (g / sum(hit, static_cast<ReduceOver>(node->attrs.ints[0])));
+}
+
 }  // namespace
 
 std::span<const NodeType* const> node_types() { return kTypes; }
@@ -35,14 +43,6 @@ double Reduce::count(const Node& n) {
     if (n.shape[a] == 1) count *= static_cast<double>(n.in[0].shape()[a]);
   return count;
 }
-
-namespace {
-// Divides g equally among the candidates that attain the extreme.
-Expr share_among_ties(const Expr& node, const Expr& g, const Expr& candidates) {
-  const Expr hit = equal(candidates, node);
-  return hit * (g / sum(hit, static_cast<ReduceOver>(node->attrs.ints[0])));
-}
-}  // namespace
 
 std::vector<Expr> nodes::ReduceMax::vjp(const Expr& node, const Expr& g) {
   return {share_among_ties(node, g, node->in[0])};

@@ -28,7 +28,11 @@ struct Permute : View {
     for (size_t i = 0; i < n.attrs.ints.size(); ++i) x[static_cast<size_t>(n.attrs.ints[i])] = c[i];
     a.read(0, x);
   }
-  static Expr inverse(const Node& n, const Expr& y);
+  static Expr inverse(const Node& n, const Expr& y) {
+    std::vector<int64_t> back(n.attrs.ints.size());
+    for (size_t i = 0; i < back.size(); ++i) back[static_cast<size_t>(n.attrs.ints[i])] = static_cast<int64_t>(i);
+    return make_node<Permute>({y}, {.ints = std::move(back)});
+  }
 };
 
 /// One axis reversed. ints = axis.
@@ -92,12 +96,6 @@ Expr with_axis_last(const Expr& x, int axis, const F& f) {
   std::rotate(last.begin() + axis, last.begin() + axis + 1, last.end());
   std::rotate(back.begin() + axis, back.end() - 1, back.end());
   return permute(f(permute(x, std::move(last))), std::move(back));
-}
-
-inline Expr nodes::Permute::inverse(const Node& n, const Expr& y) {
-  std::vector<int64_t> back(n.attrs.ints.size());
-  for (size_t i = 0; i < back.size(); ++i) back[static_cast<size_t>(n.attrs.ints[i])] = static_cast<int64_t>(i);
-  return permute(y, std::move(back));
 }
 
 /// x with the order of `axis` (negative: from the last) reversed.

@@ -1,7 +1,6 @@
 // Nearest-neighbour resizing of images [N, H, W, C]; the 2x upsample of diffusion decoders is one case. ints = H', W'.
 #pragma once
 #include "tenon/expr/node_type.h"
-#include "tenon/expr/nodes/broadcast.h"
 #include "tenon/expr/nodes/compare.h"
 #include "tenon/expr/nodes/linear.h"
 
@@ -48,7 +47,7 @@ inline std::vector<Expr> nodes::Resize::vjp(const Expr& node, const Expr& g) {
     const int64_t in = node->in[0].shape()[axis], out = node->shape[axis];
     if (in == out) continue;
     const Expr i = iota(g.graph(), in);
-    const Expr identity = equal(broadcast(reshape(i, {1, in, 1, 1}), {1, in, 1, in}), reshape(i, {1, 1, 1, in}));
+    const Expr identity = equal(reshape(i, {1, in, 1, 1}), reshape(i, {1, 1, 1, in}));
     const Expr source_of = reshape(resize_nearest(identity, out, 1), {out, in});
     dx = with_axis_last(dx, axis, [&](const Expr& x) { return matmul(x, source_of); });
   }
