@@ -11,19 +11,6 @@
 namespace tenon {
 namespace {
 
-// 1 where row r, i.e. query r % queries, sees a key: [rows, keys], or [B, 1, rows, keys] if each batch entry has its
-// own number of keys. `keys`: that number, if it is an operand.
-Expr visible(const Node& n, const Expr& keys, int64_t rows) {
-  Graph& g = n.in[0].graph();
-  const int64_t queries = n.in[0].shape()[2], all = n.in[1].shape()[2];
-  Expr there = constant(g, static_cast<double>(all));
-  if (keys) there = cast(keys, DType::F32);
-  if (there.shape().rank() == 1) there = reshape(there, {there.shape()[0], 1, 1, 1});
-  if (!n.attrs.ints[0]) return less(iota(g, all), there);
-  const Expr query = reshape(broadcast(iota(g, queries), {rows / queries, queries}), {rows, 1});
-  return less(iota(g, all), query + there - static_cast<double>(queries - 1));
-}
-
 // x as a factor of a product in `arithmetic`, if that is set.
 Expr factor(const Expr& x, std::optional<DType> arithmetic) {
   return !arithmetic || holds(*arithmetic, x.dtype()) ? x : cast(x, *arithmetic);
@@ -47,9 +34,19 @@ class AttentionRows {
     const Shape& k = node_.in[1].shape();
     return reshape(x, {k[0], k[1], count_, x.shape()[3]});
   }
+  // x where row r, i.e. query r % queries, sees a key, else 0. Batch entries may have numbers of keys of their own.
   Expr seen(const Expr& x) const {
-    if (!node_.attrs.ints[0] && !keys_) return x;
-    return where(visible(node_, keys_, count_), x, constant(x.graph(), 0));
+    const bool causal = node_.attrs.ints[0] != 0;
+    if (!causal && !keys_) return x;
+    Graph& g = x.graph();
+    const int64_t queries = node_.in[0].shape()[2], all = node_.in[1].shape()[2];
+    Expr end = keys_ ? cast(keys_, DType::F32) : constant(g, static_cast<double>(all));
+    if (end.shape().rank() == 1) end = reshape(end, {end.shape()[0], 1, 1, 1});
+    if (causal) {
+      const Expr query = reshape(broadcast(iota(g, queries), {count_ / queries, queries}), {count_, 1});
+      end = query + end - static_cast<double>(queries - 1);
+    }
+    return where(less(iota(g, all), end), x, constant(g, 0));
   }
   Expr p() const { return seen(p_); }
   // The gradient of the scores, given that of the softmax's result.
@@ -181,7 +178,7 @@ std::vector<Expr> nodes::AttentionLse::vjp(const Expr& node, const Expr& g) {
   return out;
 }
 
-void nodes::AttentionGradient::check(std::span<const Expr> in, const Attrs& attrs) {
+void nodes::AttentionGradient::infer(std::span<const Expr> in, const Attrs& attrs, Shape&) {
   TENON_CHECK(Usage, in.size() == kOperands || in.size() == kOperands + 1, "attention's gradient")
       << "needs q, k, v, g, lse, delta and optionally keys";
   Shape result;

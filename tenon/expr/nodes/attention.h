@@ -54,7 +54,8 @@ struct AttentionLse : Anchor {
 struct AttentionGradient : Anchor {
   static constexpr int kArity = -1, kFactors = 4;
   static constexpr size_t kOperands = 6;  ///< without `keys`
-  static void check(std::span<const Expr> in, const Attrs& attrs);
+  /// Checks only: the shape stays q's.
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape);
   /// The gradients of this anchor, derived from the products that it stands for.
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
@@ -62,10 +63,6 @@ struct AttentionGradient : Anchor {
 /// f32 [B, H, Sq, D]: the gradient of q, scale ds k.
 struct AttentionQueryGradient : AttentionGradient {
   static constexpr auto name = "attention_query_gradient";
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
-    check(in, attrs);
-    shape = in[0].shape();
-  }
   static Expr apart(const Expr& node);
 };
 
@@ -73,7 +70,7 @@ struct AttentionQueryGradient : AttentionGradient {
 struct AttentionKeyGradient : AttentionGradient {
   static constexpr auto name = "attention_key_gradient";
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
-    check(in, attrs);
+    AttentionGradient::infer(in, attrs, shape);
     shape = in[1].shape();
     shape[3] *= 2;
   }
