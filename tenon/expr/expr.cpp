@@ -160,12 +160,13 @@ bool is_memory_leaf(const Expr& e) {
 std::vector<Expr> topological(std::span<const Expr> roots) {
   std::vector<Expr> order;
   const Graph* graph = nullptr;
+  std::vector<char> done;  // operands have smaller ids than their users
   for (const Expr& root : roots) {
     if (!root) continue;
     TENON_CHECK(Usage, !graph || graph == root->graph, "expressions") << "are from different graphs";
     graph = root->graph;
+    done.resize(std::max<size_t>(done.size(), root->id + 1));
   }
-  std::vector<char> done(graph ? graph->size() : 0);
   std::vector<std::pair<Expr, size_t>> stack;
   const auto visit = [&](const Expr& e) {
     if (e && !done[e->id]) stack.emplace_back(e, 0);
