@@ -14,6 +14,7 @@
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
 #include "tenon/explain/explanation.h"
+#include "tenon/explain/plan_counts.h"
 #include "tenon/io/json.h"
 
 namespace tenon::cli {
@@ -95,7 +96,7 @@ void add_unfused(ordered_json& out, const ModelParts& model, const std::string& 
   options.fusion = false;
   const Plan plan = model.plan(part, request, options);
   out["unfused_launches"] = plan.phases.back().launches.size();
-  out["unfused_bytes"] = plan.bytes(plan.phases.back().rate);
+  out["unfused_bytes"] = bytes_moved(plan, plan.phases.back().rate);
   out["unfused_ms"] = measure(model, part, plan, backend, flags).median();
 }
 
@@ -137,12 +138,12 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
               {"runs", flags.runs},
               {"anchor_sum_ms", nullptr},
               {"unfused_ms", nullptr},
-              {"launches", plan.counts(rate).total}});
+              {"launches", counts_of(plan, rate).total}});
   double flops = 0;
   for (const AnchorTime& a : anchors_of(plan)) flops += a.count * a.flops;
   out.update({{"load_ms", fused.load_ms},
               {"gflops", flops / 1e9},
-              {"bytes", plan.bytes(rate)},
+              {"bytes", bytes_moved(plan, rate)},
               {"peak_rss_bytes", fused.peak_rss},
               {"planned_bytes", fused.planned.total()}});
   if (!flags.part.offload.empty())

@@ -12,6 +12,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
+#include "tenon/explain/plan_counts.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/runtime/dump.h"
@@ -69,7 +70,7 @@ Explanation explain_part(const ModelParts& model, const std::string& part, const
   const std::shared_ptr<WeightStore> none = flags.part.weights(backend, nullptr);
   const PlanKernels made(plan, *none);
   check_offload(plan.name, made.memory, none->offload());
-  Explanation out = explain(plan, made.memory, apart.bytes(apart.phases.back().rate), measured, made.launched());
+  Explanation out = explain(plan, made.memory, bytes_moved(apart, apart.phases.back().rate), measured, made.launched());
   out.model = model.name();
   out.part = part;
   out.device = backend->describe();

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/explain_json.h"
+#include "tenon/explain/plan_counts.h"
 #include "tenon/io/json.h"
 
 namespace tenon::cli {

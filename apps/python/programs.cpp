@@ -7,6 +7,7 @@
 #include "apps/python/gil.h"
 #include "tenon/core/error.h"
 #include "tenon/explain/explanation.h"
+#include "tenon/explain/plan_counts.h"
 #include "tenon/runtime/host_weights.h"
 
 namespace tenon::python {
@@ -185,8 +186,8 @@ std::string Program::explain() {
     }
   }
   const PlanKernels made(plan_, WeightStore(device_, nullptr));
-  Explanation e =
-      tenon::explain(plan_, made.memory, plan_of(plan_.name, results_, {}, false).bytes(), measured, made.launched());
+  Explanation e = tenon::explain(plan_, made.memory, bytes_moved(plan_of(plan_.name, results_, {}, false)), measured,
+                                 made.launched());
   for (ExplainedLaunch& l : e.launches) l.seconds.reset();
   e.model = "tenon.fuse";
   e.device = device_->describe();

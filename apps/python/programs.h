@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/python/graph.h"
+#include "tenon/explain/plan_counts.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
 
@@ -50,7 +51,7 @@ class Program {
 
   std::string explain();
   std::string plan_text() const { return print_plan(plan_); }
-  int launches() const { return plan_.counts().total; }
+  int launches() const { return counts_of(plan_).total; }
 
  private:
   void check_output(const Array& a, const Buffer& b) const;

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "tenon/core/error.h"
+#include "tenon/explain/plan_counts.h"
 #include "tenon/io/random.h"
 #include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/random_weights.h"
@@ -90,7 +91,7 @@ void measure(train::Parameters& parameters, train::Gradients& gradients, train::
     all.push_back(since(begin));
   }
   std::printf("{\"step_ms\": %.3f, \"gradients_ms\": %.3f, \"fastest_ms\": %.3f, \"launches\": %d, \"loss\": %.7g}\n",
-              median(all), median(passes), *std::ranges::min_element(all), gradients.plan().counts().total, loss);
+              median(all), median(passes), *std::ranges::min_element(all), counts_of(gradients.plan()).total, loss);
   if (!shares) return;
   const auto publish = Clock::now();
   parameters.publish();

@@ -35,7 +35,7 @@ int64_t unfused(const Launch& launch) {
   options.name = launch.name;
   options.fusion = false;
   const Plan plan = make_plan(results, options);
-  return plan.bytes(plan.phases.back().rate);
+  return bytes_moved(plan, plan.phases.back().rate);
 }
 
 void fill_from_form(const Launch& launch, const Form& form, Readable& readable, ExplainedLaunch& out) {
@@ -165,8 +165,8 @@ Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_
   Explanation out;
   out.part = plan.name;
   out.rate = plan.phases.empty() ? Rate::Step : plan.phases.back().rate;
-  out.counts = plan.counts(out.rate);
-  out.fused_bytes = plan.bytes(out.rate);
+  out.counts = counts_of(plan, out.rate);
+  out.fused_bytes = bytes_moved(plan, out.rate);
   out.memory = memory;
   out.unfused_bytes = unfused_bytes;
   for (const Phase& p : plan.phases)

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tenon/explain/plan_counts.h"
 #include "tenon/explain/readable.h"
 #include "tenon/explain/roofline.h"
 #include "tenon/plan/plan.h"

@@ -7,9 +7,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
-#include "tenon/expr/precision.h"
 #include "tenon/expr/state.h"
-#include "tenon/kernels/form.h"
 
 namespace tenon {
 
@@ -20,10 +18,9 @@ std::vector<Expr> nodes_of(const Launch& launch) {
 }
 
 std::vector<Expr> operands_of(const Launch& launch) {
-  std::vector<Expr> leaves;
-  for (const Expr& e : nodes_of(launch))
-    if (is_memory_leaf(e)) leaves.push_back(e);
-  return leaves;
+  std::vector<Expr> nodes = nodes_of(launch);
+  std::erase_if(nodes, [](const Expr& e) { return !is_memory_leaf(e); });
+  return nodes;
 }
 
 Expr anchor_of(const Launch& launch) {
@@ -65,24 +62,6 @@ int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const 
   int64_t bytes = 0;
   for (const auto& [node, count] : elements) bytes += count * size_of(Expr(node).dtype());
   return bytes;
-}
-
-int64_t bytes_moved(const Launch& launch) {
-  const Expr anchor = anchor_of(launch);
-  int64_t bytes = 0;
-  // Operands of the anchor that backends store in its arithmetic type.
-  std::set<const Node*> kept;
-  if (anchor && arithmetic_of(anchor))
-    for (const Expr& x : std::span(anchor->in).first(static_cast<size_t>(anchor->type->factors))) {
-      const int64_t saved = size_of(x.dtype()) - size_of(*arithmetic_of(anchor));
-      if (saved >= 0 && of_weights_only(x) && kept.insert(x.get()).second) bytes -= x.shape().numel() * saved;
-    }
-  std::vector<Expr> values;
-  for (const Output& o : launch.outputs) {
-    bytes += bytes_of(written_by(o.value).shape(), o.value.dtype());
-    values.push_back(o.value);
-  }
-  return bytes + bytes_read(values, [&](const Expr& e) { return is_memory_leaf(e) || kept.contains(e.get()); });
 }
 
 }  // namespace tenon

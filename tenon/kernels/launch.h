@@ -69,9 +69,6 @@ bool is_companion(const Expr& e, const Expr& of);
 /// Bytes read from memory to compute `values` from what `in_memory` says is stored there: every tensor counts once, and
 /// only as much of it as the views above it use.
 int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const Expr&)>& in_memory);
-/// Bytes that one run moves: what it reads of every distinct operand, once, plus every output written once. Weights
-/// that an anchor multiplies count in its arithmetic type if that is narrower.
-int64_t bytes_moved(const Launch& launch);
 /// Bytes of a tensor of this shape and type.
 int64_t bytes_of(const Shape& shape, DType dtype);
 

@@ -35,11 +35,6 @@ struct Phase {
   std::vector<Launch> launches;
 };
 
-/// Counts that `explain` reports.
-struct PlanCounts {
-  int total = 0, elementwise = 0, concat = 0, permute = 0, upsample = 0;
-};
-
 struct Plan {
   std::string name;
   PrecisionPolicy precision = {};  ///< the policy that set the anchors' arithmetic
@@ -52,11 +47,6 @@ struct Plan {
   /// True if the launch's outputs are stored: it runs when the plan is prepared, and again after a weight has changed.
   bool stored(const Launch& launch) const;
   const Phase* phase(Rate rate) const;
-  /// Launches of the phase by kind: those without an anchor count as elementwise, concat, permute or upsample if they
-  /// do only that.
-  PlanCounts counts(Rate rate = Rate::Step) const;
-  /// Bytes that one run of the phase moves.
-  int64_t bytes(Rate rate = Rate::Step) const;
 };
 
 /// Conversion to text and back. parse_plan throws Error(Usage) with a line number.

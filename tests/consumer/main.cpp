@@ -8,6 +8,7 @@
 #include "tenon/backend/backend.h"
 #include "tenon/core/compare.h"
 #include "tenon/core/host_tensor.h"
+#include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
 #include "tenon/oracle/oracle.h"
@@ -58,7 +59,7 @@ int main() {
   Oracle oracle(std::map<std::string, HostTensor>{{"x", x_values}, {"w", w_values}});
   const Comparison found = compare(run.get("y"), oracle.eval(y), Tolerance{1e-4});
   const Comparison scales = compare(run.get("scale"), oracle.eval(scale), Tolerance{1e-6});
-  std::printf("%d launches, beside the oracle %s; scales %s\n", plan.counts().total, found.text().c_str(),
+  std::printf("%d launches, beside the oracle %s; scales %s\n", counts_of(plan).total, found.text().c_str(),
               scales.text().c_str());
-  return found.agrees() && scales.agrees() && plan.counts().total == 2 ? 0 : 1;
+  return found.agrees() && scales.agrees() && counts_of(plan).total == 2 ? 0 : 1;
 }

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "tenon/core/error.h"
+#include "tenon/explain/plan_counts.h"
 #include "tenon/io/files.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 #include "tenon/pipelines/families/z_image/generator.h"
@@ -171,7 +172,7 @@ TEST_F(LoraPictures, BranchesCostAtMostTwoLaunchesAProduct) {
   EXPECT_GE(products(with), 2 * products(without));
   EXPECT_LE(products(with), 3 * products(without));
   // Little more than products is added.
-  EXPECT_LE(with.counts().total - products(with), without.counts().total - products(without) + 1);
+  EXPECT_LE(counts_of(with).total - products(with), counts_of(without).total - products(without) + 1);
 }
 
 // Rows are requantised with the change included, or the branch runs in bf16 beside them.

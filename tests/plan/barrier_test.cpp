@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/explain/plan_counts.h"
 #include "tenon/explain/plan_diff.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/plan.h"
@@ -26,7 +27,7 @@ TEST(Barrier, KeepsRecomputationsApart) {
   EXPECT_NE(linear(silu(barrier(x, 0)), w), linear(silu(x), w));
   EXPECT_NE(barrier(x, 0), barrier(x, 1));
   const Plan p = make_plan(std::array{Result{"a", linear(x, w)}, Result{"b", linear(barrier(x, 0), w)}});
-  EXPECT_EQ(p.counts().total, 2) << "merged: " << print_plan(p);
+  EXPECT_EQ(counts_of(p).total, 2) << "merged: " << print_plan(p);
 }
 
 // Launches are ordered by stage, including results without other readers, whatever order they were requested in.
@@ -42,7 +43,7 @@ TEST(Barrier, OrdersWhatIsComputed) {
 TEST(Barrier, IsNotCrossed) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {4, 8}), w = param(g, "w", DType::F32, {8, 8});
-  const auto launches = [](const Expr& y) { return make_plan(std::array{Result{"y", y}}).counts().total; };
+  const auto launches = [](const Expr& y) { return counts_of(make_plan(std::array{Result{"y", y}})).total; };
   EXPECT_EQ(launches(silu(linear(x, w)) * 2.0), 1);
   EXPECT_EQ(launches(silu(barrier(linear(x, w), 0)) * 2.0), 2);
   EXPECT_EQ(launches(gelu(linear(barrier(silu(x), 0), w))), 2);

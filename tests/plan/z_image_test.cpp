@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tenon/explain/plan_counts.h"
 #include "tenon/kernels/affine.h"
 #include "tenon/models/z_image.h"
 #include "tenon/pipelines/families/z_image/networks.h"
@@ -37,7 +38,7 @@ TEST(ZImagePlan, ABlockCostsTheSameAtAnyDepth) {
   for (const Target& target : {Target(), views})
     for (const auto& [policy, most] : {std::pair{PrecisionPolicy(), 8}, {z_image_e4m3_rows(), 10}}) {
       const auto launches = [&, &policy = policy](int64_t layers) {
-        return plan_of_z_image(layers, policy, target).counts().total;
+        return counts_of(plan_of_z_image(layers, policy, target)).total;
       };
       const int two = launches(2), three = launches(3), five = launches(5);
       EXPECT_EQ(five - three, 2 * (three - two)) << policy.text();

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
 #include "tenon/oracle/oracle.h"
 #include "tenon/plan/plan.h"
@@ -49,7 +50,7 @@ class ReductionsBeside : public testing::Test {
     }
     const std::vector<double> want = Oracle(tensors).eval(y);
     const Plan plan = make_plan(std::array{Result{"y", y}});
-    EXPECT_EQ(plan.counts().total, launches) << print_plan(plan);
+    EXPECT_EQ(counts_of(plan).total, launches) << print_plan(plan);
     HostWeights weights;
     for (const auto& [name, t] : tensors) weights.add(name, {t.dtype, t.shape, t.data.data()});
     for (const Device& device : devices()) {
