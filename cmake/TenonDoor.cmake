@@ -8,7 +8,7 @@ set(TENON_DOOR
     # plans
     plan/plan.h plan/one_launch.h explain/explanation.h
     # running them
-    backend/backend.h runtime/executable.h runtime/host_weights.h core/compare.h core/host_tensor.h core/log.h core/stop.h
+    backend/backend.h runtime/executable.h core/compare.h core/host_tensor.h core/log.h core/stop.h
     # pipelines
     pipelines/image_embedder.h pipelines/image_generator.h pipelines/text_generator.h io/image.h)
 

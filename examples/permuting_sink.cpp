@@ -10,7 +10,6 @@
 #include "tenon/oracle/oracle.h"
 #include "tenon/plan/one_launch.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 
 using namespace tenon;
 

@@ -8,7 +8,6 @@
 #include "tenon/core/error.h"
 #include "tenon/explain/explanation.h"
 #include "tenon/explain/plan_counts.h"
-#include "tenon/runtime/host_weights.h"
 
 namespace tenon::python {
 namespace {

@@ -10,7 +10,6 @@
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/runtime/host_weights.h"
 #include "tenon/train/checkpoint.h"
 #include "tenon/train/gradients.h"
 #include "tenon/train/schedule.h"

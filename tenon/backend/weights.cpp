@@ -7,6 +7,13 @@
 
 namespace tenon {
 
+HostView HostWeights::find(const std::string& name) const {
+  const auto it = tensors_.find(name);
+  TENON_CHECK(Model, it != tensors_.end(), "weights") << "no tensor '" << name << "'";
+  TENON_CHECK(Model, it->second.data || !it->second.shape.numel(), name) << "weight has no address";
+  return it->second;
+}
+
 ParamView WeightMaking::find(const Expr& leaf) const {
   const ParamView view = param(leaf->attrs.text);
   TENON_CHECK(Model, view.shape == leaf.shape(), leaf->attrs.text)

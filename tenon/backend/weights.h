@@ -3,6 +3,7 @@
 // (runtime/weight_store.h) makes it once for all kernels that request the same.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,18 @@ class WeightSource {
   virtual ~WeightSource() = default;
   virtual HostView find(const std::string& name) const = 0;
   virtual void done(const std::string&) const {}
+};
+
+/// Tensors that the caller holds in host memory, which must outlive the preparation of the executables that read them.
+class HostWeights : public WeightSource {
+ public:
+  HostWeights() = default;
+  explicit HostWeights(std::map<std::string, HostView> tensors) : tensors_(std::move(tensors)) {}
+  void add(const std::string& name, const HostView& tensor) { tensors_[name] = tensor; }
+  HostView find(const std::string& name) const override;
+
+ private:
+  std::map<std::string, HostView> tensors_;
 };
 
 /// A parameter from which weights are made: in host memory, or in device memory if an update has written it there.

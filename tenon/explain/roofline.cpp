@@ -8,7 +8,6 @@
 #include "tenon/expr/precision.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 
 namespace tenon {
 namespace {

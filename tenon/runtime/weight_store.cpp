@@ -8,7 +8,6 @@
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/one_launch.h"
-#include "tenon/runtime/host_weights.h"
 
 namespace tenon {
 // What made some entries, and can remake them.

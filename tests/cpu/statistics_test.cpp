@@ -5,7 +5,6 @@
 
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/support/isa_backend.h"
 
 namespace tenon::cpu {

@@ -4,7 +4,6 @@
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
-#include "tenon/runtime/host_weights.h"
 #include "tenon/runtime/plan_kernels.h"
 #include "tests/cuda/emulator.h"
 

@@ -15,7 +15,6 @@
 #include "tenon/expr/ops.h"
 #include "tenon/optim/lion.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/cuda/fake_driver/fake_driver.h"
 #include "tests/cuda/nvrtc_environment.h"
 

@@ -9,7 +9,6 @@
 #include "tenon/expr/ops.h"
 #include "tenon/nn/norm.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/cuda/emulator.h"
 
 namespace tenon {

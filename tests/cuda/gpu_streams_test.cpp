@@ -6,7 +6,6 @@
 #include "tenon/models/unet.h"
 #include "tenon/pipelines/random_weights.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/cuda/gpu_test.h"
 
 namespace tenon {

@@ -6,7 +6,6 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/cuda/emulator.h"
 
 namespace tenon {

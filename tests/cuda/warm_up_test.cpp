@@ -4,7 +4,6 @@
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/cuda/counting_emulator.h"
 
 namespace tenon {

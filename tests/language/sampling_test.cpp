@@ -12,7 +12,6 @@
 #include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/text_stream.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/language/language_fixtures.h"
 #include "tests/support/close.h"
 

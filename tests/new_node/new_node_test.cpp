@@ -10,7 +10,6 @@
 #include "tenon/expr/vjp.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/expr/samples.h"
 #include "tests/support/close.h"
 

@@ -9,7 +9,6 @@
 #include "tenon/kernels/form.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 
 namespace tenon {
 namespace {

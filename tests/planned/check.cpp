@@ -13,7 +13,6 @@
 #include "tenon/expr/ops.h"
 #include "tenon/oracle/oracle.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 
 namespace tenon::planned {
 namespace {

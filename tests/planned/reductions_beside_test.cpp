@@ -9,7 +9,6 @@
 #include "tenon/oracle/oracle.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/planned/devices.h"
 #include "tests/support/close.h"
 

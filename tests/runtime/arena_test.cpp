@@ -8,7 +8,6 @@
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/runtime/places.h"
 
 namespace tenon {

@@ -3,7 +3,6 @@
 
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 
 namespace tenon::phases_test {
 namespace {

@@ -11,7 +11,6 @@
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 
 namespace tenon::pretended_test {
 namespace {

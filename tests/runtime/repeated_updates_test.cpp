@@ -9,7 +9,6 @@
 #include "tenon/expr/ops.h"
 #include "tenon/models/hash_weights.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/runtime/places.h"
 #include "tests/runtime/results.h"
 

@@ -7,7 +7,6 @@
 #include "tenon/expr/ops.h"
 #include "tenon/oracle/oracle.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/runtime/places.h"
 #include "tests/support/close.h"
 

@@ -5,7 +5,6 @@
 #include "tenon/plan/one_launch.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 #include "tests/skeletons/harness.h"
 
 namespace tenon {

@@ -18,7 +18,6 @@
 #include "tenon/pipelines/random_weights.h"
 #include "tenon/pipelines/text_generator.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/host_weights.h"
 
 namespace tenon {
 namespace {

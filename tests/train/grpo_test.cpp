@@ -10,7 +10,6 @@
 #include "tenon/io/files.h"
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/pipelines/text_generator.h"
-#include "tenon/runtime/host_weights.h"
 #include "tenon/train/decoder_loss.h"
 #include "tenon/train/policy_learner.h"
 #include "tests/language/language_fixtures.h"

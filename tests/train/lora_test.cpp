@@ -12,7 +12,6 @@
 #include "tenon/io/random.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/pipelines/lora_source.h"
-#include "tenon/runtime/host_weights.h"
 #include "tenon/train/adapter.h"
 #include "tenon/train/denoising.h"
 #include "tenon/train/ovals.h"

@@ -9,7 +9,6 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/io/safetensors.h"
-#include "tenon/runtime/host_weights.h"
 #include "tenon/train/adapter.h"
 #include "tenon/train/batch_order.h"
 #include "tenon/train/checkpoint.h"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tenon/models/decoder.h"
-#include "tenon/runtime/host_weights.h"
 #include "tenon/train/decoder_loss.h"
 #include "tenon/train/updater.h"
 #include "tests/fixtures/hashing.h"
