@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_set>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -12,16 +13,11 @@
 namespace tenon {
 namespace {
 
-// Thrown inside the builder, which turns it into a Refusal when it returns.
-struct Refused {
-  std::string why;
-  Expr blocker;  // in the form's graph
-};
-
 // Elements that a let may read if the alternative is a refusal, hence a launch (a reduction seen through a reshape).
 constexpr int64_t kLetElements = 65536;
 constexpr int kDeepest = 1000;  // push and its readers call themselves; what is deeper is stored
 
+// Throws a Refusal, whose blocker is in the form's graph.
 class FormBuilder {
  public:
   FormBuilder(const Launch& launch, Form& form) : form_(form), g_(*form.graph) {
@@ -37,7 +33,7 @@ class FormBuilder {
       bool above = e->family() == Family::Anchor;
       if (above && !(form_.anchor && is_companion(e, form_.anchor))) form_.anchor = e;
       for (const Expr& x : e->in) above = above || above_anchor_.contains(x.get());
-      if (above) above_anchor_.emplace(e.get(), true);
+      if (above) above_anchor_.insert(e.get());
     }
   }
 
@@ -60,11 +56,35 @@ class FormBuilder {
   }
 
  private:
-  FormOutput output(size_t i) const {
+  // Output i, with the value that is to be computed for it; that is not in form yet and, unless it is for a statistic,
+  // has no place.
+  FormOutput output(size_t i) {
     FormOutput out;
     out.buffer = buffers_[i];
     out.dtype = values_[i].dtype();
+    out.value = written_by(values_[i]);
+    if (const Expr statistic = statistic_below(values_[i])) {
+      out.statistic = statistic->type;
+      out.value = statistic->in[0];
+      const Shape& s = out.value.shape();
+      out.statistic_shape = {s[0], s.numel() / std::max<int64_t>(s[0] * s[-1], 1), s[-1]};
+      out.place = input(g_, out.buffer, DType::F32, {s[0], s[-1]});
+    }
     return out;
+  }
+
+  // Adds output i, whose value is `core` below the views `chain`.
+  void add(FormOutput out, size_t i, const Expr& core, const std::vector<Expr>& chain) {
+    out.value = push(core);
+    check_rows(std::array{out.value});
+    if (form_.anchor)
+      check_reduces_nothing(out.value, " of another tensor needs its whole rows, but a tile has only some columns");
+    if (!out.statistic) out.place = unchain(tensor_of(out, values_[i]), chain);
+    const Shape domain = domain_of(out.value);
+    if (form_.outputs.empty() && !form_.anchor) form_.domain = domain;
+    if (domain != form_.domain)
+      throw Refusal{"results of shapes " + domain.str() + " and " + form_.domain.str() + " cannot share a launch", {}};
+    form_.outputs.push_back(std::move(out));
   }
 
   // ---- with an anchor ----
@@ -80,7 +100,7 @@ class FormBuilder {
     for (size_t i = values_.size(); i-- > 0;) {
       if (!is_update(values_[i]) || std::ranges::find(read, values_[i]) == read.end()) continue;
       FormOutput out = output(i);
-      out.value = push(written_by(values_[i]));
+      out.value = push(out.value);
       out.place = tensor_of(out, values_[i]);
       check_rows(std::array{out.value});
       form_.updates.insert(form_.updates.begin(), std::move(out));
@@ -92,48 +112,30 @@ class FormBuilder {
 
   void build_anchor() {
     build_updates();
+    std::vector<FormOutput> outputs;
     std::vector<Lifted> lifted;
-    std::vector<Expr> values = values_;
-    std::vector<const NodeType*> statistics(values.size(), nullptr);
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (const Expr statistic = statistic_below(values[i])) {
-        statistics[i] = statistic->type;
-        values[i] = statistic->in[0];
-      }
-      values[i] = written_by(values[i]);
-      const bool stored_as_is = !statistics[i] && is_companion(values[i], form_.anchor);
-      lifted.push_back(stored_as_is ? Lifted{form_.anchor, {}} : lift(values[i]));
+    std::vector<Expr> cores;
+    for (size_t i = 0; i < values_.size(); ++i) {
+      FormOutput& out = outputs.emplace_back(output(i));
+      if (!out.statistic && is_companion(out.value, form_.anchor)) out.companion = out.value->type;
+      lifted.push_back(out.companion ? Lifted{form_.anchor, {}} : lift(out.value));
+      cores.push_back(lifted.back().core);
     }
     for (const Expr& operand : form_.anchor->in)
       form_.holes.push_back(push_over(operand.shape().rank() ? operand : reshape(operand, {1}), operand));
-    std::vector<Expr> cores;
-    for (const Lifted& l : lifted) cores.push_back(l.core);
-    const Memo lanes = find_lanes(cores);
-    Memo memo = lanes;
-    for (size_t i = 0; i < values.size(); ++i) {
-      FormOutput out = output(i);
-      if (is_companion(values[i], form_.anchor)) {
-        out.companion = values[i]->type;
-        out.value = input(g_, "%companion", out.dtype, values[i].shape());
+    Memo memo = find_lanes(cores);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      FormOutput& out = outputs[i];
+      const std::vector<Expr>& chain = lifted[i].chain;
+      if (out.companion) {
+        out.value = input(g_, "%companion", out.dtype, out.value.shape());
         out.place = tensor_of(out, values_[i]);
         form_.outputs.push_back(std::move(out));
         continue;
       }
-      const Expr core = rebuild(g_, cores[i], memo);
-      out.value = push(core);
-      check_rows(std::array{out.value});
-      check_reduces_nothing(out.value, " of another tensor needs its whole rows, but a tile has only some columns");
-      out.statistic = statistics[i];
-      if (out.statistic) {
-        set_statistic(out, values[i].shape());
-        for (const Expr& v : lifted[i].chain)
-          if (!v.is<nodes::Reshape>()) throw Refused{"statistics of a permuted result need it in memory", values[i]};
-      } else
-        out.place = unchain(tensor_of(out, values_[i]), lifted[i].chain);
-      if (core.shape() != form_.domain)
-        throw Refused{
-            "results of shapes " + core.shape().str() + " and " + form_.domain.str() + " cannot share a launch", {}};
-      form_.outputs.push_back(std::move(out));
+      if (out.statistic && !std::ranges::all_of(chain, [](const Expr& v) { return v.is<nodes::Reshape>(); }))
+        throw Refusal{"statistics of a permuted result need it in memory", out.value};
+      add(std::move(out), i, rebuild(g_, cores[i], memo), chain);
     }
   }
 
@@ -143,7 +145,7 @@ class FormBuilder {
     Expr last;
     for (const Expr& e : topological(std::array{value}))
       if (e->family() == Family::Reduce) last = e;
-    if (last) throw Refused{std::string(last->name()) + why, last};
+    if (last) throw Refusal{std::string(last->name()) + why, last};
   }
 
   // For statistics of a value that reduces rows, either that value is stored, or the reduction is and the rest is
@@ -152,29 +154,24 @@ class FormBuilder {
     if (!reduces_rows(core)) return;
     const std::string why = " must be in memory for statistics over the inner axes";
     const int64_t read = bytes_read(std::array{core}, [](const Expr& e) { return is_memory_leaf(e); });
-    if (2 * bytes_of(core.shape(), core.dtype()) <= read) throw Refused{std::string(core->name()) + why, core};
+    if (2 * bytes_of(core.shape(), core.dtype()) <= read) throw Refusal{std::string(core->name()) + why, core};
     check_reduces_nothing(core, why);
-  }
-
-  void set_statistic(FormOutput& out, const Shape& s) {
-    out.statistic_shape = {s[0], s.numel() / std::max<int64_t>(s[0] * s[-1], 1), s[-1]};
-    out.place = input(g_, out.buffer, DType::F32, {s[0], s[-1]});
   }
 
   Lifted lift(const Expr& e) {
     if (e == form_.anchor) return {e, {}};
     if (!above_anchor_.contains(e.get()))
-      throw Refused{"a result that does not depend on the anchor needs its own launch", e};
+      throw Refusal{"a result that does not depend on the anchor needs its own launch", e};
     switch (e->family()) {
       case Family::Pointwise:
         return lift_pointwise(e);
       case Family::View:
         return lift_view(e);
       case Family::Reduce:
-        throw Refused{std::string(e->name()) + " needs whole rows of the result, but a tile has only some columns",
+        throw Refusal{std::string(e->name()) + " needs whole rows of the result, but a tile has only some columns",
                       e->in[0]};
       default:
-        throw Refused{"a second anchor cannot share a launch", e};
+        throw Refusal{"a second anchor cannot share a launch", e};
     }
   }
 
@@ -187,7 +184,7 @@ class FormBuilder {
       if (l.chain.empty() && l.core->family() == Family::Pointwise) return lift(above(distribute(e, l.core)));
     }
     if (!e->type->inverse)
-      throw Refused{
+      throw Refusal{
           std::string(e->name()) + " of the result is not a rearrangement of it: its reader applies it instead", x};
     Lifted l = lift(x);
     l.chain.push_back(e);
@@ -209,7 +206,7 @@ class FormBuilder {
   Expr above(const Expr& root) {
     for (const Expr& e : topological(std::array{root}))
       for (const Expr& x : e->in)
-        if (above_anchor_.contains(x.get())) above_anchor_.emplace(e.get(), true);
+        if (above_anchor_.contains(x.get())) above_anchor_.insert(e.get());
     return root;
   }
 
@@ -225,7 +222,7 @@ class FormBuilder {
         in.push_back(unchain(e->in[i], first->chain));
       } else {
         if (lifted[i].chain != first->chain || lifted[i].core.shape() != first->core.shape())
-          throw Refused{std::string(e->name()) + " mixes differently arranged parts of the result", e->in[i]};
+          throw Refusal{std::string(e->name()) + " mixes differently arranged parts of the result", e->in[i]};
         in.push_back(lifted[i].core);
       }
     }
@@ -240,13 +237,13 @@ class FormBuilder {
     for (const Expr& other : values_)
       for (const Expr& x : needed_for(other))
         if (std::ranges::count(below(std::array{x}), value->in[0]))
-          throw Refused{"reads the state '" + out.buffer + "', which it writes", x};
+          throw Refusal{"reads the state '" + out.buffer + "', which it writes", x};
     std::vector<Expr> in{leaf};
     for (size_t i = 1; i + 1 < value->in.size(); ++i) {
       const Expr& x = value->in[i];
-      if (above_anchor_.contains(x.get())) throw Refused{"the place of an update depends on the result itself", x};
+      if (above_anchor_.contains(x.get())) throw Refusal{"the place of an update depends on the result itself", x};
       in.push_back(push(x));
-      if (!is_view_chain(in.back())) throw Refused{"the place of an update is computed", x};
+      if (!is_view_chain(in.back())) throw Refusal{"the place of an update is computed", x};
     }
     return value->type->place(in);
   }
@@ -259,15 +256,13 @@ class FormBuilder {
   // Decides how many lanes the anchor's last axis has; maps the anchor or its slices to acc leaves.
   Memo find_lanes(const std::vector<Expr>& cores) {
     Memo memo;
-    bool whole = false;
+    bool whole = std::ranges::count(cores, form_.anchor) > 0;
     std::vector<Expr> slices;
-    for (const Expr& e : topological(cores)) {
-      if (std::find(cores.begin(), cores.end(), e) != cores.end() && e == form_.anchor) whole = true;
+    for (const Expr& e : topological(cores))
       if (e.is<nodes::Slice>() && e->in[0] == form_.anchor)
         slices.push_back(e);
-      else if (e->family() != Family::Anchor || e != form_.anchor)
-        for (const Expr& x : e->in) whole = whole || x == form_.anchor;
-    }
+      else
+        whole = whole || std::ranges::count(e->in, form_.anchor) > 0;
     const Shape& full = form_.anchor.shape();
     form_.domain = full;
     if (slices.empty()) {
@@ -283,7 +278,7 @@ class FormBuilder {
       good = good && std::ranges::count_if(slices, [&](const Expr& s) { return std::ranges::count(under, s) > 0; }) < 2;
     }
     if (!good)
-      throw Refused{"parts of the result share a tile only if they are 2 or 4 equal blocks of columns", form_.anchor};
+      throw Refusal{"parts of the result share a tile only if they are 2 or 4 equal blocks of columns", form_.anchor};
     form_.domain = slices[0].shape();
     for (const Expr& s : slices)
       memo.emplace(s.get(), input(g_, acc_name(static_cast<int>(s->attrs.ints[1] / width)), DType::F32, form_.domain));
@@ -297,34 +292,21 @@ class FormBuilder {
   void build_plain() {
     for (size_t i = 0; i < values_.size(); ++i) {
       FormOutput out = output(i);
-      Expr core = written_by(values_[i]);
+      Expr core = out.value;
       std::vector<Expr> chain;
-      if (const Expr statistic = statistic_below(core)) {
-        out.statistic = statistic->type;
-        core = statistic->in[0];
-        set_statistic(out, core.shape());
+      if (out.statistic)
         check_statistic(core);
-      } else {
-        if (reduces_rows(core))
-          for (; core->family() == Family::View && core->type->inverse; core = core->in[0])
-            chain.insert(chain.begin(), core);
-        out.place = unchain(tensor_of(out, values_[i]), chain);
-      }
-      out.value = push(core);
-      check_rows(std::array{out.value});
-      const Shape domain = domain_of(out.value);
-      if (!form_.outputs.empty() && domain != form_.domain)
-        throw Refused{"results of shapes " + domain.str() + " and " + form_.domain.str() + " cannot share a launch",
-                      {}};
-      form_.domain = domain;
-      form_.outputs.push_back(std::move(out));
+      else if (reduces_rows(core))
+        for (; core->family() == Family::View && core->type->inverse; core = core->in[0])
+          chain.insert(chain.begin(), core);
+      add(std::move(out), i, core, chain);
     }
     // Row results and full results are compatible if one is the other with a last axis of 1.
     Shape row = form_.domain;
     if (row.rank()) row[-1] = 1;
     for (const FormOutput& o : form_.outputs)
       if (o.value.shape() != form_.domain && o.value.shape() != row)
-        throw Refused{"a result over " + o.value.shape().str() + " does not fit the rows of " + form_.domain.str(), {}};
+        throw Refusal{"a result over " + o.value.shape().str() + " does not fit the rows of " + form_.domain.str(), {}};
   }
 
   // ---- views down to the leaves ----
@@ -333,7 +315,7 @@ class FormBuilder {
     if (const auto it = pushed_.find(e.get()); it != pushed_.end()) return it->second;
     if (e->family() == Family::Leaf) return e;
     Expr out;
-    if (++depth_ > kDeepest) throw Refused{"it is more than 1000 nodes deep", e};
+    if (++depth_ > kDeepest) throw Refusal{"it is more than 1000 nodes deep", e};
     switch (e->family()) {
       case Family::Pointwise: {
         std::vector<Expr> in;
@@ -343,7 +325,7 @@ class FormBuilder {
       }
       case Family::Reduce:
         if (e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner))
-          throw Refused{std::string(e->name()) + " over a whole image is not known while the image is being read", e};
+          throw Refusal{std::string(e->name()) + " over a whole image is not known while the image is being read", e};
         out = e->type->apart ? push(e->type->apart(e))
                              : g_.make(*e->type, std::array{push_over(e->in[0], e->in[0], true)}, e->attrs);
         break;
@@ -351,7 +333,7 @@ class FormBuilder {
         out = push_view(e);
         break;
       default:
-        throw Refused{"the result of " + std::string(e->name()) + " must be in memory first", e};
+        throw Refusal{"the result of " + std::string(e->name()) + " must be in memory first", e};
     }
     --depth_;
     pushed_.emplace(e.get(), out);
@@ -380,15 +362,20 @@ class FormBuilder {
 
   Expr push_view(const Expr& e) {
     const ViewFacts facts = view_facts(e);
-    if (facts.joins) return push_joined(e);
     const Expr& x = e->in[0];
     if (e.is<nodes::Broadcast>() && let_pays(e, x)) return g_.make(*e->type, std::array{let(x)}, e->attrs);
     std::vector<Expr> in;
-    for (const Expr& operand : e->in) in.push_back(push(operand));
-    if (in.size() > 1 && !is_view_chain(in[1])) in[1] = let_or_refuse(e->in[1], "a computed index");
+    for (const Expr& operand : e->in) {
+      in.push_back(push(operand));
+      const bool computed = !is_view_chain(in.back());
+      if (computed && facts.joins)
+        in.back() = let_or_refuse(operand, "an operand of " + std::string(e->name()) + " that is computed");
+      else if (computed && in.size() > 1)
+        in.back() = let_or_refuse(operand, "a computed index");
+    }
     const Expr base = in[0];
     if (is_view_chain(base)) return e.is<nodes::Slice>() ? slice_of(e, base) : g_.make(*e->type, in, e->attrs);
-    if (facts.fills) throw Refused{"padding of a computed value: zeros must be inserted after it is computed", x};
+    if (facts.fills) throw Refusal{"padding of a computed value: zeros must be inserted after it is computed", x};
     if (base->family() == Family::Pointwise) {
       const Expr v = g_.make(*e->type, in, e->attrs);
       return push(distribute(v, base));
@@ -420,19 +407,9 @@ class FormBuilder {
   static void check_rows(std::span<const Expr> values) {
     for (const Expr& e : topological(values))
       if (const Expr broadcast = row_broadcast_below(e); broadcast && broadcast != e)
-        throw Refused{
+        throw Refusal{
             "a row reduction below " + std::string(e->name()) + " is too large to be computed inside the launch",
             broadcast->in[0]};
-  }
-
-  Expr push_joined(const Expr& e) {
-    std::vector<Expr> in;
-    for (const Expr& x : e->in) {
-      Expr p = push(x);
-      if (!is_view_chain(p)) p = let_or_refuse(x, "an operand of " + std::string(e->name()) + " that is computed");
-      in.push_back(p);
-    }
-    return g_.make(*e->type, in, e->attrs);
   }
 
   // True if computing the operand of a broadcast once pays: it is computed, and both it and all it reads are small.
@@ -456,7 +433,7 @@ class FormBuilder {
   }
 
   Expr let_or_refuse(const Expr& x, const std::string& what) {
-    if (cone(x) > kLetElements) throw Refused{what + " is too large to be computed inside the launch", x};
+    if (cone(x) > kLetElements) throw Refusal{what + " is too large to be computed inside the launch", x};
     return let(x);
   }
 
@@ -474,7 +451,7 @@ class FormBuilder {
   std::vector<Expr> values_;
   std::vector<std::string> buffers_;
   std::unordered_map<const Node*, Expr> original_;
-  std::unordered_map<const Node*, bool> above_anchor_;
+  std::unordered_set<const Node*> above_anchor_;
   Memo pushed_, lets_;
   Memo rows_;  // by pushed value: see reducing
   int depth_ = 0;
@@ -489,7 +466,7 @@ FormResult make_form(const Launch& launch, std::shared_ptr<Graph> graph) {
   FormBuilder builder(launch, *form);
   try {
     builder.build();
-  } catch (const Refused& r) {
+  } catch (const Refusal& r) {
     return {nullptr, {r.why, r.blocker ? builder.original(r.blocker) : Expr()}};
   }
   return {std::move(form), {}};
