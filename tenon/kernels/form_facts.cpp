@@ -1,7 +1,6 @@
 // Queries on values in form, and copying a form.
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
@@ -59,28 +58,20 @@ const Node* literal_of(const Expr& e) {
 }
 
 Form Form::copy() const {
-  Form out;
+  Form out = *this;
+  out.graph = std::make_shared<Graph>();
   Memo memo;
-  const auto copied = [&](const Expr& e) {
-    if (!e) return Expr();
-    return rebuild(*out.graph, e, memo);
-  };
+  const auto rebuild_here = [&](Expr& e) { e = rebuild(*out.graph, e, memo); };
   if (anchor) {
     std::vector<Expr> operands;
     for (const Expr& x : anchor->in)
       operands.push_back(input(*out.graph, "%operand." + std::to_string(operands.size()), x.dtype(), x.shape()));
     out.anchor = out.graph->make(*anchor->type, operands, anchor->attrs);
   }
-  for (const Let& let : lets) out.lets.push_back({copied(let.leaf), copied(let.value)});
-  for (const Expr& hole : holes) out.holes.push_back(copied(hole));
-  out.domain = domain;
-  out.lanes = lanes;
-  for (const auto& [from, to] : {std::pair{&outputs, &out.outputs}, std::pair{&updates, &out.updates}})
-    for (const FormOutput& o : *from) {
-      to->push_back(o);
-      to->back().value = copied(o.value);
-      to->back().place = copied(o.place);
-    }
+  for (Let& let : out.lets) rebuild_here(let.leaf), rebuild_here(let.value);
+  for (Expr& hole : out.holes) rebuild_here(hole);
+  for (std::vector<FormOutput>* written : {&out.outputs, &out.updates})
+    for (FormOutput& o : *written) rebuild_here(o.value), rebuild_here(o.place);
   return out;
 }
 
