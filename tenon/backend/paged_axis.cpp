@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tenon/kernels/view_facts.h"
+
 namespace tenon {
 
 std::optional<PagedAxis> paged_axis(const Expr& view, int axis) {

@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "tenon/kernels/affine.h"
+#include "tenon/backend/affine.h"
 
 namespace tenon {
 

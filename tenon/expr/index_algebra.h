@@ -1,7 +1,7 @@
 // The arithmetic that views are written in. A view's `map`, and nothing else, defines where the elements of its result
 // are found: a few operations on coordinates, then a read of an operand. The algebra decides what an operation does:
-// compute with numbers (walk.h, for the oracle and the CPU's slow path) or with affine terms (kernels/affine.cpp),
-// gather facts (kernels/view_facts.cpp), or write kernel source (backend/cuda/codegen).
+// compute with numbers (walk.h, for the oracle and the CPU's slow path) or with affine terms (backend/affine.cpp),
+// gather facts (kernels/view_facts.cpp, kernels/row_broadcast.cpp), or write kernel source (backend/cuda/codegen).
 #pragma once
 #include <array>
 #include <deque>

@@ -6,7 +6,6 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/affine.h"
 #include "tenon/kernels/row_broadcast.h"
 #include "tenon/kernels/view_facts.h"
 

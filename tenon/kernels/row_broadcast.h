@@ -8,7 +8,7 @@ namespace tenon {
 bool is_row_broadcast(const Expr& e);
 /// The first node below the views of `e` for which is_row_broadcast holds, or an empty Expr.
 Expr row_broadcast_below(Expr e);
-/// True if `e`, views over `broadcast`, has the same value: each row is constant and has its own number.
+/// True if `e`, views over `broadcast`, is known to have the same value: each row is constant and has its own number.
 bool keeps_rows(const Expr& e, const Expr& broadcast);
 
 }  // namespace tenon

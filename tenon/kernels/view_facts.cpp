@@ -46,4 +46,12 @@ ViewFacts view_facts(const Expr& e) {
   return facts.found;
 }
 
+bool is_view_chain(const Expr& e) {
+  Expr x = e;
+  while (x->family() == Family::View && x->in.size() == 1) x = x->in[0];
+  if (x->family() != Family::View) return x->family() == Family::Leaf;
+  const auto computes = [](const Expr& y) { return y->family() != Family::View && y->family() != Family::Leaf; };
+  return !any_below({x}, computes, [](const Expr&) { return true; });
+}
+
 }  // namespace tenon

@@ -1,4 +1,4 @@
-// What a view does besides moving elements, so that the planner's rules need not know views by name.
+// What a view does besides moving elements, so that the planner's rules need not know views by name; chains of views.
 #pragma once
 #include "tenon/expr/expr.h"
 
@@ -12,5 +12,7 @@ struct ViewFacts {
 
 /// Throws Error(Internal) if `e` is not a view.
 ViewFacts view_facts(const Expr& e);
+/// True if `e` and all nodes below it are views and leaves.
+bool is_view_chain(const Expr& e);
 
 }  // namespace tenon

@@ -6,7 +6,7 @@
 #include "tenon/core/error.h"
 #include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/affine.h"
+#include "tenon/kernels/view_facts.h"
 #include "tenon/plan/one_launch.h"
 #include "tenon/plan/plan.h"
 

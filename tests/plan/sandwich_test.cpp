@@ -6,7 +6,7 @@
 
 #include "tenon/explain/explanation.h"
 #include "tenon/explain/plan_counts.h"
-#include "tenon/kernels/affine.h"
+#include "tenon/kernels/view_facts.h"
 #include "tests/plan/golden.h"
 
 namespace tenon::sandwich {

@@ -5,7 +5,7 @@
 #include "tenon/explain/plan_counts.h"
 #include "tenon/expr/precision.h"
 #include "tenon/expr/vjp.h"
-#include "tenon/kernels/affine.h"
+#include "tenon/kernels/view_facts.h"
 #include "tenon/nn/norm.h"
 #include "tenon/nn/rotary.h"
 #include "tenon/plan/plan.h"

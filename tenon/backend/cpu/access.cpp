@@ -7,6 +7,7 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/walk.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cpu {
 namespace {

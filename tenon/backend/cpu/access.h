@@ -1,17 +1,17 @@
 // An Access finds the elements of a chain of views in memory. It is compiled once from an expression over a domain; a
 // run requests blocks of the domain (rows by linear index, a range of columns) and gets them as rectangles of memory.
 //
-// Affine pieces (kernels/affine.h) are iterated digit by digit; chains that are not affine are evaluated on integers
+// Affine pieces (backend/affine.h) are iterated digit by digit; chains that are not affine are evaluated on integers
 // (expr/walk.h), one run of elements at a time.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "tenon/backend/affine.h"
 #include "tenon/backend/cpu/leaves.h"
 #include "tenon/core/function_ref.h"
 #include "tenon/expr/walk.h"
-#include "tenon/kernels/affine.h"
 
 namespace tenon::cpu {
 

@@ -7,6 +7,7 @@
 #include "tenon/backend/cpu/tile/winograd.h"
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cpu {
 namespace {

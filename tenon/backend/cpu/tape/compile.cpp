@@ -8,6 +8,7 @@
 #include "tenon/backend/cpu/tape/tape.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cpu {
 namespace {

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
+#include "tenon/backend/affine.h"
 #include "tenon/backend/cuda/launches/anchor_kernel.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/affine.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cuda {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tenon/backend/affine.h"
 #include "tenon/backend/cuda/codegen/params.h"
-#include "tenon/kernels/affine.h"
 
 namespace tenon::cuda {
 

@@ -7,6 +7,7 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cuda {
 namespace {

@@ -6,6 +6,7 @@
 #include "tenon/backend/cuda/products/product_kernel.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cuda {
 namespace {

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstddef>
 
+#include "tenon/backend/affine.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/affine.h"
 
 namespace tenon::cuda {
 

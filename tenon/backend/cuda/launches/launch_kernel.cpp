@@ -4,11 +4,11 @@
 #include <array>
 #include <cstddef>
 
+#include "tenon/backend/affine.h"
 #include "tenon/backend/cuda/codegen/lets_source.h"
 #include "tenon/backend/cuda/device/sizes.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/affine.h"
 
 namespace tenon::cuda {
 namespace {

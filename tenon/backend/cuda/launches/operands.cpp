@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tenon/backend/affine.h"
 #include "tenon/backend/arithmetic.h"
 #include "tenon/backend/attention_scale.h"
 #include "tenon/backend/cuda/attention/attention_launch.h"
@@ -15,7 +16,7 @@
 #include "tenon/backend/paged_axis.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
-#include "tenon/kernels/affine.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cuda {
 namespace {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <set>
 
+#include "tenon/backend/affine.h"
 #include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/products/row_factor.h"
-#include "tenon/kernels/affine.h"
 #include "tenon/kernels/target.h"
 
 namespace tenon::cuda {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/affine.h"
 #include "tenon/kernels/form.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "tenon/kernels/affine.h"
+#include "tenon/backend/affine.h"
 
 #include <algorithm>
 #include <limits>
@@ -310,14 +310,6 @@ std::optional<Coord> axis_steps(std::vector<Digit> digits, const Shape& domain) 
     if (d.extent == 1) digits.pop_back();
   }
   return step;
-}
-
-bool is_view_chain(const Expr& e) {
-  Expr x = e;
-  while (x->family() == Family::View && x->in.size() == 1) x = x->in[0];
-  if (x->family() != Family::View) return x->family() == Family::Leaf;
-  const auto computes = [](const Expr& y) { return y->family() != Family::View && y->family() != Family::Leaf; };
-  return !any_below({x}, computes, [](const Expr&) { return true; });
 }
 
 }  // namespace tenon

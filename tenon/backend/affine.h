@@ -47,7 +47,4 @@ std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Sh
 /// The step of each axis, from the merged digits of a whole domain, if each axis has a single step.
 std::optional<Coord> axis_steps(std::vector<Digit> digits, const Shape& domain);
 
-/// True if `e` and all nodes below it are views and leaves.
-bool is_view_chain(const Expr& e);
-
 }  // namespace tenon
