@@ -55,6 +55,12 @@ TEST_F(Corners, SeveralReshapedStatisticsOfAnImage) {
   expect({{"y", y}, {"variance", variance_of(y)}, {"mean", mean_of(y)}});
 }
 
+TEST_F(Corners, StatisticsOfAnImageAsRowsOfAState) {
+  const Expr s = state(g, "s", DType::F32, {5, 8}),
+             rows = reshape(mean(in("x", {2, 3, 4, 8}), ReduceOver::Inner), {2, 8});
+  expect({{"s", update_rows(s, slice(iota(g, 5), 0, 2, 4), rows)}});
+}
+
 TEST_F(Corners, LayersWhoseWeightsAreLayersOfTheSameRows) {
   const Expr x = weight("x", {4, 32}), k = linear(x, linear(x, weight("w", {32, 32})));
   expect({{"product", linear(in("z", {3, 4}), k)}});
