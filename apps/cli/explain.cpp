@@ -15,7 +15,6 @@
 #include "tenon/explain/plan_counts.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/runtime/dump.h"
 
 namespace tenon::cli {
 namespace {

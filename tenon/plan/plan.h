@@ -52,6 +52,9 @@ struct Plan {
 /// Conversion to text and back. parse_plan throws Error(Usage) with a line number.
 std::string print_plan(const Plan& plan);
 Plan parse_plan(std::string_view text);
+/// Writes <plan>.plan (as print_plan) and, for launch i, forms/<plan>/<i>-<launch>.txt: its skeleton and form, i.e.
+/// lets, the contents of each hole, and outputs, one node per line. Does nothing unless TENON_DUMP is set.
+void dump_plan(const Plan& plan);
 
 struct PlanOptions {
   std::string name = "plan";

@@ -10,7 +10,6 @@
 #include "tenon/core/host_tensor.h"
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
-#include "tenon/runtime/dump.h"
 
 namespace tenon {
 struct Executable::State {
