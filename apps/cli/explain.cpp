@@ -69,7 +69,8 @@ Explanation explain_part(const ModelParts& model, const std::string& part, const
   const std::shared_ptr<WeightStore> none = flags.part.weights(backend, nullptr);
   const PlanKernels made(plan, *none);
   check_offload(plan.name, made.memory, none->offload());
-  Explanation out = explain(plan, made.memory, bytes_moved(apart, apart.phases.back().rate), measured, made.launched());
+  Explanation out =
+      explain(plan, made.memory, bytes_moved(apart, apart.phases.back().rate), measured, kernels_of(made));
   out.model = model.name();
   out.part = part;
   out.device = backend->describe();

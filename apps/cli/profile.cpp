@@ -61,7 +61,7 @@ Profile profile_part(const ModelParts& model, const std::string& part, const Pro
   const NetworkOptions options = flags.part.networks(*backend, model);
   const Plan plan = model.plan(part, flags.part.request, options);
   const PlanKernels made(plan, *flags.part.weights(backend, nullptr));
-  Explanation e = explain(plan, made.memory, 0, {}, made.launched());
+  Explanation e = explain(plan, made.memory, 0, {}, kernels_of(made));
   e.model = model.name();
   e.part = part;
   e.device = backend->describe();

@@ -186,7 +186,7 @@ std::string Program::explain() {
   }
   const PlanKernels made(plan_, WeightStore(device_, nullptr));
   Explanation e = tenon::explain(plan_, made.memory, bytes_moved(plan_of(plan_.name, results_, {}, false)), measured,
-                                 made.launched());
+                                 kernels_of(made));
   for (ExplainedLaunch& l : e.launches) l.seconds.reset();
   e.model = "tenon.fuse";
   e.device = device_->describe();

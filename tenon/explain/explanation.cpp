@@ -160,6 +160,12 @@ double roofline_share(const ExplainedLaunch& l, const Roofline& peak) {
   return l.seconds.value_or(0) > 0 && !l.counts_keys ? least / *l.seconds : 0;
 }
 
+KernelCounts kernels_of(const PlanKernels& made) {
+  KernelCounts out;
+  for (const PlanKernels::Made& m : made.kernels) out[m.launch->name] = m.kernel->kernels();
+  return out;
+}
+
 Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes, const Measurements& measured,
                     const KernelCounts& launched) {
   Explanation out;

@@ -70,8 +70,12 @@ struct Measurement {
 };
 using Measurements = std::map<std::string, Measurement>;  ///< by launch name
 
-/// Explains a plan. `unfused_bytes`: what the plan of --no-fusion moves. `launched`: PlanKernels::launched; a launch
-/// missing there counts as one kernel.
+/// How many kernels a run of a launch puts on its stream, by the launch's name.
+using KernelCounts = std::map<std::string, int>;
+KernelCounts kernels_of(const PlanKernels& made);
+
+/// Explains a plan. `unfused_bytes`: what the plan of --no-fusion moves. `launched`: a launch missing there counts as
+/// one kernel.
 Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes,
                     const Measurements& measured = {}, const KernelCounts& launched = {});
 

@@ -40,7 +40,15 @@ KeptNetworks::Counters KeptNetworks::counters() const {
   Counters out;
   out.prepared = prepared_;
   for (const auto& [name, sizes] : networks_) out.networks += static_cast<int>(sizes.size());
-  for (const auto& [component, store] : stores_) out.weights += store->counters();
+  for (const auto& [component, store] : stores_) {
+    const WeightStore::Counters one = store->counters();
+    out.weights.entries += one.entries;
+    out.weights.bytes += one.bytes;
+    out.weights.on_host += one.on_host;
+    out.weights.made += one.made;
+    out.weights.made_bytes += one.made_bytes;
+    out.weights.remade += one.remade;
+  }
   return out;
 }
 

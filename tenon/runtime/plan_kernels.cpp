@@ -68,12 +68,6 @@ void check_offload(const std::string& plan, const MemoryPlan& memory, const std:
       << " of the device's memory, but its limit is " << offload->bytes / (1 << 20) << " MiB";
 }
 
-KernelCounts PlanKernels::launched() const {
-  KernelCounts out;
-  for (const Made& m : kernels) out[m.launch->name] = m.kernel->kernels();
-  return out;
-}
-
 MemoryPlan plan_memory(const Plan& plan, const WeightStore& store, const Buffers* states) {
   return PlanKernels(plan, store, states).memory;
 }

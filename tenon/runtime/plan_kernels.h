@@ -1,7 +1,6 @@
 // The kernels of a plan, each created once, and the memory they take in total.
 #pragma once
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,9 +36,6 @@ void check_offload(const std::string& plan, const MemoryPlan& memory, const std:
 /// What it will take on a backend, with weights of its own.
 MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend, std::optional<Offload> offload = {});
 
-/// How many kernels a run of a launch puts on its stream, by the launch's name.
-using KernelCounts = std::map<std::string, int>;
-
 struct PlanKernels {
   struct Made {
     std::shared_ptr<Kernel> kernel;
@@ -53,8 +49,6 @@ struct PlanKernels {
   MemoryPlan memory;
   StagingPlan staging;  ///< launches by their index in `kernels`, weights by that among the parts of all requests
 
-  /// Kernel::kernels of each launch, by the launch's name.
-  KernelCounts launched() const;
   /// `plan` must outlive them. `arena`: one that is shared with other executables.
   PlanKernels(const Plan& plan, const WeightStore& store, const Buffers* states = nullptr,
               const Arena* arena = nullptr);

@@ -303,16 +303,6 @@ void WeightStore::release_unused() {
   std::erase_if(makers_, [](const std::weak_ptr<Maker>& m) { return m.expired(); });
 }
 
-WeightStore::Counters& WeightStore::Counters::operator+=(const Counters& o) {
-  entries += o.entries;
-  bytes += o.bytes;
-  on_host += o.on_host;
-  made += o.made;
-  made_bytes += o.made_bytes;
-  remade += o.remade;
-  return *this;
-}
-
 WeightStore::Counters WeightStore::counters() const {
   const std::lock_guard lock(mutex_);
   Counters out = counters_;

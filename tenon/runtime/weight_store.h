@@ -75,7 +75,6 @@ class WeightStore {
     int64_t on_host = 0;               ///< of these bytes
     int64_t made = 0, made_bytes = 0;  ///< so far, for the first time
     int64_t remade = 0;                ///< so far, by updates
-    Counters& operator+=(const Counters& o);
   };
   Counters counters() const;
 

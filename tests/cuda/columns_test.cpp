@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tenon/backend/cuda/cuda_backend.h"
+#include "tenon/explain/explanation.h"
 #include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/plan_kernels.h"
@@ -27,7 +28,7 @@ class Columns : public testing::Test {
   int kernels(const Plan& p) const {
     int all = 0;
     const WeightStore store(backend, std::make_shared<HostWeights>());
-    for (const auto& [name, count] : PlanKernels(p, store).launched()) all += count;
+    for (const auto& [name, count] : kernels_of(PlanKernels(p, store))) all += count;
     return all;
   }
 };

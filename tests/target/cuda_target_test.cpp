@@ -19,7 +19,7 @@ namespace tenon {
 namespace {
 using target::h200;
 
-KernelCounts kernels_of(const Plan& plan) { return PlanKernels(plan, WeightStore(h200(), nullptr)).launched(); }
+KernelCounts kernels_of(const Plan& plan) { return kernels_of(PlanKernels(plan, WeightStore(h200(), nullptr))); }
 
 int kernels_of_step(const Plan& plan) {
   const KernelCounts all = kernels_of(plan);
@@ -78,7 +78,7 @@ TEST(CudaTarget, BatchesHaveTheSameLaunches) {
 TEST(CudaTarget, ExplainCountsBoth) {
   const Plan plan = unet_plan({});
   const PlanKernels made(plan, WeightStore(h200(), nullptr));
-  const Explanation e = explain(plan, made.memory, 0, {}, made.launched());
+  const Explanation e = explain(plan, made.memory, 0, {}, kernels_of(made));
   EXPECT_EQ(e.kernels, kernels_of_step(plan));
   EXPECT_GT(e.kernels, e.counts.total);
   EXPECT_THAT(explanation_text(e),
