@@ -19,8 +19,6 @@ struct WeightStore::Maker {
 };
 
 struct WeightStore::Entry {
-  Entry(std::shared_ptr<void> at, int64_t size, bool host) : memory(std::move(at)), bytes(size), on_host(host) {}
-
   std::shared_ptr<void> memory;
   int64_t bytes;
   bool on_host;
@@ -92,15 +90,25 @@ class WeightStore::Preparation {
 
   void make(const WeightRequest& r) {
     if (!to_make_.contains(&r)) return;
+    const auto maker = std::make_shared<Maker>();
+    maker->request = r;
+    maker->depends.insert(r.params.begin(), r.params.end());
+    for (const std::string& key : r.needs) {
+      const auto it = store_.entries_.find(key);
+      TENON_CHECK(Internal, it != store_.entries_.end(), "weights") << "a weight is needed before it is made: " << key;
+      maker->needs.push_back(it->second);
+      maker->depends.insert(it->second->maker->depends.begin(), it->second->maker->depends.end());
+    }
     std::vector<std::shared_ptr<Entry>> parts;
     for (const WeightRequest::Part& p : r.parts)  // existing parts may be in use: leave them alone
       parts.push_back(store_.entries_.contains(p.key)
                           ? nullptr
-                          : std::make_shared<Entry>(memory(p), p.bytes, offloaded_.contains(p.key)));
-    const std::shared_ptr<Maker> maker = store_.make(r, parts);
+                          : std::make_shared<Entry>(Entry{memory(p), p.bytes, offloaded_.contains(p.key), maker}));
+    maker->parts.assign(parts.begin(), parts.end());
+    store_.run(*maker, store_.stream());
+    store_.repeated_.reset();
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!parts[i]) continue;
-      parts[i]->maker = maker;
       store_.entries_.emplace(r.parts[i].key, parts[i]);
       ++store_.counters_.made;
       store_.counters_.made_bytes += parts[i]->bytes;
@@ -148,23 +156,6 @@ std::vector<std::shared_ptr<void>> WeightStore::get(std::span<const WeightReques
 Stream& WeightStore::stream() {
   if (!stream_) stream_ = backend_->make_stream();
   return *stream_;
-}
-
-std::shared_ptr<WeightStore::Maker> WeightStore::make(const WeightRequest& request,
-                                                      std::vector<std::shared_ptr<Entry>> parts) {
-  auto maker = std::make_shared<Maker>();
-  maker->request = request;
-  maker->depends.insert(request.params.begin(), request.params.end());
-  for (const std::string& key : request.needs) {
-    const auto it = entries_.find(key);
-    TENON_CHECK(Internal, it != entries_.end(), "weights") << "a weight is needed before it is made: " << key;
-    maker->needs.push_back(it->second);
-    maker->depends.insert(it->second->maker->depends.begin(), it->second->maker->depends.end());
-  }
-  maker->parts.assign(parts.begin(), parts.end());
-  run(*maker, stream());
-  repeated_.reset();
-  return maker;
 }
 
 bool WeightStore::run(const Maker& maker, Stream& on) {

@@ -19,8 +19,6 @@ namespace tenon {
 class WeightStore {
  public:
   WeightStore(std::shared_ptr<Backend> backend, std::shared_ptr<const WeightSource> source);
-  WeightStore(const WeightStore&) = delete;
-  WeightStore& operator=(const WeightStore&) = delete;
   ~WeightStore();
 
   const std::shared_ptr<Backend>& backend() const { return backend_; }
@@ -86,7 +84,6 @@ class WeightStore {
   class Preparation;
 
   Stream& stream();
-  std::shared_ptr<Maker> make(const WeightRequest& request, std::vector<std::shared_ptr<Entry>> parts);
   bool run(const Maker& maker, Stream& on);  // whether it can be recorded
   using Held = std::vector<std::shared_ptr<void>>;
   ParamView find(const std::string& name, Held& held);
