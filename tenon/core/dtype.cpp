@@ -181,6 +181,16 @@ double load_element(DType t, const void* base, int64_t index) {
   no_type(t);
 }
 
+void load_floats(DType t, const void* base, std::span<float> out) {
+  const auto count = static_cast<int64_t>(out.size());
+  if (t == DType::F32 && count)
+    std::memcpy(out.data(), base, out.size_bytes());
+  else if (t == DType::BF16)
+    for (int64_t i = 0; i < count; ++i) out[static_cast<size_t>(i)] = bf16_value(load_raw<uint16_t>(base, i));
+  else
+    for (int64_t i = 0; i < count; ++i) out[static_cast<size_t>(i)] = static_cast<float>(load_element(t, base, i));
+}
+
 void store_element(DType t, void* base, int64_t index, double v) {
   switch (t) {
     case DType::F64:

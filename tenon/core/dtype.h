@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -45,5 +46,7 @@ double round_to(DType t, double x);
 /// Reads / writes one element of an array of type `t` at `index`. Writing rounds as round_to does.
 double load_element(DType t, const void* base, int64_t index);
 void store_element(DType t, void* base, int64_t index, double value);
+/// Reads the first elements of such an array, as many as `out` has. Fast for f32 and bf16, as whole models are.
+void load_floats(DType t, const void* base, std::span<float> out);
 
 }  // namespace tenon

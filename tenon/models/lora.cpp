@@ -258,11 +258,10 @@ class Reader {
     TENON_CHECK(Model, is_float(t.dtype), file_.name())
         << "tensor '" << shown(tensor) << "' is of type " << name_of(t.dtype) << ", expected floating point";
     std::vector<float> out(static_cast<size_t>(t.shape.numel()));
-    for (size_t i = 0; i < out.size(); ++i) {
-      out[i] = static_cast<float>(load_element(t.dtype, t.data, static_cast<int64_t>(i)));
+    load_floats(t.dtype, t.data, out);
+    for (size_t i = 0; i < out.size(); ++i)
       TENON_CHECK(Model, std::isfinite(out[i]), file_.name())
           << "tensor '" << shown(tensor) << "' holds " << out[i] << " at element " << i;
-    }
     return out;
   }
 

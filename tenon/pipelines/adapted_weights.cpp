@@ -59,8 +59,7 @@ AdapterConfig read_adapter_config(const fs::path& file) {
 
 std::vector<float> numbers(const TensorView& tensor) {
   std::vector<float> out(static_cast<size_t>(tensor.shape.numel()));
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] = static_cast<float>(load_element(tensor.dtype, tensor.data, static_cast<int64_t>(i)));
+  load_floats(tensor.dtype, tensor.data, out);
   return out;
 }
 

@@ -1,7 +1,6 @@
 #include "tenon/pipelines/lora_source.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 #include "tenon/core/stop.h"
@@ -10,24 +9,6 @@
 
 namespace tenon {
 namespace {
-
-// Converts whole models, so each common type has its own loop.
-void convert(const HostView& view, std::span<float> out) {
-  const auto* const bytes = static_cast<const std::byte*>(view.data);
-  if (out.empty()) return;
-  if (view.dtype == DType::F32) {
-    std::memcpy(out.data(), bytes, out.size() * sizeof(float));
-  } else if (view.dtype == DType::BF16) {
-    for (size_t i = 0; i < out.size(); ++i) {
-      uint16_t bits = 0;
-      std::memcpy(&bits, bytes + i * sizeof bits, sizeof bits);
-      out[i] = bf16_value(bits);
-    }
-  } else {
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<float>(load_element(view.dtype, bytes, static_cast<int64_t>(i)));
-  }
-}
 
 class ChangedWeights : public WeightSource {
  public:
@@ -69,7 +50,7 @@ class MergedWeights : public ChangedWeights {
 
  private:
   static void merge(const HostView& base, const std::vector<LoraTerm>& terms, std::span<float> out) {
-    convert(base, out);
+    load_floats(base.dtype, base.data, out);
     const auto columns = static_cast<size_t>(terms.front().matrix->columns);
     for (size_t row = 0; row * columns < out.size(); ++row) {
       check_stop("lora");

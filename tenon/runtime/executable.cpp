@@ -13,11 +13,7 @@
 
 namespace tenon {
 struct Executable::State {
-  struct Prepared {
-    std::shared_ptr<Kernel> kernel;  // null if the results are stored
-    const Launch* launch;
-    Rate rate;
-    std::string how = {};  // then
+  struct Prepared : PlanKernels::Made {
     double begin = 0, seconds = 0;
   };
   Plan plan;
@@ -25,7 +21,6 @@ struct Executable::State {
   std::shared_ptr<Buffers> states;
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Stream> stream, last;  // its own, and the one last used
-  std::map<std::string, const Buffer*> buffer;
   std::map<std::string, void*> address;
   std::vector<std::shared_ptr<void>> weights;  // outlive the kernels, as does `kept`
   std::shared_ptr<Arena> arena;
@@ -49,18 +44,14 @@ struct Executable::State {
   Stream& go_on(const std::shared_ptr<Stream>& next);
   bool replay(Stream& on, Rate rate);
   void launch(Stream& on, Rate rate);
-  void put(Stream& on, const Prepared& p) {
-    staging.run(on, static_cast<size_t>(&p - launches.data()),
-                [&] { p.kernel->run(on, temporaries + allocated.arena); });
-  }
 
   void check_bound(const std::map<std::string, void*>& bound) const {
     for (const Buffer& b : plan.buffers)
       TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name)
           << "is memory outside the plan and was not bound";
     for (const auto& [name, memory] : bound) {
-      TENON_CHECK(Usage, !find(name).stored, name) << "is kept with the weights and cannot be bound";
-      TENON_CHECK(Usage, memory || !find(name).bytes, name) << "was bound to no address";
+      TENON_CHECK(Usage, !plan.buffer(name).stored, name) << "is kept with the weights and cannot be bound";
+      TENON_CHECK(Usage, memory || !plan.buffer(name).bytes, name) << "was bound to no address";
     }
   }
   void refuse_too_large() const {
@@ -85,7 +76,7 @@ struct Executable::State {
   }
   void rebind() {
     for (Prepared& p : launches)
-      if (p.kernel) p.kernel->rebind(table());
+      if (!p.stored) p.kernel->rebind(table());
   }
   void take_arena() {
     arena->reserve(allocated.arena + allocated.scratch);  // another's failure to enlarge it may have freed it
@@ -96,10 +87,7 @@ struct Executable::State {
     rebind();
     for (auto& [rate, phase] : phases) phase = {phase.ran, false, nullptr};  // recordings have the old addresses
   }
-  const Buffer& find(const std::string& name) const {
-    const auto it = buffer.find(name);
-    return it == buffer.end() ? plan.buffer(name) : *it->second;  // which throws
-  }
+  std::vector<float> read(const Buffer& b) const;
   void check_outputs(const Launch& launch) const;
   void stop_before(const Launch& next) const {
     if (!stop_asked()) return;
@@ -113,7 +101,6 @@ Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std:
     : state_(std::make_unique<State>(), "executable") {
   State& s = *state_;
   s.plan = std::move(plan);
-  for (const Buffer& b : s.plan.buffers) s.buffer[b.name] = &b;
   TENON_CHECK(Usage, store, s.plan.name) << "needs a store of weights";
   s.store = std::move(store);
   s.backend = s.store->backend();
@@ -171,12 +158,11 @@ void Executable::State::prepare(const PlanKernels& made) {
     }
     if (m.stored) {
       for (size_t i = 0; i < own.size(); ++i) address[m.launch->outputs[i].buffer] = own[i];
-      launches.push_back({nullptr, m.launch, m.rate, m.kernel->describe()});
-      continue;
+    } else {
+      m.kernel->bind(table(), own, static_cast<char*>(kept.get()) + kept_at);
+      kept_at += m.kernel->memory().kept;
     }
-    m.kernel->bind(table(), own, static_cast<char*>(kept.get()) + kept_at);
-    kept_at += m.kernel->memory().kept;
-    launches.push_back({m.kernel, m.launch, m.rate});
+    launches.push_back({m});
   }
 }
 
@@ -184,7 +170,7 @@ Executable::~Executable() = default;
 Executable::Executable(Executable&&) noexcept = default;
 
 void Executable::set(const std::string& name, const HostView& value) {
-  const Buffer& b = state_->find(name);
+  const Buffer& b = state_->plan.buffer(name);
   TENON_CHECK(Usage, b.role == BufferRole::Input || b.role == BufferRole::State, name)
       << "is not an input of " << state_->plan.name;
   TENON_CHECK(Usage, value.dtype == b.dtype && value.shape == b.shape, name)
@@ -194,7 +180,7 @@ void Executable::set(const std::string& name, const HostView& value) {
 }
 
 void Executable::set(const std::string& name, std::span<const float> values) {
-  const Buffer& b = state_->find(name);
+  const Buffer& b = state_->plan.buffer(name);
   TENON_CHECK(Usage, static_cast<int64_t>(values.size()) == b.shape.numel(), name)
       << "expected " << b.shape.numel() << " values for " << b.shape.str() << ", got " << values.size();
   const HostTensor value = HostTensor::from(b.dtype, b.shape, values);
@@ -202,7 +188,7 @@ void Executable::set(const std::string& name, std::span<const float> values) {
 }
 
 void Executable::set_scalar(const std::string& name, double value) {
-  const Buffer& b = state_->find(name);
+  const Buffer& b = state_->plan.buffer(name);
   TENON_CHECK(Usage, b.shape.numel() == 1, name) << "is " << name_of(b.dtype) << b.shape.str() << ", not one number";
   alignas(8) std::byte bytes[8];
   store_element(b.dtype, bytes, 0, value);
@@ -219,7 +205,7 @@ Stream& Executable::State::go_on(const std::shared_ptr<Stream>& next) {
 bool Executable::State::replay(Stream& on, Rate rate) {
   Phase& phase = phases[rate];
   if (timing || checking || !phase.ran) return false;
-  const auto first = std::ranges::find_if(launches, [rate](const Prepared& p) { return p.rate == rate && p.kernel; });
+  const auto first = std::ranges::find_if(launches, [rate](const Prepared& p) { return p.rate == rate && !p.stored; });
   if (first == launches.end()) return false;
   if (!phase.tried) phase.replay = backend->record([&](Stream& recording) { launch(recording, rate); });
   phase.tried = true;  // unless that failed
@@ -252,9 +238,10 @@ void Executable::State::launch(Stream& on, Rate rate) try {
   for (Prepared& p : launches) {
     if (p.rate != rate) continue;
     stop_before(*p.launch);
-    if (p.kernel) {
+    if (!p.stored) {
       const auto begin = timing ? Clock::now() : Clock::time_point();
-      put(on, p);
+      staging.run(on, static_cast<size_t>(&p - launches.data()),
+                  [&] { p.kernel->run(on, temporaries + allocated.arena); });
       if (timing) {
         on.synchronize();
         p.begin = std::chrono::duration<double>(begin.time_since_epoch()).count();
@@ -271,8 +258,9 @@ void Executable::State::launch(Stream& on, Rate rate) try {
 void Executable::bind(const std::map<std::string, void*>& buffers) {
   State& s = *state_;
   for (const auto& [name, memory] : buffers) {
-    TENON_CHECK(Usage, s.find(name).outside, name) << "is in the arena of " << s.plan.name << " and cannot be bound";
-    TENON_CHECK(Usage, memory || !s.find(name).bytes, name) << "was bound to no address";
+    TENON_CHECK(Usage, s.plan.buffer(name).outside, name)
+        << "is in the arena of " << s.plan.name << " and cannot be bound";
+    TENON_CHECK(Usage, memory || !s.plan.buffer(name).bytes, name) << "was bound to no address";
   }
   for (const auto& [name, memory] : buffers) s.address[name] = memory;
   s.rebind();
@@ -291,17 +279,25 @@ void Executable::wait_for(const Executable& other) { state_->go_on(state_->strea
 
 const std::shared_ptr<Stream>& Executable::stream() const { return state_->stream; }
 
+std::vector<float> Executable::State::read(const Buffer& b) const {
+  std::vector<float> values(static_cast<size_t>(b.shape.numel()));
+  const bool direct = b.dtype == DType::F32;
+  std::vector<std::byte> raw(direct ? 0 : static_cast<size_t>(b.bytes));
+  void* const to = direct ? static_cast<void*>(values.data()) : raw.data();
+  backend->copy_out(*last, to, address.at(b.name), b.bytes);
+  if (!direct) load_floats(b.dtype, raw.data(), values);
+  return values;
+}
+
 void Executable::State::check_outputs(const Launch& launch) const {
   for (const Output& o : launch.outputs) {
-    const Buffer& b = find(o.buffer);
+    const Buffer& b = plan.buffer(o.buffer);
     if (!is_float(b.dtype)) continue;
-    std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
-    backend->copy_out(*last, bytes.data(), address.at(o.buffer), b.bytes);
-    for (int64_t i = 0; i < b.shape.numel(); ++i) {
-      const double v = load_element(b.dtype, bytes.data(), i);
-      TENON_CHECK(Numeric, std::isfinite(v), plan.name)
-          << "launch '" << launch.name << "' wrote " << v << " at element " << i << " of " << o.buffer << b.shape.str();
-    }
+    const std::vector<float> values = read(b);
+    for (size_t i = 0; i < values.size(); ++i)
+      TENON_CHECK(Numeric, std::isfinite(values[i]), plan.name)
+          << "launch '" << launch.name << "' wrote " << values[i] << " at element " << i << " of " << o.buffer
+          << b.shape.str();
   }
 }
 
@@ -316,21 +312,13 @@ void Executable::warm_up() {
 }
 
 std::vector<float> Executable::get(const std::string& name) const {
-  const Buffer& b = state_->find(name);
+  const Buffer& b = state_->plan.buffer(name);
   const bool there = state_->arena->had_last(&*state_) || std::ranges::count(state_->in_arena, &b) == 0;
   TENON_CHECK(Internal, there, name) << "cannot be read: another plan has taken its memory since";
-  const int64_t count = b.shape.numel(), bytes = count * size_of(b.dtype);
-  const bool direct = b.dtype == DType::F32;
-  std::vector<float> values(static_cast<size_t>(count));
-  std::vector<std::byte> raw(direct ? 0 : static_cast<size_t>(bytes));
-  void* const to = direct ? static_cast<void*>(values.data()) : raw.data();
-  state_->backend->copy_out(*state_->last, to, state_->address.at(name), bytes);
-  for (int64_t i = 0; i < count && !direct; ++i)
-    values[static_cast<size_t>(i)] = static_cast<float>(load_element(b.dtype, raw.data(), i));
-  return values;
+  return state_->read(b);
 }
 
-void* Executable::address(const std::string& name) const { return state_->address.at(state_->find(name).name); }
+void* Executable::address(const std::string& name) const { return state_->address.at(state_->plan.buffer(name).name); }
 const Plan& Executable::plan() const { return state_->plan; }
 MemoryPlan Executable::allocated() const { return state_->allocated; }
 void Executable::time_launches(bool on) { state_->timing = on; }
@@ -339,14 +327,14 @@ void Executable::check_finite(bool on) { state_->checking = on; }
 std::vector<LaunchTime> Executable::times() const {
   std::vector<LaunchTime> out;
   for (const State::Prepared& p : state_->launches)
-    if (p.kernel) out.push_back({p.launch->name, p.rate, p.begin, p.seconds});
+    if (!p.stored) out.push_back({p.launch->name, p.rate, p.begin, p.seconds});
   return out;
 }
 
 std::vector<std::string> Executable::describe(Rate rate) const {
   std::vector<std::string> out;
   for (const State::Prepared& p : state_->launches)
-    if (p.rate == rate) out.push_back(p.kernel ? p.kernel->describe() : p.how);
+    if (p.rate == rate) out.push_back(p.kernel->describe());
   return out;
 }
 

@@ -40,8 +40,7 @@ Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<c
     TENON_CHECK(Model, view.shape.numel() == p.count() && is_float(view.dtype), p.name)
         << "expected floats " << p.shape.str() << ", found " << name_of(view.dtype) << view.shape.str();
     values.resize(static_cast<size_t>(p.count()));
-    for (size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<float>(load_element(view.dtype, view.data, static_cast<int64_t>(i)));
+    load_floats(view.dtype, view.data, values);
     set(p.master, values);
     if (averaged_) set(p.average, values);
     source->done(p.name);
