@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "tenon/backend/forms.h"
 #include "tenon/core/error.h"
 #include "tenon/kernels/form.h"
 
@@ -32,7 +33,7 @@ class Bodies {
     TENON_CHECK(Internal, launch.form != nullptr, launch.name) << "has no form";
     const auto found = all().find(launch.skeleton);
     TENON_CHECK(Internal, found != all().end(), launch.name) << "no body for skeleton " << launch.skeleton;
-    return found->second(std::move(machine), launch, launch.form->copy());
+    return found->second(std::move(machine), launch, own_copy(*launch.form));
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tenon/backend/forms.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 
@@ -56,7 +57,7 @@ ListForm make_list_form(const Launch& launch) {
       << "a launch over lists must be a map, got " << launch.skeleton;
   TENON_CHECK(Internal, launch.form != nullptr, launch.name) << "has no form";
   ListForm list;
-  list.form = launch.form->copy();
+  list.form = own_copy(*launch.form);
   TENON_CHECK(Internal, list.form.lets.empty(), launch.name) << "lets are not supported in a launch over lists";
   std::vector<Expr> values;
   for (const FormOutput& o : list.form.outputs) {

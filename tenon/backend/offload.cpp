@@ -4,16 +4,14 @@
 #include <cmath>
 #include <limits>
 
+#include "tenon/backend/arena.h"
 #include "tenon/core/error.h"
 
 namespace tenon {
 namespace {
 
-constexpr int64_t kPlaceAlignment = 256;
 // One place is read while the other is filled.
 constexpr int64_t kPlacesOfLargest = 2;
-
-int64_t aligned(int64_t bytes) { return (bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment; }
 
 // A weight, merged over all its readers.
 struct Entry {
@@ -49,7 +47,7 @@ std::vector<Visit> visits_of(std::span<const WeightRead> reads, const std::funct
       seen.clear();
     }
     out.back().reads.push_back(&r);
-    if (seen.insert(r.key).second) out.back().bytes += aligned(r.bytes);
+    if (seen.insert(r.key).second) out.back().bytes += Arena::aligned(r.bytes);
   }
   return out;
 }
@@ -130,7 +128,7 @@ class Places {
       plan_.places[{visit.launch, r->part}] = place->second;
       if (!fresh) continue;
       copies.push_back({visit.launch, r->part, at, r->bytes});
-      at += aligned(r->bytes);
+      at += Arena::aligned(r->bytes);
     }
   }
 

@@ -11,7 +11,6 @@
 // reductions, and stores through a chain of views.
 #pragma once
 #include <memory>
-#include <optional>
 
 #include "tenon/kernels/launch.h"
 
@@ -51,17 +50,12 @@ struct Form {
   /// Rows of states that the launch writes before its anchor's operands read them (holes read the updated state). Each
   /// has a domain of its own.
   std::vector<FormOutput> updates;
-
-  /// A copy in its own graph, to which its owner may add nodes.
-  Form copy() const;
 };
 
 /// Maximum number of lanes of a form.
 inline constexpr int kMaxFormLanes = 4;
 /// Name of the leaf that stands for lane i of the anchor's result: "%acc.0", "%acc.1", ...
 std::string acc_name(int lane);
-/// The lane that `leaf` stands for, or -1.
-int acc_lane(const Expr& leaf);
 /// True for a reduction over the inner axes that is a function of count, mean and squared deviations
 /// (NodeType::reduce_of_moments): the launch that stores its operand can yield it too.
 bool is_statistic(const Expr& e);

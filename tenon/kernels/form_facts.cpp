@@ -1,4 +1,4 @@
-// Queries on values in form, and copying a form.
+// Queries on values in form.
 #include <algorithm>
 #include <array>
 
@@ -9,13 +9,6 @@
 namespace tenon {
 
 std::string acc_name(int lane) { return "%acc." + std::to_string(lane); }
-
-int acc_lane(const Expr& leaf) {
-  if (!leaf.is<nodes::Input>()) return -1;
-  for (int lane = 0; lane < kMaxFormLanes; ++lane)
-    if (leaf->attrs.text == acc_name(lane)) return lane;
-  return -1;
-}
 
 bool is_statistic(const Expr& e) {
   return e->family() == Family::Reduce && e->type->reduce_of_moments &&
@@ -55,24 +48,6 @@ const Node* literal_of(const Expr& e) {
   for (Expr view = e; view != below; view = view->in[0])
     if (const ViewFacts facts = view_facts(view); facts.fills || facts.joins || facts.looks_up) return nullptr;
   return below.get();
-}
-
-Form Form::copy() const {
-  Form out = *this;
-  out.graph = std::make_shared<Graph>();
-  Memo memo;
-  const auto rebuild_here = [&](Expr& e) { e = rebuild(*out.graph, e, memo); };
-  if (anchor) {
-    std::vector<Expr> operands;
-    for (const Expr& x : anchor->in)
-      operands.push_back(input(*out.graph, "%operand." + std::to_string(operands.size()), x.dtype(), x.shape()));
-    out.anchor = out.graph->make(*anchor->type, operands, anchor->attrs);
-  }
-  for (Let& let : out.lets) rebuild_here(let.leaf), rebuild_here(let.value);
-  for (Expr& hole : out.holes) rebuild_here(hole);
-  for (std::vector<FormOutput>* written : {&out.outputs, &out.updates})
-    for (FormOutput& o : *written) rebuild_here(o.value), rebuild_here(o.place);
-  return out;
 }
 
 }  // namespace tenon

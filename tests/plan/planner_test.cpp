@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tenon/backend/forms.h"
 #include "tenon/core/error.h"
 #include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
@@ -427,7 +428,7 @@ TEST(Planner, LaunchesCarryTheirForm) {
         EXPECT_EQ(print(m.form->outputs[o].place), print(l.form->outputs[o].place));
       }
       const size_t nodes = l.form->graph->size();
-      const Form copy = l.form->copy();
+      const Form copy = own_copy(*l.form);
       for (size_t h = 0; h < l.form->holes.size(); ++h) EXPECT_EQ(print(copy.holes[h]), print(l.form->holes[h]));
       input(*copy.graph, "more", DType::F32, {1});
       EXPECT_EQ(l.form->graph->size(), nodes);

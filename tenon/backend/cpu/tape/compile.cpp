@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "tenon/backend/cpu/tape/tape.h"
+#include "tenon/backend/forms.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
 #include "tenon/kernels/view_facts.h"

@@ -4,6 +4,7 @@
 
 #include "tenon/backend/affine.h"
 #include "tenon/backend/cuda/launches/anchor_kernel.h"
+#include "tenon/backend/forms.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/view_facts.h"
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "tenon/backend/forms.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"

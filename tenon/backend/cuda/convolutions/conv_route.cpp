@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/backend/cuda/libraries/native_epilogue.h"
+#include "tenon/backend/forms.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cuda {

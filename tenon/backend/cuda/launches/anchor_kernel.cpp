@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "tenon/backend/affine.h"
+#include "tenon/backend/forms.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 

@@ -7,6 +7,7 @@
 #include "tenon/backend/affine.h"
 #include "tenon/backend/cuda/codegen/lets_source.h"
 #include "tenon/backend/cuda/device/sizes.h"
+#include "tenon/backend/forms.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 

@@ -13,6 +13,7 @@
 #include "tenon/backend/cuda/launches/device_weights.h"
 #include "tenon/backend/cuda/products/core_names.h"
 #include "tenon/backend/cuda/products/skinny_launch.h"
+#include "tenon/backend/forms.h"
 #include "tenon/backend/paged_axis.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
