@@ -19,11 +19,4 @@ bool Buffers::has(const std::string& name) const {
   return states_.contains(name);
 }
 
-int64_t Buffers::bytes() const {
-  const std::lock_guard lock(mutex_);
-  int64_t bytes = 0;
-  for (const auto& [name, state] : states_) bytes += state.first.bytes;
-  return bytes;
-}
-
 }  // namespace tenon

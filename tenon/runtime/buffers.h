@@ -20,8 +20,6 @@ class Buffers {
   /// type or shape, and Error(Memory).
   std::shared_ptr<void> get(const Buffer& state);
   bool has(const std::string& name) const;
-  /// Bytes of all states held here.
-  int64_t bytes() const;
 
  private:
   std::shared_ptr<Backend> backend_;
