@@ -220,6 +220,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
       }
     }
     place(p);
+    std::ranges::sort(terms, std::ranges::greater{}, &Term::divisor);
     digits(terms, 0, split_, p.rows);
     digits(terms, split_, domain_.rank(), p.cols);
     p.leaf = leaf;
@@ -252,14 +253,12 @@ class Affine final : public SymbolicAlgebra<Linear> {
     }
   }
 
+  // `terms`: highest digits first.
   void digits(const std::vector<Term>& terms, int first, int last, std::vector<Digit>& out) {
     for (int a = first; a < last; ++a) {
-      std::vector<Term> mine;
-      for (const Term& t : terms)
-        if (t.axis == a) mine.push_back(t);
-      std::sort(mine.begin(), mine.end(), [](const Term& x, const Term& y) { return x.divisor > y.divisor; });
       int64_t left = box_.extent[static_cast<size_t>(a)];
-      for (const Term& t : mine) {
+      for (const Term& t : terms) {
+        if (t.axis != a) continue;
         if (left % (t.divisor * t.extent)) return fail();
         append(out, {left / (t.divisor * t.extent), 0});
         append(out, {t.extent, t.step()});

@@ -64,6 +64,20 @@ TEST(Dtype, NumbersAreRoundedOnce) {
   EXPECT_TRUE(std::isnan(round_to(DType::BF16, NAN)));
 }
 
+TEST(Dtype, WholeArraysAreReadAsTheirElements) {
+  for (const DType t : {DType::F64, DType::F32, DType::F16, DType::BF16, DType::E4M3, DType::I64, DType::I32,
+                        DType::I16, DType::I8, DType::U8, DType::Bool}) {
+    std::vector<std::byte> memory(1 + static_cast<size_t>(9 * size_of(t)));  // with any alignment
+    for (int i = 0; i < 9; ++i) store_element(t, memory.data() + 1, i, 3.3 * (i - 4));
+    std::vector<float> read(9, -1.0f);
+    load_floats(t, memory.data() + 1, read);
+    for (int i = 0; i < 9; ++i)
+      EXPECT_EQ(read[static_cast<size_t>(i)], static_cast<float>(load_element(t, memory.data() + 1, i)))
+          << name_of(t) << " " << i;
+    load_floats(t, nullptr, {});
+  }
+}
+
 TEST(HostTensor, MoreBytesThanTheAddressSpaceAreRefused) {
   const int64_t n = int64_t{1} << 31;  // as many bytes as a wrapped product calls none
   EXPECT_THROW(HostTensor::zeros(DType::F64, {n, n}), Error);
