@@ -42,7 +42,7 @@ void fill_from_form(const Launch& launch, const Form& form, Readable& readable, 
   for (const Let& let : form.lets)
     out.lets.push_back(
         {readable.leaf(let.leaf), readable.print(let.value), type_text(let.value.dtype(), let.value.shape())});
-  const auto names = skeleton(launch.skeleton).holes();
+  const auto& names = skeleton(launch.skeleton).holes;
   for (size_t i = 0; i < form.holes.size(); ++i) {
     const Expr& hole = form.holes[i];
     const std::string name = i < names.size() ? std::string(names[i]) : std::to_string(i);

@@ -1,50 +1,51 @@
 #include "tenon/kernels/skeleton.h"
 
-#include <algorithm>
+#include <map>
+#include <utility>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
 
 namespace tenon {
 namespace {
-std::vector<const Skeleton*>& registry() {
-  static std::vector<const Skeleton*> all;
+
+// By preference, then name.
+using Skeletons = std::map<std::pair<int, std::string_view>, Skeleton>;
+
+Skeletons& registry() {
+  static Skeletons all;
   return all;
 }
+
 }  // namespace
 
-void register_skeleton(const Skeleton* s) {
-  auto& all = registry();
-  all.push_back(s);
-  std::sort(all.begin(), all.end(), [](const Skeleton* a, const Skeleton* b) {
-    return a->preference() != b->preference() ? a->preference() < b->preference() : a->name() < b->name();
-  });
-}
-
-std::span<const Skeleton* const> skeletons() { return registry(); }
+RegisterSkeleton::RegisterSkeleton(Skeleton s) { registry().try_emplace({s.preference, s.name}, std::move(s)); }
 
 const Skeleton& skeleton(std::string_view name) {
   std::string known;
-  for (const Skeleton* s : registry()) {
-    if (s->name() == name) return *s;
-    known += (known.empty() ? "" : ", ") + std::string(s->name());
+  for (const auto& [key, s] : registry()) {
+    if (s.name == name) return s;
+    known += (known.empty() ? "" : ", ") + std::string(s.name);
   }
   throw Error(ErrorKind::Usage, "skeleton", "no skeleton '" + std::string(name) + "'; expected one of " + known);
 }
 
-Choice choose_skeleton(const Launch& launch, std::shared_ptr<Graph> graph) {
-  Choice choice;
+Refusal choose_skeleton(Launch& launch, std::shared_ptr<Graph> graph) {
+  launch.form = nullptr;
   FormResult result = make_form(launch, std::move(graph));
-  choice.refusal = result.refusal;
-  if (!result.form) return choice;
-  for (const Skeleton* s : registry()) {
-    if (!s->serves(result.form->anchor)) continue;
-    const std::optional<std::string> reason = s->legal(*result.form);
-    if (!reason) return {s, {}, std::move(result.form)};
-    choice.refusal = {std::string(s->name()) + ": " + *reason, {}};
+  if (!result.form) return result.refusal;
+  std::string why = "no skeleton supports this anchor";
+  for (const auto& [key, s] : registry()) {
+    if (!s.serves(result.form->anchor)) continue;
+    const std::string reason = s.legal(*result.form);
+    if (reason.empty()) {
+      launch.skeleton = s.name;
+      launch.form = std::move(result.form);
+      return {};
+    }
+    why = std::string(s.name) + ": " + reason;
   }
-  if (choice.refusal.why.empty()) choice.refusal.why = "no skeleton supports this anchor";
-  return choice;
+  return {why, {}};
 }
 
 std::optional<std::string> form_launch(Launch& launch) {
@@ -54,7 +55,7 @@ std::optional<std::string> form_launch(Launch& launch) {
     return "does not support " + (anchor ? std::string(anchor->name()) : std::string("a body without an anchor"));
   FormResult result = make_form(launch);
   if (!result.form) return result.refusal.why;
-  if (std::optional<std::string> reason = s.legal(*result.form)) return reason;
+  if (std::string reason = s.legal(*result.form); !reason.empty()) return reason;
   launch.form = std::move(result.form);
   return std::nullopt;
 }

@@ -64,7 +64,7 @@ void Partitioner::leave_to_readers(Region& region) {
     // It may read reductions, which will be stored once the region is known.
     const size_t before = assumed_.size();
     assume_stored(frontier(smaller), true);
-    const bool runs = attempt(frontier(smaller))->choice.skeleton;
+    const bool runs = attempt(frontier(smaller))->launch.form != nullptr;
     while (assumed_.size() > before) forget_last_assumption();
     if (!runs) continue;
     least = moved;
@@ -81,7 +81,7 @@ void Partitioner::absorb_stored(Region& region) {
     before.push_back(v);
     const std::vector<Expr> values = frontier(larger);
     const auto known = [&](const Expr& e) { return std::ranges::find(before, e) != before.end(); };
-    if (std::ranges::all_of(values, known) && attempt(values)->choice.skeleton) region = std::move(larger);
+    if (std::ranges::all_of(values, known) && attempt(values)->launch.form) region = std::move(larger);
   }
 }
 
@@ -139,7 +139,7 @@ bool Partitioner::stored_anyway(const Expr& v, const Region& region) {
       const bool waits = std::ranges::any_of(u->in, [&](const Expr& x) { return !available(x, {}); });
       if (waits) continue;
       const TrialPtr t = attempt({u});
-      for (size_t i = 0; t->choice.skeleton && i < u->in.size(); ++i)
+      for (size_t i = 0; t->launch.form && i < u->in.size(); ++i)
         found = found || (u->in[i] == e && !target_.reads(*t->launch.form, i));
     }
   }

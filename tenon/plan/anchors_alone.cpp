@@ -53,7 +53,7 @@ void Partitioner::emit_with_shared(const Expr& e) {
     std::vector<Expr> more = values;
     more.push_back(x);
     std::ranges::sort(more, {}, [](const Expr& v) { return v->id; });
-    if (attempt(more)->choice.skeleton) values = std::move(more);
+    if (attempt(more)->launch.form) values = std::move(more);
   }
   commit(*attempt_or_materialize(values), values, {});
 }

@@ -18,8 +18,8 @@ void Partitioner::remember_places(const Launch& launch, const std::vector<Expr>&
   };
   walk(values, "out");
   if (!anchor) return;
-  with_anchor_.insert(launch.name);
-  const auto holes = skeleton(launch.skeleton).holes();
+  const std::vector<std::string_view>& holes = skeleton(launch.skeleton).holes;
+  with_anchor_.emplace(launch.name, holes);
   for (size_t i = 0; i < anchor->in.size(); ++i)
     walk({anchor->in[i]}, i < holes.size() ? std::string(holes[i]) : std::to_string(i));
 }
@@ -29,13 +29,11 @@ std::vector<Place> Partitioner::places_of(const Neighbour& n) const {
   const auto found = places_.find(n.reader.get());
   std::vector<Place> out = found == places_.end() ? std::vector<Place>{} : found->second;
   if (n.reader->family() != Family::Anchor) return out;
-  for (Place& place : out)
-    for (const Phase& phase : plan_.phases)
-      for (const Launch& l : phase.launches) {
-        const auto holes = l.name == place.launch ? skeleton(l.skeleton).holes() : std::span<const std::string_view>{};
-        for (size_t i = 0; i < std::min(holes.size(), n.reader->in.size()); ++i)
-          if (n.reader->in[i] == n.value) place.hole = holes[i];
-      }
+  for (Place& place : out) {
+    const std::span<const std::string_view> holes = with_anchor_.at(place.launch);
+    for (size_t i = 0; i < std::min(holes.size(), n.reader->in.size()); ++i)
+      if (n.reader->in[i] == n.value) place.hole = holes[i];
+  }
   return out;
 }
 

@@ -127,9 +127,7 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
     if (is_update(values[i])) name = state_of(values[i])->attrs.text;
     t.launch.outputs.push_back({std::move(name), memo.at(values[i].get())});
   }
-  t.choice = choose_skeleton(t.launch, t.graph);
-  if (t.choice.skeleton) t.launch.skeleton = t.choice.skeleton->name();
-  t.launch.form = t.choice.form;
+  t.refusal = choose_skeleton(t.launch, t.graph);
   return trial;
 }
 
@@ -137,13 +135,13 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
 Partitioner::TrialPtr Partitioner::attempt_or_materialize(const std::vector<Expr>& values) {
   for (;;) {
     TrialPtr t = attempt(values);
-    if (t->choice.skeleton) return t;
-    const Expr blocker = t->choice.refusal.blocker;
+    if (t->launch.form) return t;
+    const Expr blocker = t->refusal.blocker;
     const auto it = blocker ? t->source.find(blocker.get()) : t->source.end();
     const bool progress = it != t->source.end() && !in_memory(it->second) && it->second->family() != Family::Leaf &&
                           std::find(values.begin(), values.end(), it->second) == values.end();
-    TENON_CHECK(Usage, progress, plan_.name) << "no skeleton runs " << describe(values[0]) << " "
-                                             << values[0].shape().str() << ": " << t->choice.refusal.why;
+    TENON_CHECK(Usage, progress, plan_.name)
+        << "no skeleton runs " << describe(values[0]) << " " << values[0].shape().str() << ": " << t->refusal.why;
     emit_plain(it->second);
   }
 }
@@ -208,7 +206,7 @@ void Partitioner::emit_anchor(const Expr& any) {
   std::map<uint32_t, std::string> refused;
   // Most launches absorb everything they may: ask the skeleton once, at the end. If it refuses, ask it at every step.
   grow(anchor, region, refused, false);
-  if (!attempt_with_reductions(region)->choice.skeleton) {
+  if (!attempt_with_reductions(region)->launch.form) {
     region = with_companions(anchor);
     refused.clear();
     grow(anchor, region, refused, true);
@@ -219,7 +217,7 @@ void Partitioner::emit_anchor(const Expr& any) {
   std::vector<Expr> stored = values;
   if (multiplies_heads(anchor))
     std::ranges::transform(values, stored.begin(), [&](const Expr& v) { return as_multiplied(v); });
-  if (stored != values && !attempt(stored)->choice.skeleton) stored = values;
+  if (stored != values && !attempt(stored)->launch.form) stored = values;
   const TrialPtr t = attempt_or_materialize(stored);
   for (const Node* n : region)
     if (n->family() == Family::Anchor) emitted_anchor_.insert(n);
@@ -262,7 +260,7 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
   }
   Region smaller = region;
   if (!multiplies_heads(anchor)) drop_trailing_views(smaller, order);  // otherwise its reader wants whole rows
-  if (smaller.size() < region.size() && attempt(frontier(smaller))->choice.skeleton) region = std::move(smaller);
+  if (smaller.size() < region.size() && attempt(frontier(smaller))->launch.form) region = std::move(smaller);
   leave_to_readers(region);
 }
 
@@ -284,8 +282,8 @@ bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t,
   for (const Expr& u : joining) larger.insert(u.get());
   if (ask_each) {
     const TrialPtr t = attempt_with_reductions(larger);
-    if (!t->choice.skeleton) {
-      for (const Expr& u : joining) refused[u->id] = t->choice.refusal.why;
+    if (!t->launch.form) {
+      for (const Expr& u : joining) refused[u->id] = t->refusal.why;
       return false;
     }
   }
@@ -372,10 +370,10 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
   if (statistics.empty()) return;
   std::vector<Expr> all = values;
   all.insert(all.end(), statistics.begin(), statistics.end());
-  if (attempt(all)->choice.skeleton) return values.swap(all);
+  if (attempt(all)->launch.form) return values.swap(all);
   for (const Expr& u : statistics) {
     values.push_back(u);
-    if (!attempt(values)->choice.skeleton) values.pop_back();
+    if (!attempt(values)->launch.form) values.pop_back();
   }
 }
 
@@ -401,10 +399,8 @@ void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
   Launch made = launch;
   for (Output& o : made.outputs) o.value = rebuild(*trial.graph, o.value, whole, memo);
   if (!changed) return;
-  const Choice choice = choose_skeleton(made, trial.graph);
-  if (!choice.skeleton || choice.skeleton->name() != launch.skeleton) return;
-  made.form = choice.form;
-  launch = std::move(made);
+  choose_skeleton(made, trial.graph);
+  if (made.form && made.skeleton == launch.skeleton) launch = std::move(made);
 }
 
 void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, std::vector<Neighbour> apart) {

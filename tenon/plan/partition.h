@@ -36,7 +36,7 @@ class Partitioner {
     std::vector<Expr> values;
     std::shared_ptr<Graph> graph = std::make_shared<Graph>();
     Launch launch;
-    Choice choice;
+    Refusal refusal;
     std::unordered_map<const Node*, Expr> source;  // node of the body -> node of the model
   };
   using Region = std::unordered_set<const Node*>;
@@ -144,7 +144,7 @@ class Partitioner {
   std::unordered_map<const Node*, std::string> why_stored_;
   std::vector<Neighbour> neighbours_;
   std::unordered_map<const Node*, std::vector<Place>> places_;  // of every node that a launch computes
-  std::unordered_set<std::string> with_anchor_;                 // launches
+  std::unordered_map<std::string, std::span<const std::string_view>> with_anchor_;  // launch -> its holes
   std::map<std::string, int> name_uses_;
   std::unordered_set<std::string> given_;  // names of inputs and results
   int next_buffer_ = 0;

@@ -80,7 +80,7 @@ void Partitioner::emit_update(const Expr& update) {
     const auto ready = [&](const Expr& x) { return available(x, {}); };
     if (other == update || in_memory(other) || !std::ranges::all_of(other->in, ready) || !may_replace(other)) continue;
     values.push_back(other);
-    if (!attempt(values)->choice.skeleton) values.pop_back();
+    if (!attempt(values)->launch.form) values.pop_back();
   }
   commit(*attempt_or_materialize(values), values, {});
 }
@@ -99,9 +99,8 @@ void Partitioner::take_in_updates(Launch& launch) {
   Launch all = launch;
   for (Output& o : all.outputs) o.value = rebuild(*plan_.graph, o.value, memo);
   std::ranges::copy(front.outputs, std::back_inserter(all.outputs));
-  const Choice choice = choose_skeleton(all, plan_.graph);
-  if (!choice.skeleton || choice.form->updates.size() != front.outputs.size() || !target_.writes(*choice.form)) return;
-  all.form = choice.form;
+  choose_skeleton(all, plan_.graph);
+  if (!all.form || all.form->updates.size() != front.outputs.size() || !target_.writes(*all.form)) return;
   launch = std::move(all);
   phase_->launches.pop_back();
   for (const Output& o : front.outputs) launch_of_buffer_[o.buffer] = launch.name;

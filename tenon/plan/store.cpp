@@ -115,11 +115,11 @@ void Partitioner::assume_beside(const Region& region) {
 void Partitioner::assume_stored(const std::vector<Expr>& values, bool reductions_only) {
   for (;;) {
     const TrialPtr t = attempt(values);
-    const auto it = t->source.find(t->choice.refusal.blocker.get());
+    const auto it = t->source.find(t->refusal.blocker.get());
     if (it == t->source.end() || (reductions_only && !is_row_reduction(it->second))) return;
     Expr e = below_views(it->second);
     if (!target_.reads || users_.of(e).size() < 2) e = it->second;  // else others read it; this one reads a view
-    if (has(values, e) || !assume(e, t->choice.refusal.why)) return;
+    if (has(values, e) || !assume(e, t->refusal.why)) return;
   }
 }
 
@@ -153,11 +153,11 @@ void Partitioner::assume_unreadable(const Expr& anchor) {
     const Expr& hole = anchor->in[i];
     const auto unread = [&] {
       const TrialPtr t = attempt({anchor});
-      return t->choice.skeleton && !target_.reads(*t->launch.form, i);
+      return t->launch.form && !target_.reads(*t->launch.form, i);
     };
     if (hole->rate == Rate::Constant || !unread()) continue;
     const std::string why = std::string(anchor->name()) + " can read only stored tensors through its hole " +
-                            std::string(skeleton(attempt({anchor})->launch.skeleton).holes()[i]);
+                            std::string(skeleton(attempt({anchor})->launch.skeleton).holes[i]);
     Expr e = hole;
     while (e->family() == Family::View && !view_facts(e).joins && !is_memory_leaf(e->in[0])) e = e->in[0];
     if (e->family() != Family::View && assume(e, why)) {
@@ -407,7 +407,7 @@ void Partitioner::emit_together(const Choosing& c) {
     for (const Expr& e : std::span(values).subspan(1)) {
       const bool may = now.size() < kResultsTogether && refusals < kResultsTogether && !statistic_below(e) &&
                        same_rows(domain, c.domain_of.at(e.get()).shape) && !computes(e, apart);
-      const bool joins = may && attempt(with(now, e))->choice.skeleton;
+      const bool joins = may && attempt(with(now, e))->launch.form;
       if (may && !joins) ++refusals;
       if (!joins || is_boundary(e)) apart.insert(e.get());
       (joins ? now : later).push_back(e);

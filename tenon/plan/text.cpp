@@ -197,7 +197,7 @@ class PlanParser {
 
 std::string form_text(const Launch& launch) {
   const Form& form = *launch.form;
-  const auto names = skeleton(launch.skeleton).holes();
+  const auto& names = skeleton(launch.skeleton).holes;
   std::string out;
   const auto add = [&](const std::string& title, const Expr& value) { out += "\n" + title + "\n" + print(value); };
   for (const Let& let : form.lets) add("let " + let.leaf->attrs.text + ", once a launch", let.value);

@@ -1,7 +1,9 @@
 // A skeleton that is not in the tree, and its body for the CPU: two self-registering objects are all that the planner
 // and the null and CPU backends need.
+#include <algorithm>
+
 #include "tenon/backend/cpu/launches/launch_kernel.h"
-#include "tenon/kernels/plain.h"
+#include "tenon/kernels/skeleton.h"
 #include "tenon/plan/one_launch.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
@@ -13,16 +15,19 @@ namespace {
 // Pointwise maths over a prime number of elements, used by no other test.
 constexpr int64_t kPrime = 7919;
 
-class PrimeMap : public PlainSkeleton {
- public:
-  PrimeMap() : PlainSkeleton("prime_map", -1) {}
-  std::optional<std::string> legal(const Form& form) const override {
-    if (form.domain.numel() != kPrime) return "it is for " + std::to_string(kPrime) + " elements";
-    if (reduces_rows(form)) return "a reduction needs its whole row resident";
-    return std::nullopt;
-  }
-};
-const RegisterSkeleton<PrimeMap> kPrimeMap;
+std::string legal_prime_map(const Form& form) {
+  if (form.domain.numel() != kPrime) return "it is for " + std::to_string(kPrime) + " elements";
+  const bool reduces = std::ranges::any_of(form.outputs, reduces_rows, &FormOutput::value);
+  return reduces ? "a reduction needs its whole row resident" : "";
+}
+
+const RegisterSkeleton kPrimeMap({
+    .name = "prime_map",
+    .holes = {"load"},
+    .serves = anchored_by<>,
+    .legal = legal_prime_map,
+    .preference = -1,
+});
 
 int runs = 0;
 

@@ -1,22 +1,24 @@
 // Convolution of NHWC images: x (with maths, concat and upsampling on load; padding applies after them), w, epilogue.
-#include "tenon/kernels/plain.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/skeleton.h"
 
 namespace tenon {
 namespace {
 
-class Conv2d : public SkeletonOf<nodes::Conv2d> {
- public:
-  Conv2d() : SkeletonOf("conv2d", {"x", "w"}) {}
-  std::optional<std::string> legal(const Form& form) const override {
-    const Shape& w = form.anchor->in[1].shape();
-    const std::vector<int64_t>& p = form.anchor->attrs.ints;
-    const bool product = w[2] == 1 && w[3] == 1 && p == std::vector<int64_t>{1, 0, 0, 0, 0};
-    if (form.lanes > 1 && !product) return "only a 1x1 convolution can compute parts of the channels side by side";
-    return std::nullopt;
-  }
-};
+std::string legal_conv2d(const Form& form) {
+  const Shape& w = form.anchor->in[1].shape();
+  const std::vector<int64_t>& p = form.anchor->attrs.ints;
+  const bool product = w[2] == 1 && w[3] == 1 && p == std::vector<int64_t>{1, 0, 0, 0, 0};
+  if (form.lanes > 1 && !product) return "only a 1x1 convolution can compute parts of the channels side by side";
+  return {};
+}
 
-const RegisterSkeleton<Conv2d> kRegisteredConv2d;
+const RegisterSkeleton kRegisteredConv2d({
+    .name = "conv2d",
+    .holes = {"x", "w"},
+    .serves = anchored_by<nodes::Conv2d>,
+    .legal = legal_conv2d,
+});
 
 }  // namespace
 }  // namespace tenon

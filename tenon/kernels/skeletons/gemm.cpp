@@ -1,19 +1,19 @@
 // Matrix product with holes: a (rows; may reduce whole rows of K), b (columns; packed once if constant), epilogue.
-#include "tenon/kernels/plain.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/skeleton.h"
 
 namespace tenon {
 namespace {
 
-class Gemm : public SkeletonOf<nodes::Linear> {
- public:
-  Gemm() : SkeletonOf("gemm", {"a", "b"}) {}
-  std::optional<std::string> legal(const Form& form) const override {
-    if (form.anchor->in[1].shape().rank() > 2 && form.lanes > 1) return "a batched product cannot have lanes";
-    return std::nullopt;
-  }
-};
-
-const RegisterSkeleton<Gemm> kRegisteredGemm;
+const RegisterSkeleton kRegisteredGemm({
+    .name = "gemm",
+    .holes = {"a", "b"},
+    .serves = anchored_by<nodes::Linear>,
+    .legal = [](const Form& form) -> std::string {
+      const bool batched = form.anchor->in[1].shape().rank() > 2;
+      return batched && form.lanes > 1 ? "a batched product cannot have lanes" : "";
+    },
+});
 
 }  // namespace
 }  // namespace tenon

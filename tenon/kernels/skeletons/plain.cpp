@@ -1,44 +1,53 @@
 // Launches without an anchor.
-#include "tenon/kernels/plain.h"
+#include <algorithm>
+
+#include "tenon/kernels/skeleton.h"
 
 namespace tenon {
 namespace {
 
+bool stores_statistic(const FormOutput& o) { return o.statistic != nullptr; }
+
+std::string legal_rows(const Form& form) {
+  const bool statistics = std::ranges::any_of(form.outputs, stores_statistic);
+  return statistics ? "statistics over an image need the groups skeleton" : "";
+}
+
+std::string legal_map(const Form& form) {
+  const bool reduces = std::ranges::any_of(form.outputs, reduces_rows, &FormOutput::value);
+  return reduces ? "a reduction needs its whole row resident" : legal_rows(form);
+}
+
+std::string legal_groups(const Form& form) {
+  const bool all = std::ranges::all_of(form.outputs, stores_statistic);
+  return all ? "" : "supports only statistics over the inner axes";
+}
+
 // Elementwise maths and views over any shape: one read of every operand, one write of every result.
-class Map : public PlainSkeleton {
- public:
-  Map() : PlainSkeleton("map", 0) {}
-  std::optional<std::string> legal(const Form& form) const override {
-    if (reduces_rows(form)) return "a reduction needs its whole row resident";
-    if (has_statistics(form)) return "statistics over an image need the groups skeleton";
-    return std::nullopt;
-  }
-};
+const RegisterSkeleton kRegisteredMap({
+    .name = "map",
+    .holes = {"load"},
+    .serves = anchored_by<>,
+    .legal = legal_map,
+});
 
 // Several reductions in sequence over a resident row, then several outputs: norms, softmax, quantisation.
-class Rows : public PlainSkeleton {
- public:
-  Rows() : PlainSkeleton("rows", 1) {}
-  std::optional<std::string> legal(const Form& form) const override {
-    if (has_statistics(form)) return "statistics over an image need the groups skeleton";
-    return std::nullopt;
-  }
-};
+const RegisterSkeleton kRegisteredRows({
+    .name = "rows",
+    .holes = {"load"},
+    .serves = anchored_by<>,
+    .legal = legal_rows,
+    .preference = 1,
+});
 
 // Statistics (means, variances, ..) over the inner axes, per sample and channel, if no producer can supply them.
-class Groups : public PlainSkeleton {
- public:
-  Groups() : PlainSkeleton("groups", 2) {}
-  std::optional<std::string> legal(const Form& form) const override {
-    const bool all = std::ranges::all_of(form.outputs, [](const FormOutput& o) { return o.statistic != nullptr; });
-    if (!all) return "supports only statistics over the inner axes";
-    return std::nullopt;
-  }
-};
-
-const RegisterSkeleton<Map> kRegisteredMap;
-const RegisterSkeleton<Rows> kRegisteredRows;
-const RegisterSkeleton<Groups> kRegisteredGroups;
+const RegisterSkeleton kRegisteredGroups({
+    .name = "groups",
+    .holes = {"load"},
+    .serves = anchored_by<>,
+    .legal = legal_groups,
+    .preference = 2,
+});
 
 }  // namespace
 }  // namespace tenon

@@ -1,16 +1,15 @@
 // Draws tokens from rows of scores, in memory or computed; token and log-probability go to the epilogue.
-#include "tenon/kernels/plain.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/skeleton.h"
 
 namespace tenon {
 namespace {
 
-class Sample : public SkeletonOf<nodes::Sample> {
- public:
-  Sample() : SkeletonOf("sample", {"scores", "rule", "seed", "counter"}) {}
-  std::optional<std::string> legal(const Form&) const override { return std::nullopt; }
-};
-
-const RegisterSkeleton<Sample> kRegisteredSample;
+const RegisterSkeleton kRegisteredSample({
+    .name = "sample",
+    .holes = {"scores", "rule", "seed", "counter"},
+    .serves = anchored_by<nodes::Sample>,
+});
 
 }  // namespace
 }  // namespace tenon
