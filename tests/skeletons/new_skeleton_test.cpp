@@ -21,13 +21,8 @@ std::string legal_prime_map(const Form& form) {
   return reduces ? "a reduction needs its whole row resident" : "";
 }
 
-const RegisterSkeleton kPrimeMap({
-    .name = "prime_map",
-    .holes = {"load"},
-    .serves = anchored_by<>,
-    .legal = legal_prime_map,
-    .preference = -1,
-});
+const RegisterSkeleton kPrimeMap(
+    {.name = "prime_map", .holes = {"load"}, .serves = anchored_by<>, .legal = legal_prime_map, .preference = -1});
 
 int runs = 0;
 

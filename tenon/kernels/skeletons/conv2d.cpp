@@ -13,12 +13,8 @@ std::string legal_conv2d(const Form& form) {
   return {};
 }
 
-const RegisterSkeleton kRegisteredConv2d({
-    .name = "conv2d",
-    .holes = {"x", "w"},
-    .serves = anchored_by<nodes::Conv2d>,
-    .legal = legal_conv2d,
-});
+const RegisterSkeleton kRegisteredConv2d(
+    {.name = "conv2d", .holes = {"x", "w"}, .serves = anchored_by<nodes::Conv2d>, .legal = legal_conv2d});
 
 }  // namespace
 }  // namespace tenon

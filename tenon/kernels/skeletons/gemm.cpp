@@ -5,15 +5,13 @@
 namespace tenon {
 namespace {
 
-const RegisterSkeleton kRegisteredGemm({
-    .name = "gemm",
-    .holes = {"a", "b"},
-    .serves = anchored_by<nodes::Linear>,
-    .legal = [](const Form& form) -> std::string {
-      const bool batched = form.anchor->in[1].shape().rank() > 2;
-      return batched && form.lanes > 1 ? "a batched product cannot have lanes" : "";
-    },
-});
+std::string legal_gemm(const Form& form) {
+  const bool batched = form.anchor->in[1].shape().rank() > 2;
+  return batched && form.lanes > 1 ? "a batched product cannot have lanes" : "";
+}
+
+const RegisterSkeleton kRegisteredGemm(
+    {.name = "gemm", .holes = {"a", "b"}, .serves = anchored_by<nodes::Linear>, .legal = legal_gemm});
 
 }  // namespace
 }  // namespace tenon

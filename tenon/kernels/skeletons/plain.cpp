@@ -24,30 +24,15 @@ std::string legal_groups(const Form& form) {
 }
 
 // Elementwise maths and views over any shape: one read of every operand, one write of every result.
-const RegisterSkeleton kRegisteredMap({
-    .name = "map",
-    .holes = {"load"},
-    .serves = anchored_by<>,
-    .legal = legal_map,
-});
+const RegisterSkeleton kRegisteredMap({.name = "map", .holes = {"load"}, .serves = anchored_by<>, .legal = legal_map});
 
 // Several reductions in sequence over a resident row, then several outputs: norms, softmax, quantisation.
-const RegisterSkeleton kRegisteredRows({
-    .name = "rows",
-    .holes = {"load"},
-    .serves = anchored_by<>,
-    .legal = legal_rows,
-    .preference = 1,
-});
+const RegisterSkeleton kRegisteredRows(
+    {.name = "rows", .holes = {"load"}, .serves = anchored_by<>, .legal = legal_rows, .preference = 1});
 
 // Statistics (means, variances, ..) over the inner axes, per sample and channel, if no producer can supply them.
-const RegisterSkeleton kRegisteredGroups({
-    .name = "groups",
-    .holes = {"load"},
-    .serves = anchored_by<>,
-    .legal = legal_groups,
-    .preference = 2,
-});
+const RegisterSkeleton kRegisteredGroups(
+    {.name = "groups", .holes = {"load"}, .serves = anchored_by<>, .legal = legal_groups, .preference = 2});
 
 }  // namespace
 }  // namespace tenon

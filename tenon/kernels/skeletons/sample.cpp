@@ -5,11 +5,9 @@
 namespace tenon {
 namespace {
 
-const RegisterSkeleton kRegisteredSample({
-    .name = "sample",
-    .holes = {"scores", "rule", "seed", "counter"},
-    .serves = anchored_by<nodes::Sample>,
-});
+const RegisterSkeleton kRegisteredSample({.name = "sample",
+                                          .holes = {"scores", "rule", "seed", "counter"},
+                                          .serves = anchored_by<nodes::Sample>});
 
 }  // namespace
 }  // namespace tenon
