@@ -95,10 +95,7 @@ class NoisyBody {
     return e.is<nodes::Equal>() || e.is<nodes::Less>() || e.is<nodes::Sign>() || e.is<nodes::Floor>() ||
            e.is<nodes::Ceil>();
   }
-  Expr without_noise(const Expr& e) {
-    return rebuild(
-        graph_, e, [](const Expr&, std::span<const Expr>) { return Expr(); }, exact_);
-  }
+  Expr without_noise(const Expr& e) { return rebuild(graph_, e, exact_); }
 
   // Bodies whose small results are a difference of values near 1: their error there is small only relative to x.
   static bool is_difference(const Expr& e) {

@@ -55,16 +55,6 @@ Expr memory_leaf(Graph& g, const NodeType& type, std::string name, DType dtype, 
   return g.make(type, {}, a);
 }
 
-void rebuild_all(Graph& g, std::span<const Expr> roots, const Replace& replace, Memo& memo) {
-  for (const Expr& e : topological(roots)) {
-    if (memo.contains(e.get())) continue;
-    std::vector<Expr> in;
-    for (const Expr& operand : e->in) in.push_back(memo.at(operand.get()));
-    const Expr made = replace ? replace(e, in) : Expr();
-    memo.emplace(e.get(), made ? made : g.make(*e->type, in, e->attrs));
-  }
-}
-
 }  // namespace
 
 std::string_view name_of(Rate r) {
@@ -157,7 +147,7 @@ bool is_memory_leaf(const Expr& e) {
   return e.is<nodes::Input>() || e.is<nodes::Param>() || e.is<nodes::ScalarInput>() || e.is<nodes::State>();
 }
 
-std::vector<Expr> topological(std::span<const Expr> roots) {
+std::vector<Expr> topological(std::span<const Expr> roots, const Memo& known) {
   std::vector<Expr> order;
   const Graph* graph = nullptr;
   std::vector<char> done;  // operands have smaller ids than their users
@@ -169,7 +159,7 @@ std::vector<Expr> topological(std::span<const Expr> roots) {
   }
   std::vector<std::pair<Expr, size_t>> stack;
   const auto visit = [&](const Expr& e) {
-    if (e && !done[e->id]) stack.emplace_back(e, 0);
+    if (e && !done[e->id] && !known.contains(e.get())) stack.emplace_back(e, 0);
   };
   for (const Expr& root : roots)
     for (visit(root); !stack.empty();) {
@@ -187,16 +177,24 @@ std::vector<Expr> topological(std::span<const Expr> roots) {
   return order;
 }
 
-Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo) {
-  rebuild_all(g, std::array{root}, replace, memo);
-  return memo.at(root.get());
-}
-std::vector<Expr> rebuild(Graph& g, std::span<const Expr> roots, const Replace& replace) {
+std::vector<Expr> rebuild(Graph& g, std::span<const Expr> roots, const Replace& replace, Memo& memo) {
+  for (const Expr& e : topological(roots, memo)) {
+    if (memo.contains(e.get())) continue;  // `replace` may rebuild more with the same memo
+    std::vector<Expr> in;
+    for (const Expr& operand : e->in) in.push_back(memo.at(operand.get()));
+    const Expr made = replace ? replace(e, in) : Expr();
+    memo.emplace(e.get(), made ? made : g.make(*e->type, in, e->attrs));
+  }
   std::vector<Expr> out;
-  Memo memo;
-  rebuild_all(g, roots, replace, memo);
   for (const Expr& r : roots) out.push_back(memo.at(r.get()));
   return out;
+}
+std::vector<Expr> rebuild(Graph& g, std::span<const Expr> roots, const Replace& replace) {
+  Memo memo;
+  return rebuild(g, roots, replace, memo);
+}
+Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo) {
+  return rebuild(g, std::array{root}, replace, memo)[0];
 }
 Expr rebuild(Graph& g, const Expr& root, Memo& memo) { return rebuild(g, root, Replace(), memo); }
 

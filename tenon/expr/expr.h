@@ -125,8 +125,10 @@ bool is_memory_leaf(const Expr& e);
 
 // ---- traversal ----------------------------------------------------------------------------------------------------
 
-/// Every node reachable from the roots, once each, operands before their users.
-std::vector<Expr> topological(std::span<const Expr> roots);
+using Memo = std::unordered_map<const Node*, Expr>;
+/// Every node reachable from the roots, once each, operands before their users; without those in `known` and what only
+/// they need.
+std::vector<Expr> topological(std::span<const Expr> roots, const Memo& known = {});
 /// Depth-first walk from `stack` to the nodes that `next` returns for each node; visits a node once.
 template <class F>
 void walk(std::vector<Expr> stack, const F& next) {
@@ -153,10 +155,10 @@ bool any_below(std::vector<Expr> stack, const F& is, const G& go_on) {
 }
 /// Rebuilds `root` in graph `g` (its own or another): where replace(node, rebuilt operands) returns a non-empty Expr,
 /// that replaces the node; otherwise the same node over the rebuilt operands. `memo` may be passed on to further calls.
-using Memo = std::unordered_map<const Node*, Expr>;
 using Replace = std::function<Expr(const Expr& node, std::span<const Expr> in)>;
 Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo);
 /// The same for several roots.
+std::vector<Expr> rebuild(Graph& g, std::span<const Expr> roots, const Replace& replace, Memo& memo);
 std::vector<Expr> rebuild(Graph& g, std::span<const Expr> roots, const Replace& replace);
 /// Copies the expression into graph `g`, except for nodes that the memo already maps.
 Expr rebuild(Graph& g, const Expr& root, Memo& memo);

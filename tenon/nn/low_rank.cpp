@@ -86,8 +86,7 @@ Expr with_side_branches(const Expr& root, const SideBranches& branches) {
 }
 
 std::vector<Expr> with_side_branches(std::span<const Expr> roots, const SideBranches& branches) {
-  std::vector<Expr> out(roots.begin(), roots.end());
-  if (roots.empty() || branches.rank == 0 || !branches.weights) return out;
+  if (roots.empty() || branches.rank == 0 || !branches.weights) return {roots.begin(), roots.end()};
   Graph& g = roots[0].graph();
   const Replace replace = [&](const Expr& e, std::span<const Expr> in) -> Expr {
     // If the result is then rounded, round it before adding the branch too: this halves the bytes stored until the
@@ -99,9 +98,7 @@ std::vector<Expr> with_side_branches(std::span<const Expr> roots, const SideBran
     if (parts.empty()) return {};
     return g.make(*e->type, in, e->attrs) + branch(in[0], parts, branches);
   };
-  Memo memo;
-  for (Expr& e : out) e = rebuild(g, e, replace, memo);
-  return out;
+  return rebuild(g, roots, replace);
 }
 
 }  // namespace tenon::nn

@@ -19,9 +19,9 @@ class ProductFolder {
  public:
   ProductFolder(Graph& g, std::span<const Expr> results) : graph_(g), users_(results) {}
 
-  Expr copy(const Expr& e) {
-    return rebuild(
-        graph_, e, [this](const Expr& x, std::span<const Expr> in) { return fold(x, in); }, memo_);
+  std::vector<Expr> folded(std::span<const Expr> roots) {
+    const Replace replace = [this](const Expr& e, std::span<const Expr> in) { return fold(e, in); };
+    return rebuild(graph_, roots, replace, memo_);
   }
 
  private:
@@ -79,7 +79,7 @@ class ProductFolder {
     const auto over_rows = [&](const Expr& x) {
       Shape rows = e->in[0].shape();
       rows[-1] = x.shape().cols();
-      return reshape(copy(x), rows);
+      return reshape(memo_.at(x.get()), rows);
     };
     Expr x = over_rows(c.layer->in[0]), both = computed_param(linear(outer, transpose(inner)), w.dtype());
     if (c.beside) {
@@ -111,11 +111,6 @@ class ProductFolder {
 
 }  // namespace
 
-std::vector<Expr> fold_products(Graph& g, std::span<const Expr> roots) {
-  ProductFolder folder(g, roots);
-  std::vector<Expr> out;
-  for (const Expr& r : roots) out.push_back(folder.copy(r));
-  return out;
-}
+std::vector<Expr> fold_products(Graph& g, std::span<const Expr> roots) { return ProductFolder(g, roots).folded(roots); }
 
 }  // namespace tenon

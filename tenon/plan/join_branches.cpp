@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
-#include "tenon/expr/precision.h"
 #include "tenon/plan/rewrite.h"
 
 namespace tenon {
@@ -43,15 +42,12 @@ std::vector<Expr> join_branches(Graph& g, std::span<const Expr> roots, const Tar
   if (!target.runs) return {roots.begin(), roots.end()};
   const Users users(roots);
   Memo memo;
-  Replace join;
-  const auto copy = [&](const Expr& e) { return rebuild(g, e, join, memo); };
   const auto joined = [&](const Term& wide, const Term& narrow) {
     std::vector<Expr> factors;
-    for (const Expr& f : wide.factors) factors.push_back(copy(f));
-    const auto layer = [&](const Expr& e) { return with_operands(e, {copy(e->in[0]), copy(e->in[1])}); };
-    return branched_linear(layer(wide.layer), layer(narrow.layer), factors);
+    for (const Expr& f : wide.factors) factors.push_back(memo.at(f.get()));
+    return branched_linear(memo.at(wide.layer.get()), memo.at(narrow.layer.get()), factors);
   };
-  join = [&](const Expr& e, std::span<const Expr>) -> Expr {
+  const Replace join = [&](const Expr& e, std::span<const Expr>) -> Expr {
     if (!e.is<nodes::Add>()) return {};
     Term wide = term_of(e->in[0], users), narrow = term_of(e->in[1], users);
     if (!wide.layer || !narrow.layer || wide.layer == narrow.layer) return {};
@@ -70,9 +66,7 @@ std::vector<Expr> join_branches(Graph& g, std::span<const Expr> roots, const Tar
     const bool narrower = !users.is_root(e) && std::ranges::all_of(users.of(e), takes_any);
     return narrower ? rounded : cast(rounded, DType::F32);
   };
-  std::vector<Expr> out;
-  for (const Expr& r : roots) out.push_back(copy(r));
-  return out;
+  return rebuild(g, roots, join, memo);
 }
 
 }  // namespace tenon

@@ -101,20 +101,14 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
   t.values = values;
   Memo memo;
   Graph& g = *t.graph;
-  // Nodes below a value in memory are not rebuilt: the memo holds that value.
-  std::vector<Expr> order;
   walk_below(values, [&](const Expr& e) {
     const Expr leaf = leaf_of(g, e);
-    leaf ? void(memo.emplace(e.get(), leaf)) : order.push_back(e);
+    if (leaf) memo.emplace(e.get(), leaf);
     return !leaf;
   });
-  std::ranges::sort(order, {}, [](const Expr& e) { return e->id; });  // operands have smaller ids
-  for (const Expr& e : order) {
-    std::vector<Expr> in;
-    for (const Expr& x : e->in) in.push_back(memo.at(x.get()));
-    // A boundary between launches means nothing within one.
-    memo.emplace(e.get(), is_order_only(e) ? in[0] : g.make(*e->type, in, e->attrs));
-  }
+  // A boundary between launches means nothing within one.
+  const Replace inside = [](const Expr& e, std::span<const Expr> in) { return is_order_only(e) ? in[0] : Expr(); };
+  const std::vector<Expr> made = rebuild(g, values, inside, memo);
   for (const auto& [node, local] : memo) {
     Expr& source = t.source[local.get()];
     if (!source || source->id < node->id) source = Expr(node);  // prefer a boundary to the value it pins
@@ -125,7 +119,7 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
     while (given_.contains(name)) name += '_';
     if (it != result_name_.end()) name = it->second;
     if (is_update(values[i])) name = state_of(values[i])->attrs.text;
-    t.launch.outputs.push_back({std::move(name), memo.at(values[i].get())});
+    t.launch.outputs.push_back({std::move(name), made[i]});
   }
   t.refusal = choose_skeleton(t.launch, t.graph);
   return trial;

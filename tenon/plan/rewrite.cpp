@@ -164,9 +164,7 @@ std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots) {
     for (size_t i = 0; i < index; ++i) begin += (*group)[i].linear.shape()[-1];
     return slice(whole, -1, begin, begin + (*group)[index].linear.shape()[-1]);
   };
-  std::vector<Expr> out;
-  for (const Expr& r : roots) out.push_back(copy(r));
-  return out;
+  return rebuild(g, roots, replace, memo);
 }
 
 }  // namespace tenon

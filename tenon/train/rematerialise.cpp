@@ -198,8 +198,7 @@ class Rematerialiser {
         if (forward_.contains(x.get()) && !ends_.contains(x.get())) x = rebuild(g, x, again, copies);
       return g.make(*e->type, operands, e->attrs);
     };
-    std::vector<Expr> out;
-    for (const Expr& r : roots_) out.push_back(rebuild(g, r, second, memo));
+    std::vector<Expr> out = rebuild(g, roots_, second, memo);
     // A further stage after the gradients makes those of their values that are stored wait for their turn. An update
     // behind a barrier would be none.
     const auto size = [](const Expr& e) { return is_update(e) ? INT64_MAX : e.shape().numel(); };

@@ -65,10 +65,7 @@ class Shrinker {
       if (take(with(best_, e, [&](Graph& g) { return input(g, name, e.dtype(), e.shape()); }))) return true;
       for (const Expr& x : e->in) {
         Memo memo;
-        const auto copy = [&](Graph& g) {
-          return rebuild(
-              g, x, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
-        };
+        const auto copy = [&](Graph& g) { return rebuild(g, x, memo); };
         if (x.shape() == e.shape() && x.dtype() == e.dtype() && take(with(best_, e, copy))) return true;
       }
     }
