@@ -57,10 +57,7 @@ Expr memory_leaf(Graph& g, const NodeType& type, std::string name, DType dtype, 
 
 }  // namespace
 
-std::string_view name_of(Rate r) {
-  constexpr std::string_view names[] = {"constant", "schedule", "prompt", "step"};
-  return names[static_cast<size_t>(r)];
-}
+std::string_view name_of(Rate r) { return kRateNames[static_cast<size_t>(r)]; }
 
 bool Attrs::operator==(const Attrs& o) const {
   // Bit comparison of numbers: NaN parameters must hash-cons too, and -0 is not 0.

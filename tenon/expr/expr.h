@@ -25,6 +25,8 @@ enum class Family : uint8_t { Leaf, Pointwise, View, Reduce, Sink, Anchor };
 enum class Rate : uint8_t { Constant, Schedule, Prompt, Step };
 /// In order, from never changing to changing most often.
 inline constexpr Rate kRates[] = {Rate::Constant, Rate::Schedule, Rate::Prompt, Rate::Step};
+/// Their names.
+inline constexpr std::string_view kRateNames[] = {"constant", "schedule", "prompt", "step"};
 std::string_view name_of(Rate r);
 
 /// All of a node's data but its operands. Printed between < and > in the order of the members.

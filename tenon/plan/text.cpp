@@ -61,12 +61,6 @@ int64_t amount(Line& in) {
   return in.whole(in.number_text(), 0);
 }
 
-Rate rate(Line& in) {
-  std::vector<std::string_view> names;
-  for (Rate r : kRates) names.push_back(name_of(r));
-  return kRates[in.one_of(names)];
-}
-
 class PlanParser {
  public:
   explicit PlanParser(std::string_view text) : text_(text) {}
@@ -87,7 +81,7 @@ class PlanParser {
       } else if (kind == "buffer") {
         parse_buffer(*in);
       } else if (kind == "phase") {
-        plan_.phases.push_back({rate(*in), {}});
+        plan_.phases.push_back({kRates[in->one_of(kRateNames)], {}});
       } else if (kind == "launch") {
         if (plan_.phases.empty()) in->fail("expected a phase before the first launch");
         parse_launch(*in);
@@ -112,7 +106,7 @@ class PlanParser {
     b.dtype = parse_dtype(in.word("an element type"));
     b.shape = in.dims();
     b.role = static_cast<BufferRole>(in.one_of(kRoles));
-    b.rate = rate(in);
+    b.rate = kRates[in.one_of(kRateNames)];
     if (b.role != BufferRole::State || !in.at_end()) {
       const size_t place = in.one_of(kPlaces);
       b.outside = place == 1;
