@@ -17,6 +17,9 @@ std::string mebibytes(int64_t bytes);
 /// "1 picture", "2 pictures".
 std::string counted(int64_t number, const std::string& thing);
 
+/// Without spaces, tabs and carriage returns at its ends.
+std::string_view trimmed(std::string_view text);
+
 /// "a, b, c".
 std::string joined(std::span<const std::string> words, std::string_view separator = ", ");
 

@@ -14,12 +14,6 @@ namespace {
 using Rule = PrecisionPolicy::Rule;
 constexpr std::string_view kRules[] = {"operands", "f32", "bf16", "f16", "e4m3 rows", "i8 weights", "i8 blocks"};
 
-std::string_view trimmed(std::string_view s) {
-  while (s.starts_with(' ')) s.remove_prefix(1);
-  while (s.ends_with(' ')) s.remove_suffix(1);
-  return s;
-}
-
 Rule parse_rule(std::string_view text) {
   const std::string_view name = trimmed(text);
   const auto* it = std::ranges::find(kRules, name == "e4m3" ? "e4m3 rows" : name == "int8" ? "i8 weights" : name);
@@ -168,8 +162,7 @@ DType arithmetic_of_operands(const Expr& anchor) {
 std::vector<Expr> set_precision(Graph& g, std::span<const Expr> roots, const PrecisionPolicy& policy, bool copies) {
   Matrices matrices{{}, copies};
   for (const Expr& e : topological(roots))
-    if (e.is<nodes::Linear>() && multiplies_rows_by_weights(e) && rule_of(e, policy) == Rule::E4m3Rows)
-      matrices.all.insert(e->in[1].get());
+    if (multiplies_rows_by_weights(e) && rule_of(e, policy) == Rule::E4m3Rows) matrices.all.insert(e->in[1].get());
   const Replace set = [&](const Expr& e, std::span<const Expr> in) -> Expr {
     if (e->family() != Family::Anchor || arithmetic_of(e)) return {};
     return with_arithmetic(g.make(*e->type, in, e->attrs), rule_of(e, policy), matrices);

@@ -14,6 +14,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
+#include "tenon/core/text.h"
 
 namespace tenon::cuda {
 namespace fs = std::filesystem;
@@ -24,11 +25,6 @@ std::string file_name(const DeviceFacts& facts) {
   for (char& c : name)
     if (c == ' ' || c == '/') c = '-';
   return name;
-}
-
-std::string trimmed(std::string_view s) {
-  const size_t first = s.find_first_not_of(" \t\r"), last = s.find_last_not_of(" \t\r");
-  return first == std::string_view::npos ? std::string() : std::string(s.substr(first, last - first + 1));
 }
 
 // The file's text, empty if there is no file.
@@ -70,9 +66,9 @@ void TileTable::read(std::string_view text, std::map<std::string, Entry>& into) 
     const size_t comment = line.find('#'), equals = line.find('=');
     if (equals == std::string_view::npos || (comment != std::string_view::npos && comment < equals)) continue;
     const size_t choice_end = comment == std::string_view::npos ? line.size() : comment;
-    into[trimmed(line.substr(0, equals))] = {
-        trimmed(line.substr(equals + 1, choice_end - equals - 1)),
-        comment == std::string_view::npos ? "" : trimmed(line.substr(comment + 1))};
+    const std::string_view why = comment == std::string_view::npos ? "" : trimmed(line.substr(comment + 1));
+    into[std::string(trimmed(line.substr(0, equals)))] = {
+        std::string(trimmed(line.substr(equals + 1, choice_end - equals - 1))), std::string(why)};
   }
 }
 
