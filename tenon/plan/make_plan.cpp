@@ -50,9 +50,6 @@ std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, b
 void add_input_buffers(Plan& plan, std::span<const Expr> roots, bool outside) {
   for (const Expr& e : topological(roots)) {
     if (!is_memory_leaf(e) || e.is<nodes::Param>()) continue;
-    for (const Buffer& b : plan.buffers)
-      TENON_CHECK(Usage, b.name != e->attrs.text, plan.name)
-          << "two inputs named '" << b.name << "' of different shape or type";
     const BufferRole role = e.is<nodes::State>() ? BufferRole::State : BufferRole::Input;
     plan.buffers.push_back({e->attrs.text, e.dtype(), e.shape(), role, e->rate, -1, 0});
     plan.buffers.back().outside = outside && !e.is<nodes::ScalarInput>();

@@ -30,7 +30,8 @@ std::vector<Life> lives_of(Plan& plan) {
     TENON_CHECK(Usage, !b.name.starts_with('%'), plan.name)
         << "a tensor is named '" << b.name << "', but names that begin with '%' are for what kernels compute";
     const Buffer* const other = std::exchange(lives[b.name].buffer, &b);  // the caller's memory may be both
-    TENON_CHECK(Usage, !other || (other->outside && b.outside && other->shape == b.shape), plan.name)
+    const bool both = other && other->outside && b.outside && other->shape == b.shape && other->role != b.role;
+    TENON_CHECK(Usage, !other || both, plan.name)
         << "two of its inputs, results and states are named '" << b.name << "'";
   }
   int end = 0, at = 0;

@@ -37,6 +37,11 @@ TEST(Limits, TensorsThatTheCallerNamesHaveNamesOfTheirOwn) {
   const Expr x = input(g, "x", DType::F32, {2});
   no_plan("[plan] two of its inputs, results and states are named 'y'", {{"y", x + 1.0}, {"y", x + 2.0}});
   no_plan("[plan] two of its inputs, results and states are named 'x'", {{"x", x + 1.0}});
+  const Expr narrow = input(g, "x", DType::BF16, {2});
+  no_plan("[plan] two of its inputs, results and states are named 'x'", {{"y", x + cast(narrow, DType::F32)}});
+  PlanOptions outside;
+  outside.outside = true;
+  EXPECT_THROW(make_plan(std::array{Result{"y", x + cast(narrow, DType::F32)}}, outside), Error);
   no_plan("[plan] result 'z' is empty", {{"y", x + 1.0}, {"z", Expr()}});
   no_plan("[expressions] are from different graphs", {{"y", x}, {"z", input(other, "x", DType::F32, {2})}});
   EXPECT_THROW(one_launch("map", {store("x", x + 1.0)}), Error);
