@@ -43,7 +43,7 @@ std::vector<std::string> Partitioner::weights_below(const Expr& value) {
 
 std::string Partitioner::launch_name(const Launch& launch) {
   std::vector<std::string> weights;
-  std::string base;
+  std::string base = launch.skeleton;
   const Expr anchor = anchor_of(launch);
   if (anchor && !multiplies_heads(anchor)) {
     weights = weights_below(anchor->in[1]);
@@ -54,18 +54,14 @@ std::string Partitioner::launch_name(const Launch& launch) {
     for (const Expr& e : topological(std::array{anchor->in[0]}))
       if (const auto it = launch_of_buffer_.find(e->attrs.text); is_memory_leaf(e) && it != launch_of_buffer_.end())
         base = without_suffix(it->second) + "." + launch.skeleton;
+  } else if (phase_->rate == Rate::Constant) {
+    base = "constants";
   } else {
+    base = launch.outputs[0].buffer;
     for (const Expr& e : operands_of(launch))
-      if (e.is<nodes::Param>()) weights.push_back(without_suffix(e->attrs.text));
-    weights.resize(std::min<size_t>(weights.size(), 1));
-    if (weights.empty()) base = launch.outputs[0].buffer;
-    if (phase_->rate == Rate::Constant) {
-      base = "constants";
-      weights.clear();
-    }
+      if (e.is<nodes::Param>() && weights.empty()) weights.push_back(without_suffix(e->attrs.text));
   }
   if (!weights.empty()) base = joined(weights);
-  if (base.empty()) base = launch.skeleton;
   const int uses = ++name_uses_[base];
   return uses == 1 ? base : base + "#" + std::to_string(uses);
 }
