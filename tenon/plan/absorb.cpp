@@ -129,20 +129,17 @@ bool Partitioner::stored_anyway(const Expr& v, const Region& region) {
   for (const Expr& r : results) buffer_of_.emplace(r.get(), "behind." + std::to_string(r->id));
   trials_.clear();
   bool found = false;
-  std::vector<Expr> stack{v};
-  while (!stack.empty() && !found) {
-    const Expr e = stack.back();
-    stack.pop_back();
+  walk({v}, [&](const Expr& e) -> std::span<const Expr> {
+    if (found || (e != v && (e->family() != Family::View || view_facts(e).joins))) return {};
     for (const Expr& u : users_.of(e)) {
-      if (u->family() == Family::View && !view_facts(u).joins) stack.push_back(u);
       if (u->family() != Family::Anchor || emitted_anchor_.contains(u.get())) continue;
-      const bool waits = std::ranges::any_of(u->in, [&](const Expr& x) { return !available(x, {}); });
-      if (waits) continue;
+      if (!std::ranges::all_of(u->in, [&](const Expr& x) { return available(x, {}); })) continue;
       const TrialPtr t = attempt({u});
       for (size_t i = 0; t->launch.form && i < u->in.size(); ++i)
         found = found || (u->in[i] == e && !target_.reads(*t->launch.form, i));
     }
-  }
+    return users_.of(e);
+  });
   for (const Expr& r : results) buffer_of_.erase(r.get());
   trials_.clear();
   return found;

@@ -39,26 +39,29 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   std::ranges::stable_sort(due, {}, stage);
   for (size_t i = 0; i < all.size(); ++i) {
     const Expr& e = all[i];
-    if (i > 0 && stage(all[i - 1]) < stage(e)) emit_due(due, [&](const Expr& x) { return stage(x) < stage(e); });
+    if (i > 0 && stage(all[i - 1]) < stage(e)) {  // what belongs to earlier stages must be in memory
+      const auto later = std::ranges::find_if(due, [&](const Expr& x) { return stage(x) >= stage(e); });
+      emit_roots({due.begin(), later});
+      due.erase(due.begin(), later);
+    }
     if (e->family() == Family::Leaf || in_memory(e) || stored_below(e)) continue;
     if (stage(e) >= 0 && e->family() != Family::Anchor && std::erase(due, e) > 0)
       emit_roots({e});  // now: what it reads behind a barrier may be there for it alone
     else if (is_update(e))
       may_replace(e) ? emit_update(e) : void();  // otherwise when something reads it
-    else if (!fusion_ && (e->rate != Rate::Constant || rate == Rate::Constant))
-      emit_unfused(e);
-    else if (e->family() == Family::Anchor)
-      anchors_alone_ ? emit_anchor_alone(e) : emit_anchor(e);
+    else
+      emit_node(e);
   }
   emit_updates(updates_);
   emit_roots(due);
 }
 
-// Removes the leading values of `due` that must be in memory before the next stage begins, and emits them.
-void Partitioner::emit_due(std::vector<Expr>& due, const std::function<bool(const Expr&)>& is_now) {
-  const auto end = std::ranges::find_if_not(due, is_now);
-  emit_roots({due.begin(), end});
-  due.erase(due.begin(), end);
+// Emits the launch of an anchor or, without fusion, of any node; other nodes go where they are read.
+void Partitioner::emit_node(const Expr& e) {
+  if (!options_.fusion && (e->rate != Rate::Constant || phase_->rate == Rate::Constant))
+    emit_unfused(e);
+  else if (e->family() == Family::Anchor)
+    options_.anchors_alone ? emit_anchor_alone(e) : emit_anchor(e);
 }
 
 // A tensor already in memory needs no boundary, and constants are stored in whatever form their kernels want.
@@ -158,7 +161,7 @@ void Partitioner::emit_unfused(const Expr& e) {
 void Partitioner::emit_plain(const Expr& e) {
   if (is_update(e)) return emit_update(e);
   std::vector<Expr> values{e};
-  if (const Expr own = statistic_below(e); own && fusion_ && !in_memory(own))
+  if (const Expr own = statistic_below(e); own && options_.fusion && !in_memory(own))
     for (const Expr& u : users_.of(own->in[0]))
       if (u != own && is_statistic(u) && !in_memory(u) && !in_memory(as_result(u))) values.push_back(as_result(u));
   commit(*attempt_or_materialize(values), values, {});
@@ -170,10 +173,11 @@ void Partitioner::emit_roots(const std::vector<Expr>& roots) {
   for (const Expr& r : roots)
     if ((!in_memory(r) || result_name_.contains(r.get())) && !buffer_of_.contains(r.get())) values.push_back(r);
   // Sums that results need first are stored by a common launch, like the results.
-  for (const Expr& r : values) fusion_ ? assume_stored({r}, true) : commit(*attempt_or_materialize({r}), {r}, {});
+  for (const Expr& r : values)
+    options_.fusion ? assume_stored({r}, true) : commit(*attempt_or_materialize({r}), {r}, {});
   for (const Expr& e : end_assumptions())
     if (std::ranges::find(values, e) == values.end()) values.push_back(e);
-  if (fusion_) emit_stored({}, std::move(values));
+  if (options_.fusion) emit_stored({}, std::move(values));
 }
 
 // For a companion, the anchor it belongs to, whether or not anything reads its first result.
@@ -286,20 +290,11 @@ bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t,
 }
 
 std::string Partitioner::refusal_of(const Expr& user, const Region& region) const {
-  switch (user->family()) {
-    case Family::Anchor:
-      return "a separate anchor: it reads this as an operand";
-    case Family::Reduce:
-      return std::string(user->name()) + " needs more of the result than a tile holds";
-    case Family::Sink:
-      if (!may_replace(user))
-        return "waits: the old value of '" + state_of(user)->attrs.text + "' has not been read yet";
-      break;
-    case Family::Leaf:
-      return "not maths";
-    default:
-      break;
-  }
+  const Family family = user->family();
+  if (family == Family::Anchor) return "a separate anchor: it reads this as an operand";
+  if (family == Family::Reduce) return std::string(user->name()) + " needs more of the result than a tile holds";
+  if (is_update(user) && !may_replace(user))
+    return "waits: the old value of '" + state_of(user)->attrs.text + "' has not been read yet";
   if (in_memory(user)) return "already computed";
   if (user.is<nodes::Barrier>()) return "after a barrier";
   if (user->rate > phase_->rate) return "changes every " + std::string(name_of(user->rate));
@@ -377,22 +372,16 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
 // scales: they are then packed once.
 void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
   const Expr anchor = anchor_of(launch);
-  bool changed = false;
+  if (!anchor) return;
   Memo memo, own;
-  const Replace whole = [&](const Expr& e, std::span<const Expr> in) -> Expr {
-    if (!anchor || (e != anchor && !is_companion(e, anchor))) return {};
-    std::vector<Expr> operands(in.begin(), in.end());
-    for (Expr& x : std::span(operands).first(static_cast<size_t>(e->type->factors))) {
-      const Expr source = of_weights_only(x) ? Expr() : trial.source.at(x.get());
-      if (!source || in_memory(source) || !of_weights_only(source)) continue;
-      x = rebuild(*trial.graph, source, own);
-      changed = true;
-    }
-    return trial.graph->make(*e->type, operands, e->attrs);
-  };
+  for (const Expr& x : std::span(anchor->in).first(static_cast<size_t>(anchor->type->factors))) {
+    const Expr source = of_weights_only(x) ? Expr() : trial.source.at(x.get());
+    if (source && !in_memory(source) && of_weights_only(source))
+      memo.emplace(x.get(), rebuild(*trial.graph, source, own));
+  }
+  if (memo.empty()) return;
   Launch made = launch;
-  for (Output& o : made.outputs) o.value = rebuild(*trial.graph, o.value, whole, memo);
-  if (!changed) return;
+  for (Output& o : made.outputs) o.value = rebuild(*trial.graph, o.value, memo);
   choose_skeleton(made, trial.graph);
   if (made.form && made.skeleton == launch.skeleton) launch = std::move(made);
 }

@@ -16,11 +16,7 @@ namespace tenon {
 class Partitioner {
  public:
   Partitioner(Plan& plan, const Users& users, const PlanOptions& options)
-      : plan_(plan),
-        users_(users),
-        target_(options.target),
-        fusion_(options.fusion),
-        anchors_alone_(options.anchors_alone) {}
+      : plan_(plan), users_(users), options_(options), target_(options.target) {}
 
   /// Plans everything that `roots` need and that is not in memory yet. `names`: buffers of the roots that are results.
   void run(Rate rate, const std::vector<Expr>& roots, const std::unordered_map<const Node*, std::string>& names);
@@ -46,6 +42,7 @@ class Partitioner {
   TrialPtr trial_of(const std::vector<Expr>& values) const;
   TrialPtr attempt_or_materialize(const std::vector<Expr>& values);
   TrialPtr attempt_with_reductions(const Region& region);
+  void emit_node(const Expr& e);
   void emit_anchor(const Expr& anchor);
   Expr main_anchor(const Expr& anchor) const;
   Region with_companions(const Expr& anchor) const;
@@ -55,7 +52,6 @@ class Partitioner {
   void emit_plain(const Expr& e);
   void emit_whole(const Expr& e);
   void emit_roots(const std::vector<Expr>& roots);
-  void emit_due(std::vector<Expr>& due, const std::function<bool(const Expr&)>& is_now);
   void emit_unfused(const Expr& e);
   bool stored_below(const Expr& e);
   static bool is_boundary(const Expr& e);
@@ -105,7 +101,6 @@ class Partitioner {
                                   const std::vector<int64_t>& before = {}) const;
   void choose(Choosing& c) const;
   std::string reason(const Choosing& c, const Expr& value) const;
-  bool computes(const Expr& root, const std::unordered_set<const Node*>& values) const;
   void emit_together(const Choosing& c);
   bool leaves(const Expr& e, const Region& region) const;
   bool available(const Expr& e, const Region& region) const;
@@ -128,8 +123,8 @@ class Partitioner {
 
   Plan& plan_;
   const Users& users_;
+  const PlanOptions& options_;
   const Target& target_;
-  const bool fusion_, anchors_alone_;
   Phase* phase_ = nullptr;
   std::unordered_map<const Node*, std::string> buffer_of_;
   std::unordered_map<const Node*, Expr> stored_as_;  // value -> the rearranged form of it that its buffer holds

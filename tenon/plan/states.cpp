@@ -50,14 +50,7 @@ bool Partitioner::may_replace(const Expr& update) const {
 void Partitioner::emit_whole(const Expr& e) {
   for (const Expr& x : topological(std::array{e})) {
     if (x->family() == Family::Leaf || in_memory(x) || emitted_anchor_.contains(x.get())) continue;
-    if (is_update(x))
-      emit_update(x);
-    else if (x->rate == Rate::Constant && x->family() != Family::Anchor)
-      continue;
-    else if (!fusion_)
-      emit_unfused(x);
-    else if (x->family() == Family::Anchor)
-      anchors_alone_ ? emit_anchor_alone(x) : emit_anchor(x);
+    is_update(x) ? emit_update(x) : emit_node(x);
   }
   if (!in_memory(e) && !emitted_anchor_.contains(e.get())) emit_plain(e);
 }
@@ -76,7 +69,7 @@ void Partitioner::emit_update(const Expr& update) {
   for (const Expr& reader : waiting_readers(update)) emit_whole(reader);
   if (in_memory(update)) return;
   std::vector<Expr> values{update};
-  for (const Expr& other : fusion_ && !anchors_alone_ ? updates_ : std::vector<Expr>()) {
+  for (const Expr& other : options_.fusion && !options_.anchors_alone ? updates_ : std::vector<Expr>()) {
     const auto ready = [&](const Expr& x) { return available(x, {}); };
     if (other == update || in_memory(other) || !std::ranges::all_of(other->in, ready) || !may_replace(other)) continue;
     values.push_back(other);
@@ -88,7 +81,7 @@ void Partitioner::emit_update(const Expr& update) {
 // If an anchor reads rows that the previous launch wrote into states, and the target's kernel can write these itself,
 // the two launches are merged.
 void Partitioner::take_in_updates(Launch& launch) {
-  if (!fusion_ || !target_.writes || phase_->launches.empty() || !anchor_of(launch)) return;
+  if (!options_.fusion || !target_.writes || phase_->launches.empty() || !anchor_of(launch)) return;
   const Launch front = phase_->launches.back();
   if (anchor_of(front)) return;
   Memo memo;

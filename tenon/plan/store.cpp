@@ -75,12 +75,8 @@ struct Partitioner::Choosing {
   std::vector<Expr> cone;                       // candidates for storing and what they are computed from, sorted
   std::map<uint32_t, std::vector<Expr>> sites;  // launches needed in any case, and the values they read
   std::vector<Expr> stored;                     // sorted
-  struct Domain {
-    Shape shape;
-    size_t number;
-  };
-  std::unordered_map<const Node*, Domain> domain_of;  // what a launch of the value iterates over
-  size_t domains = 0;
+  std::vector<Shape> domains = {};              // what launches iterate over
+  std::unordered_map<const Node*, size_t> domain_of = {};  // which of them a launch of the value iterates over
   std::unordered_map<const Node*, uint64_t> readers = {};  // a bit for each site that computes the value
 };
 
@@ -158,8 +154,7 @@ void Partitioner::assume_unreadable(const Expr& anchor) {
     if (hole->rate == Rate::Constant || !unread()) continue;
     const std::string why = std::string(anchor->name()) + " can read only stored tensors through its hole " +
                             std::string(skeleton(attempt({anchor})->launch.skeleton).holes[i]);
-    Expr e = hole;
-    while (e->family() == Family::View && !view_facts(e).joins && !is_memory_leaf(e->in[0])) e = e->in[0];
+    const Expr e = below_views(hole);
     if (e->family() != Family::View && assume(e, why)) {
       if (!unread()) continue;
       forget_last_assumption();
@@ -184,7 +179,7 @@ void Partitioner::forget_last_assumption() {
 // Stores `forced`, and whatever else below the region and them saves bytes.
 void Partitioner::emit_stored(const Region& region, std::vector<Expr> forced) {
   std::ranges::sort(forced, earlier);
-  Choosing c{region, {}, {}, std::move(forced), {}};
+  Choosing c{region, {}, {}, std::move(forced)};
   std::vector<Expr> roots = read_by(region);
   roots.insert(roots.end(), c.stored.begin(), c.stored.end());
   add_cone(c, roots);
@@ -239,17 +234,15 @@ void Partitioner::add_domains(Choosing& c) const {
     else if (reduced != e->in.rend())
       rows.emplace(e.get(), Shape(rows.at(reduced->get())));
   }
-  std::map<std::vector<int64_t>, size_t> numbers;
   const auto add = [&](const Expr& e) {
     const auto it = rows.find(e.get());
-    const Shape shape = it == rows.end() ? e.shape() : it->second;
-    const size_t next = numbers.size();
-    c.domain_of.emplace(e.get(),
-                        Choosing::Domain{shape, numbers.try_emplace({shape.begin(), shape.end()}, next).first->second});
+    const Shape& shape = it == rows.end() ? e.shape() : it->second;
+    const auto known = std::ranges::find(c.domains, shape);
+    c.domain_of.emplace(e.get(), known - c.domains.begin());
+    if (known == c.domains.end()) c.domains.push_back(shape);
   };
   std::ranges::for_each(c.cone, add);
   std::ranges::for_each(c.stored, add);
-  c.domains = numbers.size();
 }
 
 // The last anchor that `e` waits for, or null. Nodes in `ready` wait for none.
@@ -309,8 +302,8 @@ void Partitioner::add_readers(Choosing& c) const {
 // `changed` is given, readers that do not compute it keep their figure of `before`.
 std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vector<Expr>& stored, const Expr& changed,
                                              const std::vector<int64_t>& before) const {
-  std::vector<std::vector<Expr>> launches(c.domains);
-  for (const Expr& e : stored) launches[c.domain_of.at(e.get()).number].push_back(e);
+  std::vector<std::vector<Expr>> launches(c.domains.size());
+  for (const Expr& e : stored) launches[c.domain_of.at(e.get())].push_back(e);
   std::vector<int64_t> out;
   for (const std::vector<Expr>& together : launches) {
     out.push_back(together.empty() ? 0 : target_.launch_bytes);
@@ -390,23 +383,19 @@ std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
 
 // ---- launches without an anchor ----
 
-// True if a launch of `root` would compute one of `values`.
-bool Partitioner::computes(const Expr& root, const std::unordered_set<const Node*>& values) const {
-  const auto is_one = [&](const Expr& e) { return values.contains(e.get()); };
-  return !values.empty() && any_below({root}, is_one, [&](const Expr& e) { return !buffer_of_.contains(e.get()); });
-}
-
 // Uses as few launches as skeletons allow: values that one loop over rows or elements can compute share a launch.
 void Partitioner::emit_together(const Choosing& c) {
   for (std::vector<Expr> values = c.stored; !values.empty();) {
     std::vector<Expr> now{values[0]}, later;
-    const Shape& domain = c.domain_of.at(now[0].get()).shape;
+    const auto domain = [&](const Expr& e) -> const Shape& { return c.domains[c.domain_of.at(e.get())]; };
     std::unordered_set<const Node*> apart;  // stored by other launches
+    const auto is_apart = [&](const Expr& e) { return apart.contains(e.get()); };
+    const auto is_to_come = [&](const Expr& e) { return !buffer_of_.contains(e.get()); };
     if (is_boundary(now[0])) apart.insert(now[0].get());
     size_t refusals = statistic_below(now[0]) ? kResultsTogether : 0;
     for (const Expr& e : std::span(values).subspan(1)) {
       const bool may = now.size() < kResultsTogether && refusals < kResultsTogether && !statistic_below(e) &&
-                       same_rows(domain, c.domain_of.at(e.get()).shape) && !computes(e, apart);
+                       same_rows(domain(now[0]), domain(e)) && !any_below({e}, is_apart, is_to_come);
       const bool joins = may && attempt(with(now, e))->launch.form;
       if (may && !joins) ++refusals;
       if (!joins || is_boundary(e)) apart.insert(e.get());
