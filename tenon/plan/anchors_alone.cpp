@@ -15,11 +15,8 @@ bool adds_bias(const Expr& e) {
 
 }  // namespace
 
-void Partitioner::emit_anchor_alone(const Expr& any) {
-  const Expr anchor = main_anchor(any);
-  if (emitted_anchor_.contains(anchor.get())) return;
-  if (!updates_.empty()) emit_updates(topological(std::array{anchor}));
-  if (!emitted_anchor_.insert(anchor.get()).second) return;
+void Partitioner::emit_alone(const Expr& anchor) {
+  emitted_anchor_.insert(anchor.get());
   for (const Expr& x : anchor->in) emit_below_views(x);
   Expr last = anchor;
   while (!wanted_.contains(last.get()) && users_.of(last).size() == 1) {

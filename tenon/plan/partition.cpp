@@ -61,7 +61,7 @@ void Partitioner::emit_node(const Expr& e) {
   if (!options_.fusion && (e->rate != Rate::Constant || phase_->rate == Rate::Constant))
     emit_unfused(e);
   else if (e->family() == Family::Anchor)
-    options_.anchors_alone ? emit_anchor_alone(e) : emit_anchor(e);
+    emit_anchor(e);
 }
 
 // A tensor already in memory needs no boundary, and constants are stored in whatever form their kernels want.
@@ -198,6 +198,7 @@ void Partitioner::emit_anchor(const Expr& any) {
   if (emitted_anchor_.contains(anchor.get())) return;
   if (!updates_.empty()) emit_updates(topological(std::array{anchor}));
   if (emitted_anchor_.contains(anchor.get())) return;  // it read a value that one of them replaces
+  if (options_.anchors_alone) return emit_alone(anchor);
   store_in_front(anchor);
   attempt_or_materialize({anchor});
   Region region = with_companions(anchor);

@@ -46,7 +46,7 @@ class Partitioner {
   void emit_anchor(const Expr& anchor);
   Expr main_anchor(const Expr& anchor) const;
   Region with_companions(const Expr& anchor) const;
-  void emit_anchor_alone(const Expr& anchor);
+  void emit_alone(const Expr& anchor);
   void emit_below_views(const Expr& e);
   void emit_with_shared(const Expr& e);
   void emit_plain(const Expr& e);
