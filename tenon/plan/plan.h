@@ -13,6 +13,8 @@ namespace tenon {
 
 /// What a buffer is to the caller.
 enum class BufferRole : uint8_t { Temporary, Input, Output, State };
+/// Their names in text.
+inline constexpr std::string_view kRoleNames[] = {"temporary", "input", "output", "state"};
 
 struct Buffer {
   std::string name;
@@ -49,9 +51,10 @@ struct Plan {
   const Phase* phase(Rate rate) const;
 };
 
-/// Conversion to text and back. parse_plan throws Error(Usage) with a line number.
+/// The plan as text, which parse_plan (explain/parse_plan.h) reads.
 std::string print_plan(const Plan& plan);
-Plan parse_plan(std::string_view text);
+/// The end of a buffer's line in it: where the buffer is.
+std::string place_text(const Buffer& buffer);
 /// Writes <plan>.plan (as print_plan) and, for launch i, forms/<plan>/<i>-<launch>.txt: its skeleton and form, i.e.
 /// lets, the contents of each hole, and outputs, one node per line. Does nothing unless TENON_DUMP is set.
 void dump_plan(const Plan& plan);

@@ -4,6 +4,7 @@
 
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
+#include "tenon/explain/parse_plan.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
 #include "tests/cuda/emulator.h"

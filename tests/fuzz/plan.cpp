@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tenon/core/error.h"
+#include "tenon/explain/parse_plan.h"
 #include "tenon/explain/plan_diff.h"
 #include "tenon/plan/plan.h"
 

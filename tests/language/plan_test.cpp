@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tenon/explain/explanation.h"
+#include "tenon/explain/parse_plan.h"
 #include "tenon/pipelines/text_generator.h"
 #include "tenon/runtime/executable.h"
 

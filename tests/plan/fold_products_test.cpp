@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tenon/explain/parse_plan.h"
 #include "tenon/expr/ops.h"
 #include "tenon/oracle/oracle.h"
 #include "tenon/plan/plan.h"

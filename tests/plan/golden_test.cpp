@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tenon/explain/parse_plan.h"
 #include "tenon/explain/plan_counts.h"
 #include "tenon/explain/plan_diff.h"
 #include "tenon/expr/ops.h"

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tenon/core/error.h"
+#include "tenon/explain/parse_plan.h"
 #include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/view_facts.h"

@@ -4,6 +4,7 @@
 
 #include "tenon/backend/forms.h"
 #include "tenon/core/error.h"
+#include "tenon/explain/parse_plan.h"
 #include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"

@@ -8,6 +8,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/i8_blocks.h"
+#include "tenon/explain/parse_plan.h"
 #include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"

@@ -1,5 +1,6 @@
 // Sandwich norms on any target, and on one whose kernels read tensors only.
 #include "tests/plan/sandwich.h"
+#include "tenon/explain/parse_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

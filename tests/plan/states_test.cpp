@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tenon/core/error.h"
+#include "tenon/explain/parse_plan.h"
 #include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tenon/core/error.h"
+#include "tenon/explain/parse_plan.h"
 #include "tenon/explain/plan_diff.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/plan.h"

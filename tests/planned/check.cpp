@@ -1,4 +1,5 @@
 #include "tests/planned/check.h"
+#include "tenon/explain/parse_plan.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/backend/cpu/launches/launch_kernel.h"
+#include "tenon/explain/parse_plan.h"
 #include "tenon/kernels/skeleton.h"
 #include "tenon/plan/one_launch.h"
 #include "tenon/plan/plan.h"
