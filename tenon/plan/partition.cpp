@@ -357,10 +357,6 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
       for (const Expr& u : users_.of(v))
         if (is_statistic(u) && !in_memory(u) && u->rate == phase_->rate) statistics.push_back(as_result(u));
   }
-  if (statistics.empty()) return;
-  std::vector<Expr> all = values;
-  all.insert(all.end(), statistics.begin(), statistics.end());
-  if (attempt(all)->launch.form) return values.swap(all);
   for (const Expr& u : statistics) {
     values.push_back(u);
     if (!attempt(values)->launch.form) values.pop_back();
