@@ -96,9 +96,7 @@ class Partitioner {
   void add_sites(Choosing& c, const Region& region) const;
   const Node* awaited_anchor(const Expr& e, const std::unordered_set<const Node*>& ready) const;
   bool counts_as_memory(const Expr& e) const;
-  void add_readers(Choosing& c) const;
-  std::vector<int64_t> bytes_with(const Choosing& c, const std::vector<Expr>& stored, const Expr& changed = {},
-                                  const std::vector<int64_t>& before = {}) const;
+  std::vector<int64_t> bytes_with(const Choosing& c, const std::vector<Expr>& stored) const;
   void choose(Choosing& c) const;
   std::string reason(const Choosing& c, const Expr& value) const;
   void emit_together(const Choosing& c);

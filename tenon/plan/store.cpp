@@ -77,7 +77,6 @@ struct Partitioner::Choosing {
   std::vector<Expr> stored;                     // sorted
   std::vector<Shape> domains = {};              // what launches iterate over
   std::unordered_map<const Node*, size_t> domain_of = {};  // which of them a launch of the value iterates over
-  std::unordered_map<const Node*, uint64_t> readers = {};  // a bit for each site that computes the value
 };
 
 // ---- what must be stored ----
@@ -191,7 +190,6 @@ void Partitioner::emit_stored(const Region& region, std::vector<Expr> forced) {
   add_domains(c);
   const std::vector<Expr> needed = c.stored;
   if (!c.cone.empty()) add_sites(c, region);
-  add_readers(c);
   if (needed.size() + c.sites.size() > 1) choose(c);
   for (const Expr& e : c.stored)
     if (!has(needed, e)) why_stored_[e.get()] = reason(c, e);
@@ -286,22 +284,8 @@ void Partitioner::add_sites(Choosing& c, const Region& region) const {
   }
 }
 
-void Partitioner::add_readers(Choosing& c) const {
-  uint64_t bit = 1;
-  for (const auto& [anchor, values] : c.sites) {
-    walk_below(values, [&](const Expr& e) {
-      if (counts_as_memory(e) || c.region.contains(e.get())) return false;
-      c.readers[e.get()] |= bit;
-      return true;
-    });
-    bit <<= 1;
-  }
-}
-
-// Bytes of each launch that stores some of `stored`, one launch per domain, then of each launch that reads them. If
-// `changed` is given, readers that do not compute it keep their figure of `before`.
-std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vector<Expr>& stored, const Expr& changed,
-                                             const std::vector<int64_t>& before) const {
+// Bytes of each launch that stores some of `stored`, one launch per domain, then of each launch that reads them.
+std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vector<Expr>& stored) const {
   std::vector<std::vector<Expr>> launches(c.domains.size());
   for (const Expr& e : stored) launches[c.domain_of.at(e.get())].push_back(e);
   std::vector<int64_t> out;
@@ -312,22 +296,17 @@ std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vecto
     out.back() += bytes_read(
         together, [&](const Expr& e) { return counts_as_memory(e) || (has(stored, e) && !has(together, e)); });
   }
-  const auto readers = c.readers.find(changed.get());
-  uint64_t read = changed ? readers == c.readers.end() ? 0 : readers->second : ~uint64_t{0};
   const auto memory = [&](const Expr& e) {
     return counts_as_memory(e) || c.region.contains(e.get()) || has(stored, e);
   };
-  for (const auto& [anchor, values] : c.sites) {
-    out.push_back(read & 1 ? bytes_read(values, memory) : before[out.size()]);
-    read >>= 1;
-  }
+  for (const auto& [anchor, values] : c.sites) out.push_back(bytes_read(values, memory));
   return out;
 }
 
 // Greedily adds the value that saves most until none does; among equal ones the last, which leaves least to compute.
 void Partitioner::choose(Choosing& c) const {
-  std::vector<int64_t> now = bytes_with(c, c.stored);
-  const auto total = [](const std::vector<int64_t>& bytes) {
+  const auto total = [&](const std::vector<Expr>& stored) {
+    const std::vector<int64_t> bytes = bytes_with(c, stored);
     return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   };
   std::vector<Expr> candidates;
@@ -343,32 +322,30 @@ void Partitioner::choose(Choosing& c) const {
   if (candidates.size() > most)
     candidates.erase(candidates.begin(), candidates.end() - static_cast<std::ptrdiff_t>(most));
   const std::vector<Expr> needed = c.stored;
+  int64_t least = total(c.stored);
   while (!candidates.empty()) {
-    int64_t least = total(now);
     Expr best;
     for (const Expr& e : candidates) {
       if (has(c.stored, e)) continue;
-      const int64_t bytes = total(bytes_with(c, with(c.stored, e), e, now));
+      const int64_t bytes = total(with(c.stored, e));
       if (bytes <= least) best = e;
       least = std::min(least, bytes);
     }
     if (!best) break;
     c.stored = with(std::move(c.stored), best);
-    now = bytes_with(c, c.stored, best, now);
   }
   for (const Expr& e : candidates) {  // drop values that later choices made superfluous
     if (!has(c.stored, e) || has(needed, e)) continue;
-    const std::vector<int64_t> bytes = bytes_with(c, without(c.stored, e), e, now);
-    if (total(bytes) >= total(now)) continue;
+    const int64_t bytes = total(without(c.stored, e));
+    if (bytes >= least) continue;
     c.stored = without(std::move(c.stored), e);
-    now = bytes;
+    least = bytes;
   }
 }
 
 // "62 MB moved if it is stored, 186 MB if 3 launches compute it"
 std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
-  const std::vector<int64_t> read_back = bytes_with(c, c.stored),
-                             again = bytes_with(c, without(c.stored, value), value, read_back);
+  const std::vector<int64_t> read_back = bytes_with(c, c.stored), again = bytes_with(c, without(c.stored, value));
   int64_t once = 0, otherwise = 0;
   int launches = 0;
   for (size_t i = 0; i < read_back.size(); ++i) {
