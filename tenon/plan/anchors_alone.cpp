@@ -34,25 +34,8 @@ void Partitioner::emit_alone(const Expr& anchor) {
 void Partitioner::emit_below_views(const Expr& e) {
   if (e->rate == Rate::Constant || e->family() == Family::Leaf || in_memory(e)) return;
   if (is_update(e)) return emit_update(e);
-  if (e->family() != Family::View) return emit_with_shared(e);
+  if (e->family() != Family::View) return emit_stored({}, {e});
   for (const Expr& x : e->in) emit_below_views(x);
-}
-
-// Emits one launch for `e` and for those values below it that have other readers too.
-void Partitioner::emit_with_shared(const Expr& e) {
-  Region cone;
-  std::vector<Expr> values{e};
-  walk_below(
-      {e}, [&](const Expr& x) { return x->family() != Family::Leaf && !in_memory(x) && cone.insert(x.get()).second; });
-  for (const Node* n : cone) {
-    const Expr x(n);
-    if (x == e || x->family() != Family::Pointwise || x.shape() != e.shape() || !leaves(x, cone)) continue;
-    std::vector<Expr> more = values;
-    more.push_back(x);
-    std::ranges::sort(more, {}, [](const Expr& v) { return v->id; });
-    if (attempt(more)->launch.form) values = std::move(more);
-  }
-  commit(*attempt_or_materialize(values), values, {});
 }
 
 }  // namespace tenon

@@ -48,7 +48,6 @@ class Partitioner {
   Region with_companions(const Expr& anchor) const;
   void emit_alone(const Expr& anchor);
   void emit_below_views(const Expr& e);
-  void emit_with_shared(const Expr& e);
   void emit_plain(const Expr& e);
   void emit_whole(const Expr& e);
   void emit_roots(const std::vector<Expr>& roots);
