@@ -6,7 +6,7 @@ set(TENON_DOOR
     expr/ops.h expr/precision.h expr/vjp.h oracle/oracle.h
     nn/attention.h nn/diffusion.h nn/linear.h nn/loss.h nn/norm.h optim/lion.h
     # plans
-    plan/plan.h plan/one_launch.h explain/explanation.h
+    plan/plan.h plan/one_launch.h explain/explanation.h explain/parse_plan.h
     # running them
     backend/backend.h runtime/executable.h core/compare.h core/host_tensor.h core/log.h core/stop.h
     # pipelines
