@@ -55,6 +55,12 @@ class NoisyBody {
     return x * input(graph_, name, DType::F64, x.shape());
   }
 
+  // The error of a logarithm of sums, which are rounded relative to values of 1 and more.
+  Expr around_zero(const Shape& shape, double size) {
+    const Expr one = broadcast(constant(graph_, 1), shape);
+    return noisy(one, size) - one;
+  }
+
   // True for a rounding to fewer bits than f32's.
   static bool steps(const Expr& e) { return e->type->round && unit_roundoff(*e->attrs.dtype) > kF32; }
   Expr as_it_is(const Expr& e, std::span<const Expr> in) { return graph_.make(*e->type, in, e->attrs); }
@@ -78,7 +84,8 @@ class NoisyBody {
           operands.push_back(is_float(in[k].dtype()) ? noisy(in[k], operand_error(e, k)) : in[k]);
         Attrs attrs = e->attrs;
         attrs.dtype.reset();  // with noise, operands are wider than the type they are multiplied in
-        return noisy(graph_.make(*e->type, operands, std::move(attrs)), 4 * kF32);
+        const Expr y = noisy(graph_.make(*e->type, operands, std::move(attrs)), 4 * kF32);
+        return e.is<nodes::AttentionLse>() ? y + around_zero(y.shape(), 4 * kF32) : y;
       }
       default: {
         if (!e.is<nodes::Concat>()) return {};

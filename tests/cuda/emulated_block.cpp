@@ -279,11 +279,18 @@ void Block::mbarrier_wait(uint32_t barrier, int parity) {
   }
 }
 
+// A box that begins elsewhere ends a real kernel with an illegal instruction.
+void Block::check_box(const TensorBox& box, const int (&at)[5], int rank, const std::string& by) {
+  if (box.rank != rank) fail(by + " of another rank than its tensor's");
+  if (at[0] * box.element_bytes % 16)
+    fail(by + " of a box that begins at column " + std::to_string(at[0]) + ", which is no multiple of 16 bytes");
+}
+
 void Block::add_box(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) {
   BoxCopy copy{};
   std::memcpy(&copy.box, map, sizeof(copy.box));
   phase_barrier(barrier);
-  if (copy.box.rank != rank) fail("tma_load of another rank than its tensor's");
+  check_box(copy.box, at, rank, "tma_load");
   const int bytes = box_bytes(copy.box);
   std::memset(in_shared(dst, bytes, 128, "tma_load"), kPoison, static_cast<size_t>(bytes));
   std::copy(at, at + 5, copy.at);
@@ -299,7 +306,7 @@ void Block::tma_load(uint32_t dst, const void* map, uint32_t barrier, const int 
 void Block::tma_store(const void* map, uint32_t src, const int (&at)[5], int rank, bool adds) {
   BoxStore store{};
   std::memcpy(&store.box, map, sizeof(store.box));
-  if (store.box.rank != rank) fail("tma_store of another rank than its tensor's");
+  check_box(store.box, at, rank, "tma_store");
   in_shared(src, box_bytes(store.box), 128, "tma_store");
   std::copy(at, at + 5, store.at);
   store.src = src, store.by = thread, store.adds = adds;

@@ -119,6 +119,7 @@ class Block final : public Machine {
   bool run_ready();
   void finish();
   Block& peer(int rank);
+  void check_box(const TensorBox& box, const int (&at)[5], int rank, const std::string& by);
   void add_box(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank);
   void resume(int t);
   void suspend(const char* waits_for);

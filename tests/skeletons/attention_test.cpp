@@ -58,6 +58,14 @@ TEST_F(Heads, MathsInTheHoles) {
   expect(launch("attention", {{"f", f}}), tolerance(DType::F32, DType::F32, 60));
 }
 
+// The core for few queries computes maths in front of them, but reduces no rows.
+TEST_F(Heads, NormsOfFewQueries) {
+  const Expr q = input(g, "q", DType::BF16, {2, 4, 1, 64}), k = input(g, "k", DType::BF16, {2, 2, 60, 64}),
+             v = input(g, "v", DType::BF16, {2, 2, 60, 64});
+  const Expr normed = cast(q * rsqrt(mean(q * q) + 1e-6), DType::BF16);
+  expect(launch("attention", {{"o", attention(normed, k, v, 0.2)}}), tolerance(DType::BF16, DType::BF16, 60));
+}
+
 TEST_F(Heads, KeysFromE4m3) {
   const Expr q = input(g, "q", DType::F32, {1, 2, 20, 32}), k = input(g, "k", DType::E4M3, {1, 2, 40, 32}),
              v = input(g, "v", DType::E4M3, {1, 2, 40, 32});

@@ -87,6 +87,17 @@ TEST_F(Gemm, OperandsInColumns) {
   expect(launch("gemm", {{"slice", linear(transpose(wide), transpose(c))}}), {DType::F32, DType::BF16, 150, 4});
 }
 
+// Heads side by side in a row, as columns: a head of 20 columns begins between two multiples of 16 bytes.
+TEST_F(Gemm, HeadsSideBySideInColumns) {
+  for (const int64_t depth : {20, 24, 64}) {
+    const std::string id = std::to_string(depth);
+    const Expr rows = reshape(input(g, "v" + id, DType::BF16, {2, 48, 2 * depth}), {2, 48, 2, depth});
+    const Expr heads = permute(rows, {0, 2, 3, 1}), weights = input(g, "p" + id, DType::BF16, {2, 2, 72, 48});
+    expect(launch("gemm", {{"y" + id, cast(linear(weights, heads), DType::BF16)}}),
+           {DType::BF16, DType::BF16, 48, 4});
+  }
+}
+
 TEST_F(Gemm, MergedSiblings) {
   const Expr x = input(g, "x", DType::BF16, {2, 77, 128});
   const Expr q = weight("q", DType::BF16, {96, 128}), k = weight("k", DType::BF16, {96, 128}),

@@ -20,7 +20,7 @@ AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& l
   for (const FormOutput& o : form_.updates) read_beside(o.value);
   paged_ = reads_pages(form_, unit_);
   for (size_t i = 0; i < 3; ++i) {
-    if (i == 0 ? grouped_.depth > 0 : paged_) {
+    if (i == 0 ? grouped_.depth > 0 && !reduces_rows(form_.holes[0]) : paged_) {
       operands_.push_back(form_.holes[i]);
       read_beside(form_.holes[i]);
     } else {

@@ -28,6 +28,8 @@ class AttentionKernel : public AnchorKernel {
   /// The tile of the core for few queries per head of keys, which computes its queries itself. Depth 0 if it does not
   /// take the launch, whose queries are then in memory.
   const AttentionGroupedShape& grouped() const { return grouped_; }
+  /// As the core reads them: in memory, or what grouped() computes.
+  const Expr& queries() const { return operands_[0]; }
   int multiprocessors() const { return device().facts().multiprocessors; }
   /// True if TMA loads the operands in boxes.
   bool has_boxes() const { return !boxes_.empty(); }

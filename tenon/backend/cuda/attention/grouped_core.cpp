@@ -1,5 +1,5 @@
-// Attention of few queries per head of keys, over a cache. It computes its queries, and the cache rows that the launch
-// itself adds.
+// Attention of few queries per head of keys, over a cache. It computes its queries, unless they reduce rows (a norm),
+// and the cache rows that the launch itself adds.
 #include <array>
 
 #include "tenon/backend/cuda/attention/attention_kernel.h"
@@ -44,7 +44,7 @@ class GroupedCore : public AttentionCore {
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
     KernelParts text;
     Params params = kernel.begin(choice);
-    const Expr& queries = kernel.form().holes[0];
+    const Expr& queries = kernel.queries();
     const ProgramOutput computed{queries, {}, DType::F32};
     ProgramSource program(std::array{computed}, {queries.shape(), 3}, params, 4);
     text.functors = program.functor("Q");

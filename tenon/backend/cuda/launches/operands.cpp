@@ -232,6 +232,11 @@ MatrixStack stack_of(const Expr& operand, const AffinePiece& whole) {
 
 namespace {
 
+// True if the matrices next to each other along an axis are whole, and each begins where a box may: at 16 bytes.
+bool stacks_in_boxes(int64_t extent, int64_t rows, int64_t element_bytes) {
+  return extent % rows == 0 && (extent == rows || rows * element_bytes % 16 == 0);
+}
+
 // True if boxes 128 bytes wide along one axis (rows or columns) cover the other axis fully: of one tensor, or of
 // several joined at whole boxes. `least`: smallest stride from one line of a box to the next. `matrices`: a stack of
 // transposed ones, of one tensor.
@@ -244,7 +249,7 @@ bool in_boxes(const Expr& operand, DType unit, bool along_rows, int64_t least, b
                                   : p.row_begin == 0 && p.row_end == operand.shape().rows();
     if (!whole || (along_rows ? p.row_begin : p.col_begin) % step) return false;
     if (!p.leaf || p.rows.size() > (matrices ? 2 : 1) || p.cols.size() != 1) return false;
-    if (matrices && p.rows.back().extent % operand.shape()[-2]) return false;
+    if (matrices && !stacks_in_boxes(p.rows.back().extent, operand.shape()[-2], size)) return false;
     if (p.rows.size() > 1 && p.rows[0].step * size % 16) return false;
     const Digit &inside = (along_rows ? p.rows : p.cols).back(), &lines = (along_rows ? p.cols : p.rows)[0];
     if (inside.step != 1 || lines.step < least || lines.step * size % 16 || p.offset * size % 16) return false;
@@ -330,7 +335,8 @@ Target target_of(std::shared_ptr<Device> device) {
     if (form.anchor.is<nodes::BranchedLinear>() && hole != 1) return in_place_beside(form, hole, unit);
     if (is_attention_gradient(form.anchor)) return in_place_for_gradient(form.holes[hole], hole, unit);
     if ((hole == 1 || hole == 2) && reads_pages(form, unit)) return true;
-    if (hole == 0 && (grouped_tile(form, unit).depth || computes_rows(form, unit, device->facts()))) return true;
+    if (hole == 0 && grouped_tile(form, unit).depth && !reduces_rows(form.holes[0])) return true;
+    if (hole == 0 && computes_rows(form, unit, device->facts())) return true;
     if (hole == 0 && norm_behind(form, unit, device->facts())) return true;
     if (takes_columns(form, hole, unit, device->facts())) return true;
     if (!would_be_read(form, hole, unit)) return true;
