@@ -45,12 +45,14 @@ Sight look(const nb::dlpack::dltensor& t) {
 // The arrays of one call by role and tensor. `held`: arrays borrowed through DLPack until the call ends.
 struct Arrays {
   size_t tensors = 0;
-  bool with_master = false;
   std::array<nb::object, kRoleCount> lists;
-  std::vector<Sight> sights;  // [tensor][role], with three roles if there are no masters
+  std::vector<Sight> sights;  // [tensor][role]; of masters that there are not, without a type
   std::deque<Array> held;
-  size_t roles() const { return with_master ? 4 : 3; }
+  const Sight& sight(size_t role, size_t i) const { return sights[i * kRoleCount + role]; }
+  bool has(size_t role, size_t i) const { return sight(role, i).dtype.bits != 0; }
+  /// None where the call has no such list.
   nb::object at(size_t role, size_t i) const {
+    if (lists[role].is_none()) return nb::none();
     return nb::steal(PySequence_GetItem(lists[role].ptr(), static_cast<Py_ssize_t>(i)));
   }
   std::string name(size_t role, size_t i) const {
@@ -60,24 +62,31 @@ struct Arrays {
   Array array(size_t role, size_t i) const { return read_array(at(role, i), name(role, i)); }
 };
 
-Arrays look_at(const std::array<nb::object, kRoleCount>& lists) {
+// `some_masters`: the list of masters has None for parameters without one.
+Arrays look_at(const std::array<nb::object, kRoleCount>& lists, bool some_masters = false) {
   Arrays a;
   a.lists = lists;
-  a.with_master = !lists[kMaster].is_none();
   a.tensors = nb::len(lists[kParam]);
-  for (size_t role = 0; role < a.roles(); ++role)
+  for (size_t role = 0; role < kRoleCount; ++role) {
+    if (role == kMaster && lists[role].is_none()) continue;
     TENON_CHECK(Usage, nb::len(lists[role]) == a.tensors, std::string(kRoles[role]) + "s")
         << "expected " << a.tensors << " arrays, one for each parameter, got " << nb::len(lists[role]);
-  a.sights.reserve(a.tensors * a.roles());
+  }
+  some_masters |= lists[kMaster].is_none();
+  a.sights.reserve(a.tensors * kRoleCount);
   for (size_t i = 0; i < a.tensors; ++i)
-    for (size_t role = 0; role < a.roles(); ++role) {
+    for (size_t role = 0; role < kRoleCount; ++role) {
       const nb::object object = a.at(role, i);
+      if (role == kMaster && some_masters && object.is_none()) {
+        a.sights.emplace_back();
+        continue;
+      }
       nb::dlpack::dltensor t;
       if (read_quickly(object, t)) {
         a.sights.push_back(look(t));
         continue;
       }
-      Array& lent = a.held.emplace_back(read_array(object, a.name(role, i)));
+      Array& lent = a.held.emplace_back(a.array(role, i));
       TENON_CHECK(Usage, role == kGrad || !lent.read_only, a.name(role, i)) << "the array is read-only";
       Shape shape = lent.shape;
       t = {lent.data, dlpack_device(lent.device), shape.rank(), dlpack_type(lent.dtype), &shape[0], lent.strides.data(),
@@ -115,7 +124,8 @@ bool is_negated(nb::handle array) {
 void check_tensor(const Arrays& all, size_t i) {
   const Array param = all.array(kParam, i);
   const std::string name = all.name(kParam, i);
-  for (size_t role = 0; role < all.roles(); ++role) {
+  for (size_t role = 0; role < kRoleCount; ++role) {
+    if (!all.has(role, i)) continue;
     const Array a = all.array(role, i);
     const std::string where = all.name(role, i);
     const bool known = a.dtype == DType::F32 || a.dtype == DType::BF16 || a.dtype == DType::F16;
@@ -147,8 +157,8 @@ void check_apart(const Arrays& all) {
   };
   std::vector<Span> spans;
   for (size_t i = 0; i < all.tensors; ++i)
-    for (size_t role = 0; role < all.roles(); ++role) {
-      const Sight& s = all.sights[i * all.roles() + role];
+    for (size_t role = 0; role < kRoleCount; ++role) {
+      const Sight& s = all.sight(role, i);
       const int64_t bytes = s.count * (s.dtype.bits / 8);
       if (bytes) spans.push_back({s.data, s.data + bytes, role, i});
     }
@@ -173,41 +183,39 @@ struct Group {
 
 struct Checked {
   std::vector<Sight> sights;
-  bool with_master = false;
   std::vector<Group> groups;
 };
 
-DType type_at(const Arrays& all, size_t i, size_t role) { return type_of(all.sights[i * all.roles() + role].dtype); }
+DType type_at(const Arrays& all, size_t i, size_t role) { return type_of(all.sight(role, i).dtype); }
 
 std::vector<Group> groups_of(const Arrays& all) {
   std::vector<Group> groups;
   for (size_t i = 0; i < all.tensors; ++i) {
-    const Sight* s = &all.sights[i * all.roles()];
-    const LionTypes types{type_at(all, i, kParam), type_at(all, i, kExpAvg), type_at(all, i, kGrad), all.with_master};
+    const LionTypes types{type_at(all, i, kParam), type_at(all, i, kExpAvg), type_at(all, i, kGrad),
+                          all.has(kMaster, i)};
     const DeviceName device = all.array(kParam, i).device;
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const Group& g) { return g.device == device && g.types == types; });
     if (group == groups.end()) group = groups.insert(groups.end(), {device, types, {}, {}});
-    const auto memory = [&](size_t role) { return const_cast<std::byte*>(s[role].data); };
+    const auto memory = [&](size_t role) { return const_cast<std::byte*>(all.sight(role, i).data); };
     group->tensors.push_back(
-        {memory(kParam), memory(kExpAvg), memory(kGrad), all.with_master ? memory(kMaster) : nullptr, s[0].count});
+        {memory(kParam), memory(kExpAvg), memory(kGrad), memory(kMaster), all.sight(kParam, i).count});
     group->index.push_back(i);
   }
   return groups;
 }
 
-// The lists checked last. Guarded by the GIL.
-const Checked& check(const Arrays& all) {
+// `known`: the lists checked last, kept for the lifetime of the process. Guarded by the GIL.
+const Checked& check(const Arrays& all, std::list<Checked>& known) {
   constexpr size_t kKept = 8;
-  static auto& known = *new std::list<Checked>;
   for (auto it = known.begin(); it != known.end(); ++it)
-    if (it->with_master == all.with_master && it->sights == all.sights) {
+    if (it->sights == all.sights) {
       known.splice(known.begin(), known, it);
       return known.front();
     }
   for (size_t i = 0; i < all.tensors; ++i) check_tensor(all, i);
   check_apart(all);
-  known.push_front({all.sights, all.with_master, groups_of(all)});
+  known.push_front({all.sights, groups_of(all)});
   if (known.size() > kKept) known.pop_back();
   return known.front();
 }
@@ -264,17 +272,30 @@ void refuse_non_finite(const std::vector<Group>& groups, const Arrays& all) {
   }
 }
 
+std::vector<Turn> turns_of(const std::vector<Group>& groups, const Arrays& all) {
+  std::vector<Turn> turns;
+  for (const Group& group : groups) turns.emplace_back(group, all);
+  return turns;
+}
+
+void check_only(nb::object params, nb::object exp_avgs, nb::object grads, nb::object masters) {
+  static auto& known = *new std::list<Checked>;  // its own: the many short lists of the steps would push these out
+  const Arrays all = look_at({std::move(params), std::move(exp_avgs), std::move(grads), std::move(masters)}, true);
+  const std::vector<Group> groups = check(all, known).groups;
+  turns_of(groups, all);
+}
+
 void step(nb::object params, nb::object exp_avgs, nb::object grads, nb::object masters, double lr, double beta1,
           double beta2, double weight_decay, bool maximize, const std::string& non_finite) {
   LionOptions options{lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)};
   const Arrays all = look_at({std::move(params), std::move(exp_avgs), std::move(grads), std::move(masters)});
-  const std::vector<Group> groups = check(all).groups;  // a copy: another thread may check a list meanwhile
+  static auto& known = *new std::list<Checked>;
+  const std::vector<Group> groups = check(all, known).groups;  // a copy: another thread may check a list meanwhile
   if (options.non_finite == NonFinite::Raise) {
     refuse_non_finite(groups, all);
     options.non_finite = NonFinite::Propagate;
   }
-  std::vector<Turn> turns;  // all of them before the first step, because opening a device may fail
-  for (const Group& group : groups) turns.emplace_back(group, all);
+  std::vector<Turn> turns = turns_of(groups, all);  // before the first step, because opening a device may fail
   for (size_t i = 0; i < turns.size(); ++i)
     turns[i].take([&](Lion& lion, Stream& on) { lion.step(on, groups[i].tensors, options); });
 }
@@ -294,6 +315,8 @@ void bind_lion(nb::module_& m) {
   m.def("lion_step", &step, nb::arg("params"), nb::arg("exp_avgs"), nb::arg("grads"), nb::arg("masters").none(),
         nb::arg("lr"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("weight_decay"), nb::arg("maximize"),
         nb::arg("non_finite"));
+  m.def("check_lion", &check_only, nb::arg("params"), nb::arg("exp_avgs"), nb::arg("grads"), nb::arg("masters").none(),
+        "All checks of lion_step, and no step, for tensors that several calls will step: masters may have None.");
   m.def("explain_lion", &explain, nb::arg("param") = "f32", nb::arg("exp_avg") = "f32", nb::arg("grad") = "f32",
         nb::arg("master") = false, nb::arg("backend") = "cpu", nb::arg("ordinal") = 0);
 }

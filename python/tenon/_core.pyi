@@ -293,6 +293,11 @@ def model_abilities(spec: str | os.PathLike) -> list[str]:
 
 def lion_step(params: object, exp_avgs: object, grads: object, masters: object | None, lr: float, beta1: float, beta2: float, weight_decay: float, maximize: bool, non_finite: str) -> None: ...
 
+def check_lion(params: object, exp_avgs: object, grads: object, masters: object | None) -> None:
+    """
+    All checks of lion_step, and no step, for tensors that several calls will step: masters may have None.
+    """
+
 def explain_lion(param: str = 'f32', exp_avg: str = 'f32', grad: str = 'f32', master: bool = False, backend: str = 'cpu', ordinal: int = 0) -> str: ...
 
 class SamplingChoice:

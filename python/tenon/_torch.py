@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _arrays, _dtypes, _fuse
+from . import _arrays, _core, _dtypes, _fuse
 from ._checks import real
 from ._errors import UsageError
 from .lion import as_float, run_lists
@@ -39,6 +39,10 @@ for _overload, _rate in _RATES.items():
         + _OPTIONS
         + ", Tensor(c!)[]? masters=None) -> ()"
     )
+
+
+# What steps of several lists that follow one another may refuse; nothing is written.
+_library.define("lion_check(Tensor[] params, Tensor[] exp_avgs, Tensor[] grads, Tensor?[] masters) -> ()")
 
 
 def _resolved(grads: Sequence[Any]) -> Sequence[Any]:
@@ -88,6 +92,10 @@ def _foreach(
     _increment_version([*params, *exp_avgs, *(masters or ())])
 
 
+def _check(params: Sequence[Any], exp_avgs: Sequence[Any], grads: Sequence[Any], masters: Sequence[Any]) -> None:
+    _core.check_lion(params, exp_avgs, _resolved(grads), masters)
+
+
 def _nothing(*args: Any, **kwargs: Any) -> None:
     """The compiler's view of an operator that only writes to its arguments."""
 
@@ -97,6 +105,9 @@ for _overload in _RATES:
         for _key in ("CPU", "CUDA"):
             _library.impl(_name + _overload, _function, _key)
         torch.library.register_fake(f"tenon::{_name}{_overload}", _nothing)
+for _key in ("CPU", "CUDA"):
+    _library.impl("lion_check", _check, _key)
+torch.library.register_fake("tenon::lion_check", _nothing)
 
 
 def _number(value: Any, name: str) -> Any:
@@ -158,6 +169,14 @@ def lion_foreach(
             list(params), list(exp_avgs), list(grads), lr, beta1, beta2, weight_decay, eps, maximize,
             non_finite, None if masters is None else list(masters),
         )  # fmt: skip
+
+
+def check_lion(params: list[Any], exp_avgs: list[Any], grads: list[Any], masters: list[Any]) -> None:
+    """All checks of the steps that these tensors will take in several calls. `masters` has None for those without."""
+    if _direct(params[0]) and all(type(p) in _PLAIN for p in params):
+        _check(params, exp_avgs, grads, masters)
+    else:
+        torch.ops.tenon.lion_check(params, exp_avgs, grads, masters)
 
 
 # ---- tenon.fuse -----------------------------------------------------------------------------------------------------

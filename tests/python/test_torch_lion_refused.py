@@ -58,6 +58,41 @@ def test_a_type_that_no_kernel_takes_is_refused_before_any_group_steps(foreach):
     assert unchanged(params)
 
 
+def gaps_in_the_second(dtype):
+    """Two parameters of which the second has gaps, with gradients."""
+    pair = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(4, 8, dtype=dtype)[:, ::2])]
+    for p in pair:
+        p.grad = torch.ones_like(p)
+    return pair
+
+
+@pytest.mark.parametrize(
+    "groups, dtype, options",
+    [(True, torch.float32, {}), (False, torch.float32, {"foreach": False}), (False, torch.bfloat16, {"master_weights": True})],
+)  # fmt: skip
+def test_gaps_are_refused_before_any_launch(groups, dtype, options):
+    p, q = gaps_in_the_second(dtype)
+    optimizer = tenon.optim.Lion([{"params": [p]}, {"params": [q]}] if groups else [p, q], lr=0.5, **options)
+    name = r"param_groups\[1\]\.params\[0\]" if groups else r"param_groups\[0\]\.params\[1\]"
+    with pytest.raises(tenon.UsageError, match=rf"^\[{name}\] expected an array without gaps"):
+        optimizer.step()
+    assert unchanged([p, q])
+
+
+@pytest.mark.parametrize("groups", [[[0, 1]], [[0], [1]]])
+@pytest.mark.parametrize("foreach", [None, False])
+def test_parameters_that_share_memory_are_refused_in_any_groups(groups, foreach):
+    memory = torch.ones(6)
+    pair = [torch.nn.Parameter(memory[:4]), torch.nn.Parameter(memory[2:])]
+    for p in pair:
+        p.grad = torch.ones_like(p)
+    optimizer = tenon.optim.Lion([{"params": [pair[i] for i in group]} for group in groups], lr=0.5, foreach=foreach)
+    second = r"params\[1\]" if len(groups) == 1 else r"param_groups\[1\]\.params\[0\]"
+    with pytest.raises(tenon.UsageError, match=rf"{second}\] shares memory with param_groups\[0\]\.params\[0\]"):
+        optimizer.step()
+    assert unchanged(pair)
+
+
 def test_an_infinite_decay_is_refused_before_any_group_steps():
     params = parameters(torch.float32, torch.float32)
     optimizer = tenon.optim.Lion([{"params": params[:1]}, {"params": params[1:]}], lr=0.5)

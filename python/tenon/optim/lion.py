@@ -75,13 +75,14 @@ class _Launch(NamedTuple):
         name = _name_of(self.group, self.index, self.places[i])
         return name if role == "param" else f"{name}.{role}"
 
-    def named(self, error: Union[NumericError, UsageError], first: int) -> Union[NumericError, UsageError]:
-        """The engine's error with arrays named as users know them; its lists begin at `first`."""
 
-        def known(text: str) -> str:
-            return _ARRAY.sub(lambda m: self.name(m[1], first + int(m[2] or 0)), text)
+def _named(error: Union[NumericError, UsageError], name: Callable[[str, int], str]) -> Union[NumericError, UsageError]:
+    """The engine's error with arrays named as users know them: `name` takes a role and a place in the lists."""
 
-        return type(error)(known(str(error)), known(error.where), error.hint)
+    def known(text: str) -> str:
+        return _ARRAY.sub(lambda m: name(m[1], int(m[2] or 0)), text)
+
+    return type(error)(known(str(error)), known(error.where), error.hint)
 
 
 def _check_types(launch: _Launch) -> None:
@@ -90,6 +91,17 @@ def _check_types(launch: _Launch) -> None:
             if tensor.dtype not in _TYPES:
                 name = launch.name(role, i)
                 raise UsageError(f"{name}: expected f32, bf16 or f16, got {tensor.dtype}", name)
+
+
+def _check_together(launches: Sequence[_Launch]) -> None:
+    """What the engine would refuse in one of these, or in two that share memory, before the first of them writes."""
+    tensors = [(launch, i) for launch in launches for i in range(len(launch.params))]
+    lists = [[t for launch in launches for t in launch[at]] for at in (3, 4, 5)]
+    masters = [launch.masters[i] if launch.masters else None for launch, i in tensors]
+    try:
+        _torch.check_lion(*lists, masters)
+    except UsageError as e:
+        raise _named(e, lambda role, at: tensors[at][0].name(role, tensors[at][1])) from None
 
 
 def _refuse_non_finite(launch: _Launch) -> None:
@@ -256,7 +268,7 @@ class Lion(torch.optim.Optimizer):
                 for first, tensors in enumerate(zip(*lists)):
                     _torch.lion_step(*tensors, *options, launch.masters[first] if launch.masters else None)
         except (NumericError, UsageError) as e:
-            raise launch.named(e, first) from None
+            raise _named(e, lambda role, at: launch.name(role, first + at)) from None
         if launch.masters and _torch.eager():
             self._seen.update((param, _version(param)) for param in launch.params)
 
@@ -264,7 +276,7 @@ class Lion(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """One step of every parameter that has a gradient. Returns the result of `closure`, which is called first.
         UsageError names a group whose options the constructor would refuse, or a parameter that is not f32, bf16 or
-        f16 or has a state of another shape; nothing is written then."""
+        f16, has gaps, shares memory with another or has a state of another shape; nothing is written then."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -277,6 +289,9 @@ class Lion(torch.optim.Optimizer):
         if apart:  # a single launch looks before it writes
             for launch in launches:
                 _check_types(launch)
+            if _torch.eager():  # a compiler would drop what writes nothing
+                _check_together(launches)
+            for launch in launches:
                 if launch.group["non_finite"] == "raise":
                     _refuse_non_finite(launch)
         for launch in launches:
