@@ -82,11 +82,10 @@ DeviceName device_of(nb::dlpack::device d, const std::string& name) {
               "expected an array on the CPU or a CUDA device, got DLPack device type " + std::to_string(d.device_type));
 }
 
-Array from_tensor(const nb::dlpack::dltensor& t, const std::string& name) {
+Array from_tensor(const nb::dlpack::dltensor& t, const std::string& name, const char* types) {
   Array a;
   const std::optional<DType> dtype = dtype_of(t.dtype);
-  TENON_CHECK(Usage, dtype.has_value(), name)
-      << "expected f32, bf16, f16, e4m3, i8, i16, i32, i64, u8 or bool, got " << text_of(t.dtype);
+  TENON_CHECK(Usage, dtype.has_value(), name) << "expected " << types << ", got " << text_of(t.dtype);
   TENON_CHECK(Usage, t.ndim <= kMaxRank, name) << "expected at most " << kMaxRank << " axes, got " << t.ndim;
   a.dtype = *dtype;
   a.device = device_of(t.device, name);
@@ -105,7 +104,7 @@ Array from_tensor(const nb::dlpack::dltensor& t, const std::string& name) {
 }
 
 template <class Imported>
-Array from_import(Imported imported, const std::string& name) {
+Array from_import(Imported imported, const std::string& name, const char* types) {
   std::vector<int64_t> shape(imported.ndim()), strides(imported.ndim());
   for (size_t i = 0; i < imported.ndim(); ++i) {
     shape[i] = static_cast<int64_t>(imported.shape(i));
@@ -118,17 +117,17 @@ Array from_import(Imported imported, const std::string& name) {
   t.dtype = imported.dtype();
   t.shape = shape.data();
   t.strides = strides.data();
-  Array a = from_tensor(t, name);
+  Array a = from_tensor(t, name, types);
   a.owner = std::make_shared<Imported>(std::move(imported));
   return a;
 }
 
 // Imports through __dlpack__ (or the buffer protocol). Read-only arrays refuse to be imported for writing.
-Array import_array(nb::handle object, const std::string& name) {
-  if (nb::ndarray<> writable; nb::try_cast(object, writable)) return from_import(std::move(writable), name);
+Array import_array(nb::handle object, const std::string& name, const char* types) {
+  if (nb::ndarray<> writable; nb::try_cast(object, writable)) return from_import(std::move(writable), name, types);
   PyErr_Clear();
   if (nb::ndarray<nb::ro> readable; nb::try_cast(object, readable)) {
-    Array a = from_import(std::move(readable), name);
+    Array a = from_import(std::move(readable), name, types);
     a.read_only = true;
     return a;
   }
@@ -187,12 +186,12 @@ bool is_array(nb::handle object) {
          (PyObject_CheckBuffer(object.ptr()) && !PyBytes_Check(object.ptr()) && !PyByteArray_Check(object.ptr()));
 }
 
-Array read_array(nb::handle object, const std::string& name) {
+Array read_array(nb::handle object, const std::string& name, const char* types) {
   const ExchangeTable* table = table_of(object);
-  if (!table) return import_array(object, name);
+  if (!table) return import_array(object, name, types);
   nb::dlpack::dltensor t;
   if (table->tensor_from_object(object.ptr(), &t) != 0) refuse_loan(name);
-  return from_tensor(t, name);
+  return from_tensor(t, name, types);
 }
 
 void* current_stream(nb::handle object, const DeviceName& device) {
@@ -245,7 +244,9 @@ void bind_arrays(nb::module_& m) {
       .def_prop_ro("read_only", [](const Array& a) { return a.read_only; })
       .def_prop_ro("address", [](const Array& a) { return reinterpret_cast<uintptr_t>(a.data); })
       .def("__repr__", &Array::str);
-  m.def("read_array", &read_array, nb::arg("object").none(), nb::arg("name") = "array");
+  m.def(
+      "read_array", [](nb::handle object, const std::string& name) { return read_array(object, name); },
+      nb::arg("object").none(), nb::arg("name") = "array");
   m.def("new_array", &new_array, nb::arg("shape"), nb::arg("dtype"), nb::arg("like"));
 }
 

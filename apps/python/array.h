@@ -31,9 +31,12 @@ struct Array {
   std::string str() const;
 };
 
+/// Element types that arrays may have.
+inline constexpr const char* kElementTypes = "f32, bf16, f16, e4m3, i8, i16, i32, i64, u8 or bool";
+
 /// Reads `object`, which messages call `name`. Error(Usage), or TypeError if it is not an array, says what was expected
-/// and found.
-Array read_array(nb::handle object, const std::string& name);
+/// and found; `types` are those that the caller takes, for the message about one that no caller does.
+Array read_array(nb::handle object, const std::string& name, const char* types = kElementTypes);
 /// The same through the C exchange table; false if the object's library has none or refuses (read_array then says why).
 /// Shape and strides are valid while the object lives.
 bool read_quickly(nb::handle object, nb::dlpack::dltensor& out);

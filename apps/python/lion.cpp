@@ -59,7 +59,9 @@ struct Arrays {
     return std::string(kRoles[role]) + (tensors == 1 ? "" : "[" + std::to_string(i) + "]");
   }
   /// Reads the array again, with everything that messages show.
-  Array array(size_t role, size_t i) const { return read_array(at(role, i), name(role, i)); }
+  Array array(size_t role, size_t i) const {
+    return read_array(at(role, i), name(role, i), role == kMaster ? "f32" : "f32, bf16 or f16");
+  }
 };
 
 // `some_masters`: the list of masters has None for parameters without one.

@@ -189,6 +189,10 @@ def test_one_gradient_may_serve_two_parameters_but_no_array_is_written_twice(rng
         tenon.lion_foreach([p, q], [m], [g, g])
     with pytest.raises(TypeError, match=r"grad\[1\]"):
         tenon.lion_foreach([p, q], [m, n], [g, None])
+    with pytest.raises(TypeError, match=r"^master\[1\]: expected an array"):
+        tenon.lion_foreach([p, q], [m, n], [g, g], masters=[p.copy(), None])
+    with pytest.raises(tenon.UsageError, match=r"^\[grad\] expected f32, bf16 or f16, got complex64"):
+        tenon.lion_step(p, m, g.astype(np.complex64))
 
 
 def test_a_list_that_was_checked_is_checked_again_when_it_changes(rng):

@@ -93,6 +93,14 @@ def test_parameters_that_share_memory_are_refused_in_any_groups(groups, foreach)
     assert unchanged(pair)
 
 
+@pytest.mark.parametrize("foreach", [None, False])
+def test_types_that_no_array_has_are_refused_by_what_lion_takes(foreach):
+    params = parameters(torch.complex64)
+    with pytest.raises(tenon.UsageError, match=r"params\[0\]\]?:? expected f32, bf16 or f16, got (torch\.)?complex64"):
+        tenon.optim.Lion(params, lr=0.5, foreach=foreach).step()
+    assert unchanged(params)
+
+
 def test_an_infinite_decay_is_refused_before_any_group_steps():
     params = parameters(torch.float32, torch.float32)
     optimizer = tenon.optim.Lion([{"params": params[:1]}, {"params": params[1:]}], lr=0.5)
