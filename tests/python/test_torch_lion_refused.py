@@ -112,6 +112,42 @@ def test_an_infinite_decay_is_refused_before_any_group_steps():
         tenon.optim.Lion(params, weight_decay=float("inf"))
 
 
+@pytest.mark.parametrize(
+    "other, entries",
+    [
+        (lambda p: torch.optim.SGD(p, momentum=0.9), "momentum_buffer"),
+        (torch.optim.AdamW, "step, exp_avg, exp_avg_sq"),
+    ],
+)
+def test_the_state_of_another_optimizer_is_not_loaded(other, entries):
+    params = parameters(torch.float32, torch.float32)
+    other = other(params)
+    other.step()
+    optimizer = tenon.optim.Lion(params, lr=0.5)
+    before = copy.deepcopy(optimizer.state_dict())
+    expected = rf"^param_groups\[0\]\.params\[0\]: expected Lion's state, exp_avg, got another optimizer's: {entries}$"
+    with pytest.raises(tenon.UsageError, match=expected):
+        optimizer.load_state_dict(other.state_dict())
+    assert optimizer.state_dict() == before
+
+
+def test_what_others_keep_in_the_state_is_left_alone():
+    (p,), own = parameters(torch.float32), {"tag": 1, "mask": torch.ones(3), "step": torch.tensor(2.0)}
+    optimizer = tenon.optim.Lion([p], lr=0.5)
+    optimizer.state[p].update(own)
+    for _ in range(2):
+        optimizer.step()
+        optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert_close(p, np.zeros(3), 0)
+    assert set(optimizer.state[p]) == {*own, "exp_avg"} and optimizer.state[p]["tag"] == 1
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["param_groups"] = [{"params": [0], "lr": 0.5}]  # another library's Lion, which counts its steps
+    saved["state"] = {0: {"exp_avg": torch.full((3,), 4.0), "step": torch.tensor(2.0)}}
+    optimizer.load_state_dict(saved)
+    optimizer.step()
+    assert_close(optimizer.state[p]["exp_avg"], np.full(3, 4 * 0.99 + 0.01), 1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shapes", [((3, 1), (3, 5)), ((1,), (3,))])
 def test_a_state_of_another_shape_is_not_broadcast(dtype, shapes):

@@ -13,6 +13,7 @@ from .._errors import NumericError, UsageError
 
 _NON_FINITE = ("propagate", "skip", "raise")
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
+_STATE = ("exp_avg", "master")
 _ARRAY = re.compile(r"\b(param|exp_avg|grad|master)\b(?:\[(\d+)\])?")
 
 
@@ -175,10 +176,16 @@ class Lion(torch.optim.Optimizer):
                 group.setdefault(name, value)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As in torch.optim, except that the f32 copies of parameters stay f32."""
+        """As in torch.optim, except that the f32 copies of parameters stay f32. The state of another library's Lion is
+        taken too; UsageError for that of another optimizer, and nothing is loaded then."""
         loaded: dict[str, Any] = {}  # as other hooks left it; they may order or rename its parameters
+
+        def look(_: Any, given: dict[str, Any]) -> None:
+            self._refuse_foreign(given)
+            loaded.update(given)
+
         hooks = (
-            self.register_load_state_dict_pre_hook(lambda _, given: loaded.update(given)),
+            self.register_load_state_dict_pre_hook(look),
             self.register_load_state_dict_post_hook(lambda _: self._restore_masters(loaded), prepend=True),
         )
         try:
@@ -186,6 +193,20 @@ class Lion(torch.optim.Optimizer):
         finally:
             for hook in hooks:
                 hook.remove()
+
+    def _refuse_foreign(self, given: dict[str, Any]) -> None:
+        """Groups that this class did not save must have Lion's state: its exp_avg, and no other moments. What users
+        keep beside their own is theirs."""
+        for index, (group, saved) in enumerate(zip(self.param_groups, given["param_groups"])):
+            if "non_finite" in saved:
+                continue
+            for place, (param, key) in enumerate(zip(group["params"], saved["params"])):
+                state = given["state"].get(key, {})
+                moments = [n for n, kept in state.items() if torch.is_tensor(kept) and kept.shape == param.shape]
+                moments = [n for n in moments if n not in _STATE and param.ndim]  # without axes: perhaps a step's count
+                if state and (moments or not torch.is_tensor(state.get("exp_avg"))):
+                    name, got = _name_of(group, index, place), ", ".join(map(str, state))
+                    raise UsageError(f"{name}: expected Lion's state, exp_avg, got another optimizer's: {got}", name)
 
     def _restore_masters(self, loaded: dict[str, Any]) -> None:
         """Takes the f32 copies of parameters again, which torch.optim rounded to the parameters' types."""
@@ -199,15 +220,16 @@ class Lion(torch.optim.Optimizer):
     def _state_of(self, index: int, group: dict[str, Any], place: int) -> dict[str, Any]:
         param = group["params"][place]
         state = self.state[param]
-        if len(state) == 0:
+        if "exp_avg" not in state:
             state["exp_avg"] = torch.zeros_like(param, memory_format=torch.preserve_format)
         if "master" in state or group["master_weights"]:
             if param.dtype == torch.float32:
                 state.pop("master", None)  # from when it was of another type
             elif "master" not in state:
                 state["master"] = param.detach().to(torch.float32, memory_format=torch.preserve_format, copy=True)
-        for entry, kept in state.items():
-            if kept.stride() != param.stride() or kept.numel() != param.numel():
+        for entry in _STATE:
+            kept = state.get(entry)
+            if kept is not None and (kept.stride() != param.stride() or kept.numel() != param.numel()):
                 where = f"{_name_of(group, index, place)}.{entry}"
                 state[entry] = self._like_parameter(param, kept, where)
         # A compiler would make the comparison a constant, so that a compiled step follows every time.
