@@ -124,6 +124,8 @@ Array from_import(Imported imported, const std::string& name, const char* types)
 
 // Imports through __dlpack__ (or the buffer protocol). Read-only arrays refuse to be imported for writing.
 Array import_array(nb::handle object, const std::string& name, const char* types) {
+  TENON_CHECK(Usage, !nb::hasattr(object, "mask") || !nb::hasattr(object, "filled"), name)
+      << "expected an array without a mask, got a " << nb::inst_name(object).c_str() << "; fill it first (filled)";
   if (nb::ndarray<> writable; nb::try_cast(object, writable)) return from_import(std::move(writable), name, types);
   PyErr_Clear();
   if (nb::ndarray<nb::ro> readable; nb::try_cast(object, readable)) {

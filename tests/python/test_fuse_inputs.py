@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from conftest import assert_close
 
 import tenon
@@ -45,3 +46,17 @@ def test_where_counts_the_types_of_arrays_found_outside(rng):
     y = tenon.fuse(lambda x: tenon.where(x > 0, table, x))(x)
     assert y.dtype == np.float32
     assert np.array_equal(y, np.where(x > 0, table, x))
+
+
+def test_masks_are_not_dropped():
+    x, masked = np.ones(3, np.float32), np.ma.masked_greater(np.arange(3, dtype=np.float32), 1)
+    k = tenon.fuse(lambda a, b: a * b)
+    message = r"\] expected an array without a mask, got a numpy.ma.MaskedArray; fill it first"
+    for arguments, name in (((masked, x), "a"), ((x, masked), "b")):
+        with pytest.raises(tenon.UsageError, match=rf"^\[{name}{message}"):
+            k(*arguments)
+    with pytest.raises(tenon.UsageError, match=message):
+        tenon.fuse(lambda a: a * masked)(x)
+    with pytest.raises(tenon.UsageError, match=message):
+        k(x, x, out=masked)
+    assert_close(k(x, masked.filled(0)), [0, 1, 0], 0)
