@@ -122,6 +122,22 @@ Array from_import(Imported imported, const std::string& name, const char* types)
   return a;
 }
 
+// Says what the object is, and for an array the library's own reason for not lending it.
+[[noreturn]] void refuse_import(nb::handle object, const std::string& name) {
+  std::string found = nb::inst_name(object).c_str();
+  if (nb::hasattr(object, "dtype")) found += std::string(" of ") + nb::str(nb::object(object.attr("dtype"))).c_str();
+  try {
+    if (nb::hasattr(object, "__dlpack__")) object.attr("__dlpack__")();
+  } catch (const nb::python_error& refused) {
+    throw nb::type_error((name + ": expected an array that can be read through DLPack, got " + found + " (" +
+                          nb::str(refused.value()).c_str() + "); convert it first, as with astype")
+                             .c_str());
+  }
+  throw nb::type_error((name + ": expected an array that supports DLPack (NumPy, PyTorch, CuPy, JAX; tensors that " +
+                        "need gradients must be detached), got " + found)
+                           .c_str());
+}
+
 // Imports through __dlpack__ (or the buffer protocol). Read-only arrays refuse to be imported for writing.
 Array import_array(nb::handle object, const std::string& name, const char* types) {
   TENON_CHECK(Usage, !nb::hasattr(object, "mask") || !nb::hasattr(object, "filled"), name)
@@ -134,12 +150,7 @@ Array import_array(nb::handle object, const std::string& name, const char* types
     return a;
   }
   PyErr_Clear();
-  std::string found = nb::inst_name(object).c_str();
-  if (nb::hasattr(object, "dtype")) found += std::string(" of ") + nb::str(nb::object(object.attr("dtype"))).c_str();
-  throw nb::type_error(
-      (name + ": expected an array that supports DLPack (NumPy, PyTorch, CuPy, JAX; tensors that need gradients must " +
-       "be detached), got " + found)
-          .c_str());
+  refuse_import(object, name);
 }
 
 }  // namespace
