@@ -49,10 +49,13 @@ def _chosen(argnums: Argnums, signature: inspect.Signature, args: Any, kwargs: A
     named = signature.bind(*args, **kwargs).arguments
     found = []
     for which in (argnums,) if isinstance(argnums, (int, str)) else argnums:
-        if isinstance(which, str):
-            value = named.get(which, kwargs.get(which))
-        else:
-            value = args[which] if -len(args) <= which < len(args) else None
+        try:
+            value = {**kwargs, **named}[which] if isinstance(which, str) else args[which]
+        except LookupError:
+            what = f"{'named' if isinstance(which, str) else 'at position'} {which!r}"
+            raise UsageError(
+                f"grad: the call has no argument {what}; its arguments are {', '.join(named)}", "argnums"
+            ) from None
         if not isinstance(value, Expr) or (value.dtype and value.dtype not in FLOATS):
             raise UsageError(f"grad: argument {which!r} is neither an array of floats nor a number", "argnums")
         found.append(value)

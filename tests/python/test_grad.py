@@ -40,7 +40,8 @@ def test_bad_requests_are_refused(rng):
         ("one number", lambda x, i: x * 2, None, tenon.UsageError),
         ("one expression", lambda x, i: (x, x), None, TypeError),
         ("'i' is neither an array of floats", lambda x, i: tenon.sum(x), "i", tenon.UsageError),
-        ("5 is neither an array", lambda x, i: tenon.sum(x), 5, tenon.UsageError),
+        ("no argument at position 5; its arguments are x, i", lambda x, i: tenon.sum(x), 5, tenon.UsageError),
+        ("no argument named 'q'; its arguments are x, i", lambda x, i: tenon.sum(x), "q", tenon.UsageError),
         ("names no argument", lambda x, i: tenon.sum(x), (), tenon.UsageError),
     ):
         with pytest.raises(error, match=message):
