@@ -55,7 +55,9 @@ def real(value: Any, name: str) -> float:
 
 
 def integer(value: Any, name: str) -> int:
-    """`value` as a 64-bit int; UsageError for a larger one, TypeError if it is not an integer."""
+    """`value` as a 64-bit int; UsageError for a larger one, TypeError if it is not an integer or is a bool."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name}: expected whole numbers, got bool")
     try:
         number = int(value.__index__())
     except AttributeError:

@@ -224,6 +224,7 @@ def test_control_c_ends_a_text(pipe):
         ([], ValueError, "no tokens"),
         ("\ud800", ValueError, "character 0 is an unpaired surrogate"),
         ([1, "a"], TypeError, "ids: expected whole numbers, got str"),
+        ([1, True], TypeError, "ids: expected whole numbers, got bool"),
         ([-1], ValueError, "ids"),
         ([100000], ValueError, "100000 is outside the model's vocabulary"),
         ("1" * 200, ValueError, "200 tokens leave no room.*128"),
