@@ -382,6 +382,8 @@ def broadcast_to(x: Expr, shape: Sequence[int]) -> Expr:
 def concat(parts: Sequence[Expr], axis: int = -1) -> Expr:
     """The expressions concatenated along `axis`. Parts of one type keep it; else the result is computed in f32."""
     parts = [_only(p, "concat") for p in parts]
+    if not parts:
+        raise UsageError("concat: expected at least one expression, got none", "concat")
     graph = _graph_of(parts, "concat")
     at = _axis(axis, parts[0].ndim, "concat")
     types = {p.dtype for p in parts}
@@ -395,7 +397,8 @@ def concat(parts: Sequence[Expr], axis: int = -1) -> Expr:
 def pad(x: Expr, counts: Sequence[tuple[int, int]]) -> Expr:
     """x padded with zeros: a pair (before, after) per axis."""
     x = _only(x, "pad")
-    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in counts):
+    pairs = counts if _are_several(counts) else (counts,)
+    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
         raise UsageError(f"pad: expected a pair (before, after) for each axis, got {counts!r}", "pad")
     return x._view("pad", ints=[n for pair in counts for n in pair])
 
@@ -406,7 +409,10 @@ def gather(x: Expr, index: Expr) -> Expr:
     An index outside x is a NumericError on the CPU; a GPU reads NaN there. x's gradient is a product with zeros and
     ones: a number in the result's gradient that is not finite can make any row NaN in its column.
     """
-    return _only(x, "gather")._with(_core.make("gather", [x._value, _only(index, "gather")._value]))
+    x, index = _only(x, "gather"), _only(index, "gather")
+    if x.ndim and not x.shape[0] and math.prod(index.shape):
+        raise UsageError(f"gather: expected x to have rows to select, got shape {x.shape}", "gather")
+    return x._with(_core.make("gather", [x._value, index._value]))
 
 
 def resize_nearest(x: Expr, height: int, width: int) -> Expr:

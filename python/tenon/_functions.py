@@ -37,6 +37,8 @@ def softmax(x: Expr, axis: int = -1) -> Expr:
     if at != x.ndim - 1:
         order = [i for i in range(x.ndim) if i != at] + [at]
         return permute(softmax(permute(x, order)), [order.index(i) for i in range(x.ndim)])
+    if not x.shape[-1]:
+        return _FUNCTIONS["exp"](x)  # as empty: there is no largest element to subtract
     e = _FUNCTIONS["exp"](x - _FUNCTIONS["max_last"](x))
     return e / _FUNCTIONS["sum_last"](e)
 

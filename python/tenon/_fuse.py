@@ -152,6 +152,15 @@ def _note_written(arrays: Sequence[Any]) -> None:
         torch.autograd.graph.increment_version([a for a in arrays if isinstance(a, torch.Tensor)])
 
 
+def signature_of(function: Callable[..., Any], what: str) -> inspect.Signature:
+    """The arguments of a function; TypeError for a built-in one that does not say what it takes."""
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(f"{what}: expected a Python function, got {name}, which does not name its arguments") from None
+
+
 class Fused:
     """A function that runs as fused kernels. Call it with arrays and numbers; `explain` shows its plan.
 
@@ -168,7 +177,7 @@ class Fused:
         self._function = function
         self._within = within or function
         self._name = name or getattr(function, "__name__", "fused").replace("<lambda>", "fused")
-        self._signature = inspect.signature(function)
+        self._signature = signature_of(function, "fuse")
         kinds = {p.kind for p in self._signature.parameters.values()}
         plain = kinds <= {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
         self._plain = list(self._signature.parameters) if plain else None

@@ -13,7 +13,7 @@ from . import _core
 from ._dtypes import FLOATS
 from ._errors import UsageError
 from ._expr import Expr
-from ._fuse import Fused
+from ._fuse import Fused, signature_of
 
 _LEAVES = itertools.count()
 Argnums = Union[int, str, Sequence[Union[int, str]], None]
@@ -68,7 +68,7 @@ def _differentiated(function: Any, argnums: Argnums, with_value: bool) -> Fused:
     inner = function._function if isinstance(function, Fused) else function
     if not callable(inner):
         raise TypeError(f"grad: expected a function, got {type(function).__name__}")
-    signature = inspect.signature(inner)
+    signature = signature_of(inner, "grad")
 
     @functools.wraps(inner)
     def both(*args: Any, **kwargs: Any) -> Any:

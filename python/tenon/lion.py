@@ -72,6 +72,10 @@ def lion_foreach(
 ) -> None:
     """`lion_step` for all tensors of the lists, in one launch per device and set of element types. Everything is
     checked before the first element is written."""
+    given = {"params": params, "exp_avgs": exp_avgs, "grads": grads, "masters": masters}
+    for name, arrays in given.items():
+        if not hasattr(arrays, "__len__") and not (name == "masters" and arrays is None):
+            raise TypeError(f"{name}: expected a list of arrays, got {type(arrays).__name__}")
     if len(params) and is_tensor(params[0]):
         from . import _torch
 

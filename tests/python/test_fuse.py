@@ -464,8 +464,6 @@ def test_arrays_that_cannot_be_read_are_named():
             k(array)
     x = np.ones((3, 2), np.float32)
     assert tenon.fuse(lambda a: a[np.int64(1)])(x).shape == (2,)
-    with pytest.raises(tenon.UsageError, match="pad: expected a pair"):
-        tenon.fuse(lambda a: tenon.pad(a, [1, 1]))(x)
 
 
 def test_threads_are_checked():

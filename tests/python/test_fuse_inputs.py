@@ -60,3 +60,27 @@ def test_masks_are_not_dropped():
     with pytest.raises(tenon.UsageError, match=message):
         k(x, x, out=masked)
     assert_close(k(x, masked.filled(0)), [0, 1, 0], 0)
+
+
+def test_what_operations_cannot_take_is_named():
+    x, empty = np.ones((3, 2), np.float32), np.ones((0, 2), np.float32)
+    index = np.zeros(1, np.int32)
+    for message, function, arrays in (
+        ("^pad: expected a pair .* got 1$", lambda a: tenon.pad(a, 1), (x,)),
+        ("^pad: expected a pair", lambda a: tenon.pad(a, [1, 1]), (x,)),
+        ("^concat: expected at least one expression, got none", lambda a: tenon.concat([]), (x,)),
+        (r"^gather: expected x to have rows to select, got shape \(0, 2\)", tenon.gather, (empty, index)),
+    ):
+        with pytest.raises(tenon.UsageError, match=message):
+            tenon.fuse(function, "f")(*arrays)
+    assert tenon.fuse(tenon.gather)(empty, index[:0]).shape == (0, 2)
+    with pytest.raises(TypeError, match="^fuse: expected a Python function, got int, which does not name"):
+        tenon.fuse(int)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_softmax_of_nothing_is_empty(axis):
+    for dtype in (np.float32, np.float16):
+        x = np.ones((3, 0) if axis else (0, 3), dtype)
+        y = tenon.fuse(lambda a: tenon.softmax(a, axis))(x)
+        assert y.shape == x.shape and y.dtype == dtype

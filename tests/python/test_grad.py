@@ -48,6 +48,8 @@ def test_bad_requests_are_refused(rng):
             tenon.grad(function, argnums)(x, i)
     with pytest.raises(TypeError, match="expected a function"):
         tenon.grad(3)
+    with pytest.raises(TypeError, match="^grad: expected a Python function, got int, which"):
+        tenon.grad(int)
 
 
 def network(p, x, y):

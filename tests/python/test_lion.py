@@ -193,6 +193,11 @@ def test_one_gradient_may_serve_two_parameters_but_no_array_is_written_twice(rng
         tenon.lion_foreach([p, q], [m, n], [g, g], masters=[p.copy(), None])
     with pytest.raises(tenon.UsageError, match=r"^\[grad\] expected f32, bf16 or f16, got complex64"):
         tenon.lion_step(p, m, g.astype(np.complex64))
+    for i, name in enumerate(("params", "exp_avgs", "grads")):
+        lists = [[p], [m], [g]]
+        lists[i] = (a for a in lists[i])
+        with pytest.raises(TypeError, match=f"^{name}: expected a list of arrays, got generator"):
+            tenon.lion_foreach(*lists)
 
 
 def test_a_list_that_was_checked_is_checked_again_when_it_changes(rng):
