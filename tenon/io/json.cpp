@@ -168,6 +168,9 @@ nlohmann::ordered_json as_utf8_strings(const nlohmann::ordered_json& value) {
 void parse_json_events(std::string_view text, const std::string& where, ErrorKind kind, JsonEvents& events) {
   if (const auto bad = first_invalid_utf8(text))
     throw Error(kind, where, "invalid UTF-8 in JSON at byte " + std::to_string(*bad));
+  // The library takes it as the end and ignores what follows.
+  if (const size_t zero = text.find('\0'); zero != text.npos)
+    throw Error(kind, where, "invalid JSON: a zero byte at byte " + std::to_string(zero));
   JsonWatch watch(text, where, kind);
   JsonSax sax(events, watch, where, kind);
   json::sax_parse(JsonCursor(text.data(), &watch), JsonCursor(text.data() + text.size(), &watch), &sax);

@@ -261,6 +261,9 @@ TEST(Json, StrictParsing) {
   expect("[1] // note", "invalid JSON");
   expect(R"({"a":1,"b":{"c":1,"c":2}})", "duplicate key 'c'");
   expect("[\"\xc0\x80\"]", "invalid UTF-8 in JSON at byte 2");
+  expect(std::string("{}\0", 3), "invalid JSON: a zero byte at byte 2");
+  expect(std::string("{}\0 {}", 6), "invalid JSON: a zero byte at byte 2");
+  expect(std::string("\0{}", 3), "invalid JSON: a zero byte at byte 0");
   expect(R"(["\ud800"])", "invalid JSON");
   expect(std::string(65, '[') + std::string(65, ']'), "nested deeper than 64 levels");
   EXPECT_NO_THROW(parse_json(std::string(60, '[') + std::string(60, ']'), "x"));

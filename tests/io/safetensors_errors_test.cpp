@@ -27,6 +27,7 @@ const std::vector<BadFile>& bad_headers() {
       {"LengthNearOverflow", safetensors_bytes("{}", 0, ~uint64_t{0}), "header length 18446744073709551615 exceeds"},
       {"EmptyHeader", safetensors_bytes("", 0), "invalid JSON"},
       {"InvalidUtf8", safetensors_bytes("{\"\xff\":1}", 0), "invalid UTF-8 in JSON at byte 2"},
+      {"PaddedWithZeros", safetensors_bytes(std::string("{}\0\0", 4), 0), "a zero byte at byte 2"},
       {"Surrogate", safetensors_bytes("{\"\xed\xa0\x80\":1}", 0), "invalid UTF-8 in JSON at byte 2"},
       {"InvalidJson", safetensors_bytes("{\"a\":}", 0), "invalid JSON"},
       {"NaN", with(tensor("F32", "[NaN]", "[0,8]")), "invalid JSON"},
