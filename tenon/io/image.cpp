@@ -153,8 +153,7 @@ bool is_png(std::span<const std::byte> bytes) {
 void check_sides(std::span<const std::byte> bytes, const std::string& where) {
   if (bytes.size() < 24) return;  // an error that libpng names
   const auto at = [&](size_t i) { return png_get_uint_32(reinterpret_cast<png_const_bytep>(&bytes[i])); };
-  TENON_CHECK(Usage, at(16) <= kMaxImageSide && at(20) <= kMaxImageSide, where)
-      << "is " << at(16) << "x" << at(20) << " pixels, expected sides of at most " << kMaxImageSide;
+  check_readable(at(16), at(20), where);
 }
 
 // Reads and checks everything before the pixels.
@@ -180,6 +179,13 @@ Image read_either(const std::filesystem::path& path, const Jpeg& jpeg, const Png
 }
 
 }  // namespace
+
+void check_readable(int64_t width, int64_t height, const std::string& where) {
+  TENON_CHECK(Usage, width <= kMaxImageSide && height <= kMaxImageSide, where)
+      << "is " << width << "x" << height << " pixels, expected sides of at most " << kMaxImageSide;
+  TENON_CHECK(Usage, width * height <= kMaxImagePixels, where)
+      << "is " << width << "x" << height << " pixels, expected at most " << kMaxImagePixels << " in all";
+}
 
 Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
   PngDecoder d(bytes);

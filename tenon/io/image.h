@@ -21,20 +21,25 @@ struct Image {
 
 /// Largest width and height that can be read or written.
 inline constexpr int64_t kMaxImageSide = 32768;
+/// Most pixels of a picture that can be read: a small file may claim many more than there is memory for.
+inline constexpr int64_t kMaxImagePixels = int64_t{1} << 28;
 
 /// Key and value of a text in a picture file; values are UTF-8.
 using ImageText = std::vector<std::pair<std::string, std::string>>;
 
 /// Decodes any PNG (grey, palette, alpha, 16 bit, interlaced) to three channels of 8 bits; drops alpha, scales 16 bits
 /// down, and rotates the picture upright as its EXIF orientation says. Error(Usage) beginning with `where` if the bytes
-/// are not a PNG, are damaged, or exceed kMaxImageSide.
+/// are not a PNG, are damaged, or exceed kMaxImageSide or kMaxImagePixels.
 Image decode_png(std::span<const std::byte> bytes, const std::string& where);
 /// Decodes a JPEG (grey, YCbCr, CMYK; baseline or progressive; 8 bits per sample) to three channels of 8 bits, rotated
 /// upright as its EXIF orientation says. CMYK is converted to RGB without a colour profile. Error(Usage) beginning with
-/// `where` if the bytes are not a JPEG, are damaged or truncated, have more bits, or exceed kMaxImageSide.
+/// `where` if the bytes are not a JPEG, are damaged or truncated, have more bits, or exceed the same
+/// limits.
 Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where);
 /// The same without the pixels, as the sides are in the file, before rotation.
 Image decode_jpeg_header(std::span<const std::byte> bytes, const std::string& where);
+/// Error(Usage) beginning with `where` for sides beyond kMaxImageSide, or more pixels than kMaxImagePixels.
+void check_readable(int64_t width, int64_t height, const std::string& where);
 /// Whether the bytes begin like a JPEG file.
 bool is_jpeg(std::span<const std::byte> bytes);
 /// Reads a PNG or JPEG file, recognised by its content. Error(Usage) also for an unreadable file.

@@ -219,8 +219,7 @@ Image without_pixels(JpegDecoder& d, std::span<const std::byte> bytes, const std
   TENON_CHECK(Usage, is_jpeg(bytes), where) << "is not a JPEG file";
   if (!read_header(d, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size())) refuse(where, d);
   Image image{d.info.image_width, d.info.image_height, 3, {}};
-  TENON_CHECK(Usage, image.width <= kMaxImageSide && image.height <= kMaxImageSide, where)
-      << "is " << image.width << "x" << image.height << " pixels, expected sides of at most " << kMaxImageSide;
+  check_readable(image.width, image.height, where);
   TENON_CHECK(Usage, image.width * image.height / kPixelsAByte <= static_cast<int64_t>(bytes.size()), where)
       << "cannot read as JPEG: " << image.width << "x" << image.height << " pixels in " << bytes.size() << " bytes";
   return image;

@@ -122,8 +122,10 @@ TEST(Jpeg, AbsurdSizesAreNotBelieved) {
   Bytes bytes = file_of("grey");
   for (size_t i = 0; i + 9 < bytes.size(); ++i)
     if (bytes[i] == std::byte{0xff} && bytes[i + 1] == std::byte{0xc0}) {
-      for (const size_t at : {i + 5, i + 7}) bytes[at] = std::byte{0x70}, bytes[at + 1] = std::byte{0};
-      expect_error(ErrorKind::Usage, "28672x28672 pixels", [&] { decode_jpeg(bytes, "huge"); });
+      for (const size_t at : {i + 5, i + 7}) bytes[at] = std::byte{0x40}, bytes[at + 1] = std::byte{0};
+      expect_error(ErrorKind::Usage, "16384x16384 pixels in", [&] { decode_jpeg(bytes, "huge"); });
+      bytes[i + 6] = std::byte{1};
+      expect_error(ErrorKind::Usage, "at most 268435456 in all", [&] { decode_jpeg(bytes, "huge"); });
       bytes[i + 5] = std::byte{0xff};
       expect_error(ErrorKind::Usage, "at most 32768", [&] { decode_jpeg(bytes, "huge"); });
       return;
