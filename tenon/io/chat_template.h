@@ -38,7 +38,7 @@ class ChatTemplate {
   /// Renders with `variables`, an object: "messages" (a list of {"role", "content", ...}), "add_generation_prompt", and
   /// if the template uses them "tools", "enable_thinking", "bos_token", "eos_token", ... JSON that a template prints
   /// keeps the order of keys. Error(Usage): the message of raise_exception, or data that does not fit the template.
-  /// Error(Model): the template exceeds its steps, memory or output.
+  /// Error(Model): the template exceeds its steps, memory or output, or fails whatever the data (divides by zero).
   std::string render(const nlohmann::ordered_json& variables) const;
 
  private:

@@ -178,6 +178,23 @@ TEST(ChatTemplate, WhatATemplateRefusesIsAUsageError) {
     render("{{ 'x' + m.content }}", {{"m", ordered_json::object()}});
   });
   expect_error(ErrorKind::Usage, "undefined 'm' has no 'content'", [] { render("{{ m.content }}"); });
+  expect_error(ErrorKind::Usage, "invalid UTF-8 at byte 1", [] { render("{{ m }}", {{"m", "a\xff"}}); });
+}
+
+TEST(ChatTemplate, AFaultWhateverTheDataIsTheTemplates) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{{ 1 // 0 }}", "division by zero"},
+      {"{{ 1 % 0 }}", "division by zero"},
+      {"{{ 1 / 0 }}", "division by zero"},
+      {"{{ [1, 2, 3][::0] }}", "a slice with step 0"},
+      {"{{ 'abc'[::0] }}", "a slice with step 0"},
+      {"{{ range(1, 2, 0) }}", "range() with step 0"},
+      {"{{ 'a'.split('') }}", "an empty separator"},
+      {"{{ nothing() }}", "undefined 'nothing' cannot be called"},
+      {"{{ ([1] | map('string')) | length }}", "a generator has no length"},
+      {"{% set x.a = 1 %}", "only a namespace's members can be set"}};
+  for (const auto& [source, part] : cases)
+    expect_error(ErrorKind::Model, part, [&source = source] { render(source, {{"x", {{"a", 1}}}}); });
 }
 
 TEST(ChatTemplate, WhatIsNotOfTheSubsetIsRefusedWhenCompiled) {
@@ -218,9 +235,6 @@ TEST(ChatTemplate, AttributesLeadNowhere) {
   expect_error(ErrorKind::Usage, "has no '__mro__'", [] { render("{{ ''.__class__.__mro__ }}"); });
   expect_error(ErrorKind::Model, "do not begin with '_'",
                [] { render("{% set n = namespace() %}{% set n._x = 1 %}"); });
-  expect_error(ErrorKind::Usage, "only a namespace's members can be set", [] {
-    render("{% set x.a = 1 %}", {{"x", {{"a", 1}}}});
-  });
 }
 
 std::string repeated(const std::string& text, int times) {

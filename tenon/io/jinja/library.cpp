@@ -18,7 +18,7 @@ using Test = bool (*)(const Call&);
 Value length(const Call& c) {
   const Value& v = c.subject;
   if (v.is_undefined()) return int64_t{0};
-  if (v.is_generator()) throw RenderError{"length: a generator has no length; |list makes it a list"};
+  if (v.is_generator()) throw RenderError{"length: a generator has no length; |list makes it a list", true};
   if (v.is_list()) return static_cast<int64_t>(v.list().size());
   if (v.is_dict()) return static_cast<int64_t>(v.dict().items().size());
   const std::string& text = string_of(v, "length");
@@ -132,7 +132,7 @@ Value dictsort(const Call& c) {
 
 Value end_of(const Call& c, bool last) {
   if (c.subject.is_generator()) {
-    if (last) throw RenderError{"last: a generator cannot be read backwards; |list makes it a list"};
+    if (last) throw RenderError{"last: a generator cannot be read backwards; |list makes it a list", true};
     GeneratorState& g = c.subject.generator();
     return g.at < g.items.list().size() ? g.items.list()[g.at++] : Value();
   }

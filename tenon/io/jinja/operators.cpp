@@ -23,7 +23,7 @@ Value integers(const std::string& op, int64_t a, int64_t b) {
   if (op == "-" && !__builtin_sub_overflow(a, b, &out)) return out;
   if (op == "*" && !__builtin_mul_overflow(a, b, &out)) return out;
   if (op == "+" || op == "-" || op == "*") too_large();
-  if (b == 0) throw RenderError{"division by zero"};
+  if (b == 0) throw RenderError{"division by zero", true};
   if (op == "/") return static_cast<double>(a) / static_cast<double>(b);
   if (b == -1) {
     if (op == "%") return int64_t{0};
@@ -39,7 +39,7 @@ Value floats(const std::string& op, double a, double b) {
   if (op == "+") return a + b;
   if (op == "-") return a - b;
   if (op == "*") return a * b;
-  if (b == 0) throw RenderError{"division by zero"};
+  if (b == 0) throw RenderError{"division by zero", true};
   if (op == "/") return a / b;
   const double rest = std::fmod(a, b), floored = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
   return op == "%" ? floored : std::floor(a / b);
@@ -91,7 +91,7 @@ std::vector<int64_t> indices(int64_t length, const Value& begin, const Value& en
   };
   constexpr int64_t kFar = int64_t{1} << 62;
   const int64_t by = std::clamp(bound(step, 1), -kFar, kFar);
-  if (by == 0) throw RenderError{"a slice with step 0"};
+  if (by == 0) throw RenderError{"a slice with step 0", true};
   const auto clamped = [&](int64_t i) {
     if (i < 0) i = i < -length ? -1 : i + length;
     return std::clamp<int64_t>(i, by > 0 ? 0 : -1, by > 0 ? length : length - 1);

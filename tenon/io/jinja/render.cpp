@@ -151,7 +151,7 @@ class Renderer {
   static void take(const Value& source, const LoopState& state, size_t& taken) {
     if (!source.is_generator()) return;
     GeneratorState& g = source.generator();
-    if (g.at != taken) throw RenderError{"a generator is read inside a loop over it; |list makes it a list"};
+    if (g.at != taken) throw RenderError{"a generator is read inside a loop over it; |list makes it a list", true};
     taken = g.at = std::max({g.at, state.begin + state.index + 1, state.begin + state.looked});
   }
 
@@ -186,7 +186,7 @@ class Renderer {
     }
     const Value target = lookup(s.names[0]);
     if (!target.is_namespace())
-      throw RenderError{"only a namespace's members can be set, not those of " + described(target)};
+      throw RenderError{"only a namespace's members can be set, not those of " + described(target), true};
     if (s.attribute.starts_with('_')) throw RenderError{"a namespace's members do not begin with '_'", true};
     budget_.make(s.attribute.size() + sizeof(Value));
     target.members().set(s.attribute, std::move(value));
@@ -330,7 +330,8 @@ class Renderer {
 
   Value call_function(const Expression& e) {
     const Value function = lookup(e.name);
-    if (!function.is_function() || function.is_method()) throw RenderError{described(function) + " cannot be called"};
+    if (!function.is_function() || function.is_method())
+      throw RenderError{described(function) + " cannot be called", true};
     const std::string& called = function.function().name;
     std::vector<Value> arguments;
     for (const ExpressionPtr& argument : e.operands) arguments.push_back(eval(*argument));
@@ -355,7 +356,7 @@ class Renderer {
     const int64_t begin = arguments.size() > 1 ? arguments[0].integer() : 0;
     const int64_t end = arguments[arguments.size() > 1 ? 1 : 0].integer();
     const int64_t step = arguments.size() > 2 ? arguments[2].integer() : 1;
-    if (step == 0) throw RenderError{"range() with step 0"};
+    if (step == 0) throw RenderError{"range() with step 0", true};
     List out;
     for (int64_t i = begin; step > 0 ? i < end : i > end;) {
       if (static_cast<int64_t>(out.size()) >= kMaxRange)

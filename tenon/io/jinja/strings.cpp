@@ -101,7 +101,7 @@ std::string stripped(const std::string& text, const Value& characters, bool left
 uint64_t split_bytes(const std::string& text) { return text.size() * (2 + sizeof(Value) / 2); }
 
 List split_at(const std::string& text, const std::string& separator, int64_t most) {
-  if (separator.empty()) throw RenderError{"split: an empty separator"};
+  if (separator.empty()) throw RenderError{"split: an empty separator", true};
   List out;
   size_t at = 0;
   for (size_t found = find_part(text, separator); found != std::string::npos && most != 0; --most) {

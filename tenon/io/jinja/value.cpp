@@ -154,7 +154,7 @@ class Writer {
   void write_list(const Value& v) {
     const bool tuple = v.is_list(ListKind::Tuple), named = !tuple && !v.is_list(ListKind::Plain);
     if (named && (json_ || v.is_list(ListKind::Range)))
-      throw RenderError{described(v) + " cannot be written as text; |list makes it a list"};
+      throw RenderError{described(v) + " cannot be written as text; |list makes it a list", true};
     if (named)
       add(v.is_list(ListKind::Keys) ? "dict_keys(" : v.is_list(ListKind::Values) ? "dict_values(" : "dict_items(");
     const bool round = tuple && !json_;
