@@ -29,7 +29,8 @@ void read_rotary(DecoderConfig& c, ConfigReader& r, const json& config, const st
 
 void read_attention(DecoderConfig& c, ConfigReader& r, const std::string& where) {
   c.heads = r.integer("num_attention_heads", c.heads, 1, kMaxWidth);
-  c.key_heads = r.integer("num_key_value_heads", c.heads, 1, kMaxWidth);
+  c.key_heads = r.has("num_key_value_heads") ? r.integer("num_key_value_heads", 0, 1, kMaxWidth) : c.heads;
+  r.ignore({"num_key_value_heads"});
   TENON_CHECK(Model, c.heads % c.key_heads == 0, where)
       << c.key_heads << " key heads do not divide the " << c.heads << " query heads";
   const bool given = r.has("head_dim");

@@ -264,5 +264,15 @@ TEST(LanguageFolders, RotaryBaseWithoutAWord) {
   }
 }
 
+// As transformers reads it.
+TEST(LanguageFolders, KeyHeadsWithoutANumberAreTheHeads) {
+  nlohmann::json config = language_test::recorded()["cases"][0]["config"];
+  config["num_key_value_heads"] = nullptr;
+  const DecoderConfig c = read_decoder_config(config, "config.json");
+  EXPECT_EQ(c.key_heads, c.heads);
+  config.erase("num_key_value_heads");
+  EXPECT_EQ(read_decoder_config(config, "config.json").key_heads, c.heads);
+}
+
 }  // namespace
 }  // namespace tenon
