@@ -172,8 +172,9 @@ bool in_network(const std::string& name, const WeightShapes& network) {
 void LanguageModel::open_gguf(const fs::path& file) {
   gguf_ = GgufFile::open(file);
   const json config = gguf_config(*gguf_);
+  // Before the tensors: inspect() compares what is listed with a configuration that is known.
+  config_ = read_decoder_config(config, file.string() + " metadata, by its names in config.json");
   gguf_tensors_ = gguf_checkpoint(*gguf_);
-  config_ = read_decoder_config(config, file.string());
   saved_config_ = config;
   WeightShapes found;
   for (const auto& [name, slice] : gguf_tensors_.tensors) found.emplace(name, slice.shape);

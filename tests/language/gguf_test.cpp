@@ -101,6 +101,30 @@ TEST(LanguageGguf, WhatWouldChangeTheResultIsRefused) {
           [](auto& file, const std::string& key) { file.key(key, GgufType::F32).number(2.0F); });
 }
 
+// As in folders: there is no architecture to show, and nothing to compare the tensors with.
+TEST(LanguageGguf, AConfigurationThatIsRefusedIsNotInspected) {
+  const language_test::Folder folder;
+  gguf_test::GgufBytes file;
+  file.header(1, 7).string_key("general.architecture", "llama");
+  for (const auto& [key, value] : Keys{{"embedding_length", 64},
+                                       {"block_count", uint32_t{1} << 31},
+                                       {"feed_forward_length", 16},
+                                       {"attention.head_count", 2},
+                                       {"context_length", 32}})
+    file.key("llama." + key, GgufType::U32).number(value);
+  file.key("llama.attention.layer_norm_rms_epsilon", GgufType::F32).number(1e-5F);
+  folder.write("m.gguf", file.tensor("token_embd.weight", {64, 4}, 0, 0).data(1024).bytes());
+  try {
+    static_cast<void>(LanguageModel::inspect(folder.path() / "m.gguf"));
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    EXPECT_EQ(e.kind(), ErrorKind::Model);
+    EXPECT_NE(what.find("m.gguf metadata, by its names in config.json"), std::string::npos) << what;
+    EXPECT_NE(what.find("'num_hidden_layers' is 2147483648"), std::string::npos) << what;
+  }
+}
+
 TEST(LanguageGguf, TokensThatEndAText) {
   const std::string front = "tokenizer.ggml.", end = "_token_id";
   const auto stops = [&](const std::vector<std::pair<const char*, uint32_t>>& ids) {
