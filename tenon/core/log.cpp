@@ -28,8 +28,8 @@ class ShownMessage : public spdlog::custom_flag_formatter {
 void set_up_logging(std::string_view level) {
   const std::string name = level.empty() ? option(Option::LogLevel) : std::string(level);
   const auto parsed = spdlog::level::from_str(name);
-  TENON_CHECK(Usage, parsed != spdlog::level::off || name == "off", "log level")
-      << "unknown level '" << name << "'; expected trace, debug, info, warning, error, critical or off";
+  TENON_CHECK(Usage, parsed != spdlog::level::off || name == "off", level.empty() ? "TENON_LOG_LEVEL" : "log level")
+      << "unknown level '" << shown(name) << "'; expected trace, debug, info, warning, error, critical or off";
   const bool plain = !option(Option::NoColor).empty() || option(Option::Term) == "dumb";
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(plain ? spdlog::color_mode::never
                                                                           : spdlog::color_mode::automatic);

@@ -32,7 +32,7 @@ std::span<const OptionInfo> all_options() { return kOptions; }
 std::string option(Option id) {
   const OptionInfo& info = kOptions[static_cast<int>(id)];
   const char* value = std::getenv(info.variable);
-  return value ? value : info.fallback;
+  return value && *value ? value : info.fallback;
 }
 
 bool is_on(Option id) {

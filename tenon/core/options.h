@@ -22,7 +22,7 @@ struct OptionInfo {
 
 /// All options, in the order of options.def.
 std::span<const OptionInfo> all_options();
-/// The variable's value, or its default if it is unset.
+/// The variable's value, or its default if it is unset or empty.
 std::string option(Option id);
 /// Whether a variable that turns something on is "1" rather than "0", empty or unset. Error(Usage) for other values.
 bool is_on(Option id);
