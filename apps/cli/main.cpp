@@ -122,6 +122,7 @@ int parse_and_run(int argc, char** argv) {
     // Methods of a verb inherit this from their verb.
     sub->footer("Every verb takes --json, -v, -q, --color, --threads and --device as well: see `tenon --help`");
     Action run = verb.declare(*sub, common);
+    only_decimal_numbers(*sub);
     refuse_empty_values(*sub);
     sub->callback([&action, run = std::move(run)] { action = run; });
   }

@@ -15,18 +15,21 @@
 namespace tenon::cli {
 namespace {
 
+constexpr double kMaxNumber = 1e6;
+
 // CLI11 accepts "nan" as a number in every range.
-CLI::Validator number_in(double low, double high, const char* expected) {
+CLI::Validator number_where(const std::function<bool(double)>& good, const char* expected) {
   return CLI::Validator(
       [=](const std::string& text) {
-        double value = 0;
-        const bool good = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
-        return good ? std::string() : "'" + escaped(text) + "': expected " + expected;
+        const std::optional<double> value = decimal_number(text);
+        return value && good(*value) ? std::string() : "'" + escaped(text) + "': expected " + expected;
       },
       "NUMBER");
 }
 
-constexpr double kMaxNumber = 1e6;
+CLI::Validator number_in(double low, double high, const char* expected) {
+  return number_where([=](double v) { return v >= low && v <= high; }, expected);
+}
 
 }  // namespace
 
@@ -45,7 +48,8 @@ void TextFlags::declare(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--temperature", temperature,
                  "sampling temperature, 1e-6 or more; 0: always take the likeliest token (default: the model's)")
-      ->check(number_in(0, kMaxNumber, "a number from 0 to 1e6"));
+      ->check(number_where([](double v) { return v == 0 || (v >= kLeastDivisor && v <= kMaxNumber); },
+                           "0 (greedy), or a number from 1e-6 to 1e6"));
   app.add_option("--top-k", top_k, "sample from the k likeliest tokens; 0: from all (default: the model's)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24));
@@ -56,7 +60,7 @@ void TextFlags::declare(CLI::App& app) {
       ->check(number_in(0, 1, "a number from 0 to 1"));
   app.add_option("--repetition-penalty", repetition_penalty,
                  "divide the scores of tokens that already occurred by this; 1: no penalty (default: the model's)")
-      ->check(number_in(1e-6, kMaxNumber, "a number from 1e-6 to 1e6"));
+      ->check(number_in(kLeastDivisor, kMaxNumber, "a number from 1e-6 to 1e6"));
   several(app.add_option("--stop", stop, "stop before this text, which may be a control token; may be repeated"));
   app.add_option("-s,--seed", seed, "random seed; -1: pick one and report it")
       ->transform(whole_number())

@@ -122,6 +122,24 @@ CLI::Validator whole_number() {
   return {read, "", "whole number"};
 }
 
+std::optional<double> decimal_number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+void only_decimal_numbers(CLI::App& app) {
+  const CLI::Validator check(
+      [](std::string& text) {
+        return decimal_number(text) ? std::string() : "expected a number, got '" + escaped(text) + "'";
+      },
+      "", "number");
+  // Lists of numbers take one text of several.
+  for (CLI::Option* option : app.get_options())
+    if (option->get_type_name().starts_with("FLOAT") && option->get_items_expected_max() == 1) option->transform(check);
+  for (CLI::App* method : app.get_subcommands([](const CLI::App*) { return true; })) only_decimal_numbers(*method);
+}
+
 CLI::Option* offer(CLI::Option* option, std::vector<std::string> values, Beside beside) {
   offers()[option] = {std::move(values), beside};
   return option;
@@ -155,10 +173,9 @@ CLI::Option* comma_list(CLI::App& app, const std::string& flags, std::vector<std
 
 CLI::Option* comma_list(CLI::App& app, const std::string& flags, std::vector<double>& values, std::string help) {
   const auto read = [flags](const std::string& item) {
-    double value = 0;
-    if (!CLI::detail::lexical_cast(item, value))
-      throw CLI::ValidationError(first_of(flags), "expected a number, got '" + shown(item) + "'");
-    return value;
+    const std::optional<double> value = decimal_number(item);
+    if (!value) throw CLI::ValidationError(first_of(flags), "expected a number, got '" + shown(item) + "'");
+    return *value;
   };
   return list_option(app, flags, values, std::move(help), read)->type_name("FLOAT");
 }
@@ -221,10 +238,10 @@ bool is_batch_invariant(const std::string& deterministic) {
 
 CLI::Validator guidance_scale() {
   const auto check = [](std::string& text) -> std::string {
-    double value = 0;
-    const bool number = CLI::detail::lexical_cast(text, value);
-    return number && std::isfinite(value) && value >= 0 ? ""
-                                                        : "expected a finite number of at least 0, got '" + text + "'";
+    const std::optional<double> value = decimal_number(text);
+    return value && std::isfinite(*value) && *value >= 0
+               ? ""
+               : "expected a finite number of at least 0, got '" + escaped(text) + "'";
   };
   return {check, "", "guidance scale"};
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,12 @@ std::vector<Verb> verbs();
 /// For `transform` of every integer flag: decimal digits with an optional '-' that fit 64 bits. (CLI11 reads 010 as
 /// eight and clamps numbers that do not fit.)
 CLI::Validator whole_number();
+/// The number, if the text is one as every number flag takes it: decimal, with an optional '-' and exponent. (CLI11
+/// also reads 0x10, " 1" and +1.)
+std::optional<double> decimal_number(std::string_view text);
+/// Makes every option of the verb and its methods for one number that need not be whole refuse what decimal_number
+/// does.
+void only_decimal_numbers(CLI::App& app);
 /// What an option accepts besides the values offered: nothing, other words, or file names.
 enum class Beside : uint8_t { Nothing, Words, Files };
 struct Offer {

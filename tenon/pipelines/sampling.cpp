@@ -26,7 +26,7 @@ Sampling chosen(Sampling s, const SamplingChoice& choice) {
 
 void check_sampling(const Sampling& s) {
   TENON_CHECK(Usage, s.temperature >= kLeastDivisor && std::isfinite(s.temperature), "temperature")
-      << s.temperature << ": expected " << kLeastDivisor << " or more";
+      << s.temperature << ": expected 0 (greedy), or " << kLeastDivisor << " or more";
   TENON_CHECK(Usage, s.top_k >= 0, "top-k") << s.top_k << ": expected 0 (all) or more";
   TENON_CHECK(Usage, s.top_p > 0 && s.top_p <= 1, "top-p") << s.top_p << ": expected a number above 0, up to 1";
   TENON_CHECK(Usage, s.min_p >= 0 && s.min_p <= 1, "min-p") << s.min_p << ": expected a number from 0 to 1";

@@ -260,6 +260,10 @@ TEST_F(CliText, WhatCannotBeWritten) {
   EXPECT_EQ(slid.code, 0) << slid.err;
   for (const auto& [flag, value] : {std::pair{"--temperature", "nan"},
                                     {"--temperature", "-1"},
+                                    {"--temperature", "1e-7"},
+                                    {"--temperature", "+1"},
+                                    {"--temperature", " 1"},
+                                    {"--temperature", "0x1"},
                                     {"--top-p", "0"},
                                     {"--top-p", "1.1"},
                                     {"--min-p", "2"},
@@ -270,8 +274,8 @@ TEST_F(CliText, WhatCannotBeWritten) {
                                     {"--seed", "-2"}})
     expect_error(2, with({"complete", "a", flag, value}), {flag});
   expect_error(2, with({"complete", "a", "--temperature", "0", "--top-k", "5"}), {"top-k", "temperature 0"});
-  expect_error(2, with({"complete", "a", "--temperature", "1e-9"}), {"temperature", "1e-09", "1e-06 or more"});
-  expect_error(2, with({"complete", "a", "--temperature", "1e30"}), {"1e30", "a number from 0 to 1e6"});
+  expect_error(2, with({"complete", "a", "--temperature", "1e-9"}), {"--temperature", "1e-9", "0 (greedy)"});
+  expect_error(2, with({"complete", "a", "--temperature", "1e30"}), {"1e30", "a number from 1e-6 to 1e6"});
   expect_error(3, {"complete", "a", "-m", "random:qwen2.5-0.5b"}, {"tokenizer"});
   expect_error(3, {"complete", "a", "-m", "nowhere"}, {"nowhere"});
   expect_error(3, {"complete", "a", "-m", model()}, {"language model"});

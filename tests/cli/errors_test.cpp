@@ -339,6 +339,16 @@ TEST_F(CliErrors, FlagsOfOtherModels) {
   EXPECT_EQ(peer.err.find("anchors"), std::string::npos) << peer.err;
 }
 
+// As whole numbers: CLI11 would read these.
+TEST_F(CliErrors, NumbersAreDecimal) {
+  for (const char* number : {"0x10", " 1", "+1", "1_0", "1 ", "1,5"}) {
+    expect_error(2, {"generate", "a circle", "--strength", number}, {"--strength: expected a number, got", number});
+    expect_error(2, {"generate", "a circle", "--eta", number}, {"--eta", number});
+    expect_error(2, {"explain", "--cfg-scale", number}, {"--cfg-scale", number});
+    expect_error(2, {"train", "grpo", "--lr", number}, {"--learning-rate", number});
+  }
+}
+
 // NaN parses as a number but must be refused.
 TEST_F(CliErrors, GuidanceScales) {
   for (const char* scale : {"nan", "inf", "-1", "many"}) {
@@ -348,7 +358,10 @@ TEST_F(CliErrors, GuidanceScales) {
 }
 
 TEST_F(CliErrors, BadEnvironment) {
-  EXPECT_EQ(tenon({"env"}, {"TENON_LOG_LEVEL=loud"}).code, 2);
+  const Finished loud = tenon({"env"}, {"TENON_LOG_LEVEL=loud"});
+  EXPECT_EQ(loud.code, 2);
+  EXPECT_NE(loud.err.find("[TENON_LOG_LEVEL] unknown level 'loud'"), std::string::npos) << loud.err;
+  EXPECT_EQ(tenon({"env"}, {"TENON_LOG_LEVEL="}).code, 0) << "empty is unset";
   EXPECT_EQ(tenon({"env"}, {"TENON_THREADS=none"}).code, 2);
   for (const std::string variable : {"TENON_CUDA_CORE", "TENON_CUDA_TUNE", "TENON_CPU_ISA", "TENON_NO_FUSION",
                                      "TENON_NO_FOLD", "TENON_DETERMINISTIC"}) {
