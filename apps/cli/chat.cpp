@@ -92,6 +92,10 @@ bool is_command(const std::string& line) {
          std::all_of(line.begin() + 1, line.end(), [](char c) { return c >= 'a' && c <= 'z'; });
 }
 
+bool is_blank(const std::string& line) {
+  return std::ranges::all_of(line, [](unsigned char c) { return c <= ' ' || c == 0x7f; });
+}
+
 int run_chat(const ChatFlags& f, const Common& common) {
   check_utf8("--system", f.system);
   Conversation conversation(f, common);
@@ -105,7 +109,7 @@ int run_chat(const ChatFlags& f, const Common& common) {
       conversation.reset();
       continue;
     }
-    if (line->empty()) continue;
+    if (is_blank(*line)) continue;
     try {
       TENON_CHECK(Usage, !is_command(*line), shown(*line))
           << "unknown command, expected /reset (forget the conversation) or /exit";

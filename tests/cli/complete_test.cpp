@@ -333,7 +333,7 @@ TEST_F(CliText, PromptsOfEveryLengthAreTimed) {
 
 TEST_F(CliText, AConversationLineByLine) {
   const auto command = with({"chat", "--max-tokens", "6", "--temperature", "0", "--json", "--system", "be brief"});
-  const Finished f = tenon(command, {}, reading("hello\n\nhello\n/reset\nhello"));
+  const Finished f = tenon(command, {}, reading("hello\n\nhello\n  \t\r\n/reset\nhello"));
   ASSERT_EQ(f.code, 0) << f.err;
   std::istringstream lines(f.out);
   std::vector<json> turns;
