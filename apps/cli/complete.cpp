@@ -1,6 +1,8 @@
 // tenon complete: continues a text.
 #include <algorithm>
 #include <iostream>
+#include <limits>
+#include <map>
 
 #include "apps/cli/standard_input.h"
 #include "apps/cli/text_flags.h"
@@ -26,8 +28,14 @@ struct CompleteFlags {
 
 std::vector<std::string> texts_to_continue(const CompleteFlags& f) {
   const bool argument = f.app->count("PROMPT") > 0;
+  const int ways = argument + !f.prompts.empty() + !f.files.empty();
+  TENON_CHECK(Usage, ways == 1, "prompt")
+      << (ways ? "is given in more than one way: use PROMPT, --prompt or --prompt-file"
+               : "missing: tenon complete \"Once upon a time\"");
+  const auto from_input = std::ranges::count(f.prompts, "-") + std::ranges::count(f.files, "-");
+  TENON_CHECK(Usage, from_input <= 1, "prompt")
+      << "standard input can be read only once, not " << from_input << " times";
   std::vector<std::string> texts;
-  TENON_CHECK(Usage, !argument || (f.prompts.empty() && f.files.empty()), "prompt") << "given in more than one way";
   const auto add = [&](const std::string& named, bool from_file) {
     texts.push_back(named == "-" ? read_standard_input("prompt", kMaxText)
                     : from_file  ? read_argument_file(named, kMaxText)
@@ -37,13 +45,13 @@ std::vector<std::string> texts_to_continue(const CompleteFlags& f) {
   if (argument) add(f.argument, false);
   for (const std::string& p : f.prompts) add(p, false);
   for (const std::string& p : f.files) add(p, true);
-  TENON_CHECK(Usage, !texts.empty(), "prompt") << "missing: tenon complete \"Once upon a time\"";
-  const auto from_input = std::ranges::count(f.prompts, "-") + std::ranges::count(f.files, "-");
-  TENON_CHECK(Usage, from_input <= 1, "prompt")
-      << "standard input can be read only once, not " << from_input << " times";
-  for (size_t i = 0; i < texts.size(); ++i)
-    check_utf8(texts.size() > 1 ? "prompt " + std::to_string(i + 1) : "prompt", texts[i]);
   return texts;
+}
+
+void check_seeds(int64_t first, int64_t texts) {
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  TENON_CHECK(Usage, first <= kLargest - (texts - 1), "--seed")
+      << first << ": " << texts << " texts take as many seeds, and the largest is " << kLargest;
 }
 
 void write_one(const CompleteFlags& f, const Common& common, TextGenerator& generator, const TextRequest& r) {
@@ -63,16 +71,19 @@ void write_one(const CompleteFlags& f, const Common& common, TextGenerator& gene
 }
 
 // Generates side by side; prints one line or object per text in the order of the prompts, each as soon as those before
-// it are done. Returns the exit code, that of the first text that fails: the others are still written.
+// it are done. Returns the exit code, that of the first text that fails: the others are still written. `unread`: why a
+// request has no tokens, by its index.
 int write_all(const CompleteFlags& f, const Common& common, TextGenerator& generator,
-              const std::vector<TextRequest>& requests) {
+              const std::vector<TextRequest>& requests, const std::map<size_t, Error>& unread) {
   TENON_CHECK(Usage, common.json || !f.text.logprobs, "--logprobs") << "needs --json for several prompts";
   int code = 0;
   generate_all(generator, requests, f.batch_size, [&](const EndedText& text) {
     const auto i = static_cast<size_t>(text.id);
     if (text.error) {
-      spdlog::error("prompt {}: {}", i + 1, text.error->what());
-      if (code == 0) code = text.error->exit_code();
+      const auto why = unread.find(i);
+      const Error& error = why == unread.end() ? *text.error : why->second;
+      spdlog::error("prompt {}: {}", i + 1, error.what());
+      if (code == 0) code = error.exit_code();
       return;
     }
     std::cout << (common.json ? json_text(text_json(generator, requests[i], text.result, f.text.logprobs))
@@ -84,18 +95,23 @@ int write_all(const CompleteFlags& f, const Common& common, TextGenerator& gener
 
 int run_complete(const CompleteFlags& f, const Common& common) {
   const std::vector<std::string> texts = texts_to_continue(f);
+  check_seeds(f.text.seed, std::ssize(texts));
+  if (texts.size() == 1) check_utf8("prompt", texts.front());
   const std::unique_ptr<TextGenerator> generator = f.text.open(common);
   const ByteLevelTokenizer& tokenizer = generator->model().tokenizer();
   const TextRequest first = f.text.request(generator->model());
-  std::vector<TextRequest> requests;
-  for (const std::string& text : texts) {
-    TextRequest r = first;
-    r.seed += requests.size();
-    r.prompt = tokenizer.encode_whole(text);
-    requests.push_back(std::move(r));
-  }
+  std::vector<TextRequest> requests(texts.size(), first);
+  std::map<size_t, Error> unread;
+  for (size_t i = 0; i < texts.size(); ++i) try {
+      requests[i].seed += i;
+      check_utf8("prompt", texts[i]);
+      requests[i].prompt = tokenizer.encode_whole(texts[i]);
+    } catch (const Error& e) {
+      if (e.where() != "prompt") throw;
+      unread.emplace(i, e);
+    }
   if (first.sampling.draw) spdlog::info("seed {}", first.seed);
-  if (requests.size() > 1) return write_all(f, common, *generator, requests);
+  if (requests.size() > 1) return write_all(f, common, *generator, requests, unread);
   write_one(f, common, *generator, requests.front());
   return 0;
 }

@@ -127,8 +127,8 @@ class TextGenerator {
 
 /// Generates texts for all requests in a batch of `rows`, or fewer if there are fewer requests. `each` is called for
 /// every text in the order of the requests, as soon as it and all before it have ended; its id is the request's index.
-/// Error(Usage) for a request that TextBatch::submit refuses, before any text; of several it is "prompt 2", counted
-/// from 1.
+/// A prompt that TextBatch::submit refuses is one that has ended with that error. Error(Usage) for other refusals,
+/// before any text.
 void generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows,
                   const std::function<void(EndedText&)>& each);
 /// The results. Throws the error of the first that has one.

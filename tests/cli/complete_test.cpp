@@ -112,19 +112,44 @@ TEST_F(CliText, SeveralTextsSideBySide) {
                                         "four";
   const std::string file = (folder() / "prompt").string();
   const std::vector<json> together =
-      lines({"-p", "one two", "-p", "three", "--prompt-file", file, "-s", "5", "--batch-size", "2"});
+      lines({"-p", "one two", "-p", "three", "-p", "four", "-s", "5", "--batch-size", "2"});
   ASSERT_EQ(together.size(), 3U);
   EXPECT_EQ(together[0]["text"], lines({"one two", "-s", "5"})[0]["text"]);
   EXPECT_EQ(together[1]["text"], lines({"three", "-s", "6"})[0]["text"]);
-  EXPECT_EQ(together[2]["text"], lines({"four", "-s", "7"})[0]["text"]);
   EXPECT_EQ(together[2]["seed"], 7);
+  const std::vector<json> files = lines({"--prompt-file", file, "--prompt-file", file, "-s", "6"});
+  ASSERT_EQ(files.size(), 2U);
+  EXPECT_EQ(files[1]["text"], together[2]["text"]);
   const Finished plain = tenon(with({"complete", "-p", "one", "-p", "two", "--max-tokens", "9", "-q"}));
   EXPECT_EQ(std::ranges::count(plain.out, '\n'), 2) << "a line a text";
   expect_error(2, with({"complete", "-p", "a", "-p", "b", "--logprobs"}), {"--logprobs", "--json"});
-  expect_error(2, with({"complete", "-p", "-", "--prompt-file", "-"}), {"standard input", "2 times"});
-  expect_error(2, with({"complete", "-p", "a", "-p", "", "--json"}), {"[prompt 2]", "no tokens"});
-  expect_error(2, with({"complete", "-p", "a", "-p", "a\xff"}), {"[prompt 2]", "not UTF-8"});
+  expect_error(2, with({"complete", "-p", "-", "-p", "-"}), {"standard input", "2 times"});
+  expect_error(2, with({"complete", "-p", "a", "--prompt-file", file}), {"prompt", "more than one way"});
+  const std::string largest = "9223372036854775807";
+  expect_error(2, with({"complete", "-p", "a", "-p", "b", "-s", largest}), {"--seed", "2 texts", largest});
   expect_error(2, with({"complete", "a", "--batch-size", "0"}), {"--batch-size"});
+}
+
+// A prompt that cannot be continued costs no other: too long, empty, not UTF-8.
+TEST_F(CliText, APromptThatIsRefused) {
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"complete", "--max-tokens", "9", "-s", "5", "--context", "64", "-q"});
+    return tenon(with(more));
+  };
+  const std::string longer(600, 'x');
+  const Finished f = run({"-p", "a\xff", "-p", "one", "-p", longer, "-p", "", "-p", "two"});
+  EXPECT_EQ(f.code, 2);
+  for (const char* part :
+       {"prompt 1: [prompt] is not UTF-8", "prompt 3: [prompt] ", "leave no room", "prompt 4: [prompt] has no tokens"})
+    EXPECT_NE(f.err.find(part), std::string::npos) << f.err;
+  EXPECT_EQ(std::ranges::count(f.err, '\n'), 3) << f.err;
+  const Finished good = run({"-p", "x", "-p", "one", "-p", "x", "-p", "x", "-p", "two"});
+  std::vector<std::string> lines;
+  std::istringstream in(good.out);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_EQ(f.out, lines[1] + "\n" + lines[4] + "\n") << "each with the seed of its place";
+  expect_error(2, with({"complete", "-p", "a\xff"}), {"prompt", "not UTF-8"});
 }
 
 // Each is printed when it is done: an interrupt leaves those before it.

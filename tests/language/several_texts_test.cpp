@@ -61,13 +61,19 @@ TEST(TextBatches, ResultsComeInOrder) {
   EXPECT_THAT(came, testing::ElementsAre(0, 1)) << "while the third is being written";
   came.clear();
   requests[2].prompt.clear();
-  try {
-    generate_all(*generator, requests, 4, note);
-    ADD_FAILURE() << "not refused";
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::StartsWith("[prompt 3] has no tokens"));
-  }
-  EXPECT_TRUE(came.empty());
+  generate_all(*generator, requests, 4, [&](const EndedText& text) {
+    note(text);
+    ASSERT_EQ(text.error.has_value(), text.id == 2);
+    EXPECT_EQ(text.result.tokens.size(), (std::array{30U, 5U, 0U, 5U}[came.size() - 1]));
+    if (text.error) {
+      EXPECT_THAT(text.error->what(), testing::StartsWith("[prompt] has no tokens"));
+    }
+  });
+  EXPECT_THAT(came, testing::ElementsAre(0, 1, 2, 3)) << "a refused prompt costs no other";
+  EXPECT_THROW(generate_all(*generator, requests, 4), Error);
+  requests[3].max_tokens = -1;
+  EXPECT_THROW(generate_all(*generator, requests, 4, note), Error);
+  EXPECT_EQ(came.size(), 4U) << "refused before any text";
 }
 
 }  // namespace

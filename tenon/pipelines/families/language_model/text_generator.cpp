@@ -95,19 +95,23 @@ void generate_all(TextGenerator& generator, std::span<const TextRequest> request
                   const std::function<void(EndedText&)>& each) {
   if (requests.empty()) return;
   const std::unique_ptr<TextBatch> batch = generator.batch(std::min(rows, std::ssize(requests)));
-  for (size_t i = 0; i < requests.size(); ++i) {
-    try {
-      batch->submit(requests[i]);
-    } catch (const Error& e) {
-      if (requests.size() == 1 || e.where() != "prompt") throw;
-      throw e.with_where("prompt " + std::to_string(i + 1));
-    }
-  }
   std::map<int64_t, EndedText> later;  // have ended before one in front of them
+  std::vector<int64_t> submitted;      // the requests' indices, by the batch's numbers
+  for (int64_t i = 0; i < std::ssize(requests); ++i) try {
+      batch->submit(requests[static_cast<size_t>(i)]);
+      submitted.push_back(i);
+    } catch (const Error& e) {
+      if (e.where() != "prompt") throw;
+      later.emplace(i, EndedText{i, {}, e});
+    }
   int64_t next = 0;
-  while (batch->busy()) {
-    for (EndedText& text : batch->step()) later.emplace(text.id, std::move(text));
+  for (;;) {
     for (auto text = later.extract(next); text; text = later.extract(++next)) each(text.mapped());
+    if (!batch->busy()) return;
+    for (EndedText& text : batch->step()) {
+      text.id = submitted[static_cast<size_t>(text.id)];
+      later.emplace(text.id, std::move(text));
+    }
   }
 }
 
