@@ -76,10 +76,13 @@ int report_plans(const std::string& arch, const PlannedCalls& planned, const Com
   return missing;
 }
 
-void check_archs(const std::vector<std::string>& archs) {
+// All of them, before minutes are spent on the first.
+void check_archs(const std::vector<std::string>& archs, BackendOptions options) {
   for (auto it = archs.begin(); it != archs.end(); ++it) {
     TENON_CHECK(Usage, !it->empty(), "--arch") << "expected names such as sm_89,sm_90a, got an empty one";
     TENON_CHECK(Usage, std::find(archs.begin(), it, *it) == it, "--arch") << *it << " is given more than once";
+    options.compile_for = *it;
+    make_backend("cuda", options);
   }
 }
 
@@ -98,7 +101,8 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
     Executable executable(plan, backend, ShapesOnly(plan));
     executable.run_all();
   }
-  spdlog::info("{}: compiling the kernels that are not in the cache; this takes minutes for a whole model", arch);
+  spdlog::info("{}: waiting for kernels; compiling those that are not in the cache takes minutes for a whole model",
+               arch);
   const std::vector<CompiledKernel> compiled = backend->compiled();  // waits for the compiler
   check_stop();
   ordered_json kernels = ordered_json::array();
@@ -129,7 +133,7 @@ Action declare_compile(CLI::App& app, const Common& common) {
         << "has no effect here: kernels are the same wherever weights are, and compiling reads none";
     ordered_json out = ordered_json::array();
     int bad = 0;
-    check_archs(f->archs);
+    check_archs(f->archs, common.backend_options());
     for (const std::string& arch : f->archs) bad += compile_for(arch, *f, common, out);
     check_stop();
     if (common.json) std::cout << json_text(out, 2) << "\n";

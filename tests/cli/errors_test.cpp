@@ -249,6 +249,8 @@ TEST_F(CliErrors, Architectures) {
   expect_error(2, {"compile", "-m", model(), "--arch", ""}, {"--arch", "empty"});
   expect_error(2, {"compile", "-m", model(), "--arch", "sm_89,sm_89"}, {"--arch", "sm_89", "more than once"});
   expect_error(2, {"compile", "-m", model(), "--arch", "sm_1"}, {"--arch", "sm_1", "sm_89, sm_90a"});
+  // All names are checked before a model is opened.
+  expect_error(2, {"compile", "-m", "nowhere", "--arch", "sm_90a,foo"}, {"--arch", "foo", "sm_89, sm_90a"});
 }
 
 TEST_F(CliErrors, PeersWithoutAnInterpreter) {
