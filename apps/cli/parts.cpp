@@ -4,6 +4,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
+#include "tenon/core/similar.h"
 #include "tenon/core/text.h"
 #include "tenon/io/image.h"
 #include "tenon/pipelines/offload_size.h"
@@ -97,10 +98,22 @@ void declare_training_type(CLI::App& app, std::string& type, const std::vector<s
   offer(app.add_option("--type", type, joined(types) + " (default: f32)"), types);
 }
 
-DType parse_type(const std::string& flag) {
-  const NetworkType type = NetworkType::parse(flag);
+DType training_type(const std::string& given, const std::vector<std::string>& types, const std::string& rule,
+                    const Backend& backend) {
+  NetworkType type(DType::F32);
+  const auto wrong = [&] {
+    return Error(ErrorKind::Usage, "--type", shown(given) + ": " + rule, did_you_mean(given, types));
+  };
+  try {
+    if (!given.empty()) type = NetworkType::parse(given);
+  } catch (const Error&) {  // it names types that are not for training
+    throw wrong();
+  }
   TENON_CHECK(Usage, type.policy.exceptions.empty(), "--type")
-      << "'" << shown(flag) << "': expected one type, without exceptions";
+      << "'" << shown(given) << "': expected one type, without exceptions";
+  const auto is_given = [&](const std::string& t) { return NetworkType::parse(t).name() == type.name(); };
+  if (std::ranges::none_of(types, is_given)) throw wrong();
+  check_type(backend, type.stored, "--type");
   return type.name();
 }
 

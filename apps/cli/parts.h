@@ -33,12 +33,14 @@ struct PartFlags {
 
 /// Adds --offload; parse_offload parses its value.
 void declare_offload(CLI::App& app, std::string& size);
-/// Adds --type; NetworkType::parse parses its value, or parse_type if only one type is allowed for everything.
+/// Adds --type; NetworkType::parse parses its value.
 void declare_type(CLI::App& app, std::string& type);
 /// The same for training, which uses f32 by default and supports fewer types.
 void declare_training_type(CLI::App& app, std::string& type, const std::vector<std::string>& types);
-/// The value of --type as an element type. Error(Usage) if it has exceptions.
-DType parse_type(const std::string& flag);
+/// The value of that flag, one of `types` in any spelling. Error(Usage) with the text `rule` ("LoRAs are trained in f32
+/// or bf16") for any other, for exceptions, and for a type that the backend cannot compute in.
+DType training_type(const std::string& given, const std::vector<std::string>& types, const std::string& rule,
+                    const Backend& backend);
 /// Whether --no-fusion or TENON_NO_FUSION asks for one launch per node.
 bool fusion_is_off(bool flag);
 /// Whether --no-fold or TENON_NO_FOLD keeps constant scales out of the weights.

@@ -19,6 +19,8 @@ namespace tenon::cli {
 namespace {
 using nlohmann::ordered_json;
 
+const std::vector<std::string> kGrpoTypes{"f32", "bf16"};
+
 struct TrainFlags {
   train::GrpoOptions o;
   std::string model, data, evaluation, dataset, output = "grpo", loss = "dr_grpo", scale = "none", decay = "constant",
@@ -141,8 +143,7 @@ train::GrpoOptions options_of(const TrainFlags& f, const Backend& backend) {
   for (const char* flag : {"--lora-alpha", "--lora-targets"})
     TENON_CHECK(Usage, o.adapter.rank > 0 || f.app->count(flag) == 0, flag) << "needs --lora RANK";
   if (f.app->count("--lora-alpha") > 0) o.adapter.scale = f.lora_alpha / static_cast<double>(o.adapter.rank);
-  const DType type = f.type.empty() ? DType::F32 : parse_type(f.type);
-  check_type(backend, type, "type");
+  const DType type = training_type(f.type, kGrpoTypes, "language models are trained in f32 or bf16", backend);
   o.precision = {type, type};
   return o;
 }
@@ -261,7 +262,7 @@ Action declare_train_grpo(CLI::App& app, const Common& common) {
   declare_recipe(app, *f);
   declare_adapter(app, *f);
   declare_loss(app, *f);
-  declare_training_type(app, f->type, {"f32", "bf16"});
+  declare_training_type(app, f->type, kGrpoTypes);
   return [f, &common] { return run_train(*f, common); };
 }
 

@@ -28,6 +28,8 @@ using nlohmann::ordered_json;
 // Model to use if neither a model nor pictures are given: the embedded one that trains fastest.
 constexpr const char* kOwnModel = "z-image-shapes";
 
+const std::vector<std::string> kLoraTypes{"f32", "bf16", "e4m3"};
+
 struct LoraTrainFlags {
   train::LoraOptions o;
   PartPaths parts;
@@ -162,14 +164,6 @@ void declare_lora_looks(CLI::App& app, LoraTrainFlags& f) {
                 "newest checkpoints to keep; 0: all", 0);
 }
 
-DType lora_type(const LoraTrainFlags& f, const Backend& backend) {
-  const DType type = f.type.empty() ? DType::F32 : parse_type(f.type);
-  check_type(backend, type == DType::E4M3 ? DType::BF16 : type, "type");
-  TENON_CHECK(Usage, type == DType::F32 || type == DType::BF16 || type == DType::E4M3, "type")
-      << name_of(type) << ": LoRAs are trained in f32, bf16 or e4m3";
-  return type;
-}
-
 void warn_of_idle_flags(const LoraTrainFlags& f, const train::LoraOptions& o) {
   if (o.validate_every == 0) warn_idle(*f.app, "--validation-steps is 0", {"--validation-data-dir"});
   if (o.samples.every == 0) warn_idle(*f.app, "--sample-every is 0", {"--sample-steps"});
@@ -182,7 +176,7 @@ void warn_of_idle_flags(const LoraTrainFlags& f, const train::LoraOptions& o) {
 train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, const Backend& backend) {
   train::LoraOptions o = f.o;
   train::check_learns(backend);
-  o.type = lora_type(f, backend);
+  o.type = training_type(f.type, kLoraTypes, "LoRAs are trained in f32, bf16 or e4m3", backend);
   o.width = o.height = f.resolution;
   o.adapter = f.adapter;
   TENON_CHECK(Usage, !f.given("--lora-alpha") || o.alpha != 0, "lora alpha")
@@ -360,7 +354,7 @@ Action declare_train_lora(CLI::App& app, const Common& common) {
   declare_lora_recipe(app, *f);
   declare_lora_noise(app, *f);
   declare_lora_looks(app, *f);
-  declare_training_type(app, f->type, {"f32", "bf16", "e4m3"});
+  declare_training_type(app, f->type, kLoraTypes);
   return [f, &common] { return run_train_lora(*f, common); };
 }
 

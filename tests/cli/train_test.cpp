@@ -277,6 +277,9 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--reward", "exakt"}), {"exakt", "exact"});
   expect_error(2, arguments("run", {"--reward", "exact", "format"}), {"format"});
   expect_error(2, arguments("run", {"--loss", "ppo"}), {"ppo"});
+  for (const char* type : {"int8", "e4m3", "fp16", "bf61"})
+    expect_error(2, arguments("run", {"--type", type}),
+                 {"[--type] " + std::string(type) + ": language models are trained in f32 or bf16"});
   expect_error(2, arguments("run", {"--ema", "1"}), {"ema"});
   expect_error(2, arguments("run", {"--lora-alpha", "8"}), {"--lora-alpha", "needs --lora"});
   expect_error(2, arguments("run", {"--lora", "2", "--lora-targets", "lm_head"}), {"lm_head", "q_proj"});
