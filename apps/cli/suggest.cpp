@@ -44,6 +44,10 @@ std::string given_flags(const DescribedOption& option, const std::vector<std::st
 // What a flag with too few or too many values needs: "--steps: needs a number".
 std::string wanted_values(const DescribedOption& option, const std::vector<std::string>& arguments, bool too_many) {
   const std::string names = given_flags(option, arguments) + ": ";
+  const auto is_flag = [&](const std::string& a) { return has(option.flags, a.substr(0, a.find('='))); };
+  const auto by_flag = std::ranges::count_if(arguments, is_flag);
+  if (too_many && !option.positional.empty() && by_flag == 1)
+    return names + "is given in more than one way: use " + option.positional + " or " + option.flags.front();
   if (too_many) return names + "given more than once";
   if (option.argument.ends_with("INT") || option.argument.starts_with("FLOAT")) return names + "needs a number";
   const bool listed = option.beside == Beside::Nothing && !option.choices.empty();

@@ -242,6 +242,11 @@ TEST_F(CliVerbs, Inspect) {
   EXPECT_NE(tenon({"inspect", "random:sd15"}).out.find("859520964"), std::string::npos);
 }
 
+TEST_F(CliVerbs, InspectTakesOneModel) {
+  expect_error(2, {"inspect", model(), "-m", model()}, {"-m: is given in more than one way: use MODEL or -m"});
+  expect_error(2, {"inspect", "-m", model(), "-m", model()}, {"-m: given more than once"});
+}
+
 TEST_F(CliVerbs, InspectShowsNoLessThanNoNames) { expect_error(2, {"inspect", model(), "--names", "-1"}, {"--names"}); }
 
 TEST_F(CliVerbs, InspectOfAnIncompleteModelIsThree) {
