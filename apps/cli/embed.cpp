@@ -30,16 +30,6 @@ struct EmbedFlags {
 
 Overwrite overwrite(const EmbedFlags& f) { return f.overwrite ? Overwrite::Yes : Overwrite::No; }
 
-void check_extension(const char* flag, const std::string& path, std::initializer_list<const char*> allowed) {
-  const std::string extension = fs::path(path).extension().string();
-  std::string known;
-  for (const char* e : allowed) {
-    if (extension == e) return;
-    known.append(known.empty() ? "" : " or ").append(e);
-  }
-  throw Error(ErrorKind::Usage, flag, "'" + shown(path) + "': expected a name that ends in " + known);
-}
-
 // All outputs are open before the first one is renamed into place.
 void allow_open_files(size_t count) {
   constexpr rlim_t kOthers = 64;  // weights, devices, the standard streams
@@ -53,10 +43,10 @@ void allow_open_files(size_t count) {
 
 // Checks all output files before any work.
 std::vector<fs::path> check_outputs(const EmbedFlags& f) {
-  check_extension("--output", f.output, {".npy", ".json"});
+  check_ending("--output", f.output, {".npy", ".json"});
   std::vector<fs::path> all{f.output}, pictures;
   if (!f.patches.empty()) {
-    check_extension("--patches", f.patches, {".npy"});
+    check_ending("--patches", f.patches, {".npy"});
     all.emplace_back(f.patches);
   }
   if (!f.pca.empty()) pictures = output_names("--pca", f.pca, static_cast<int>(f.images.size()), 0);

@@ -126,6 +126,7 @@ LaunchOrder order_of(const ExplainFlags& flags) {
 int run(ExplainFlags flags, const Common& common) {
   flags.choice.order = order_of(flags);
   TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "prints text only: remove --json";
+  if (!flags.html.empty()) check_ending("--html", flags.html, {".html", ".htm"});
   const auto backend = flags.time ? flags.part.computing_backend(common) : flags.part.backend(common);
   if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No, kOverwriteHint);
   const auto model = open_parts(flags.part.spec);

@@ -37,6 +37,13 @@ std::optional<Pattern> find_pattern(const std::string& flag, const std::string& 
 
 }  // namespace
 
+void check_ending(const std::string& flag, const fs::path& path, std::initializer_list<std::string_view> endings) {
+  if (has_ending(path, endings)) return;
+  std::string known;
+  for (const std::string_view e : endings) known.append(known.empty() ? "" : " or ").append(e);
+  throw Error(ErrorKind::Usage, flag, "'" + shown(path.native()) + "': expected a name that ends in " + known);
+}
+
 std::vector<fs::path> output_names(const std::string& flag, const std::string& spec, int count, int begin) {
   std::vector<fs::path> names;
   const auto add = [&](const auto& name_of_number) {

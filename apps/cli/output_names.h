@@ -1,13 +1,19 @@
 // Output paths of pictures.
 #pragma once
 #include <filesystem>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::cli {
 
 /// What to do if the file exists already.
 inline constexpr const char* kOverwriteHint = "choose another name or give --overwrite";
+
+/// Error(Usage) that names the flag unless the path ends in one of these, which are in small letters (".html").
+void check_ending(const std::string& flag, const std::filesystem::path& path,
+                  std::initializer_list<std::string_view> endings);
 
 /// Paths of `count` pictures for `spec`, the value of `flag`, numbered from `begin`:
 ///   ""              output.png; if several output_0.png, output_1.png, ..

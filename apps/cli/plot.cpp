@@ -129,6 +129,7 @@ ordered_json run_object(const std::string& folder) {
 int run_plot(const PlotFlags& flags, const Common& common) {
   const std::string output =
       flags.output.empty() ? (fs::path(flags.runs.front()) / "plot.html").string() : flags.output;
+  check_ending("--output", output, {".html", ".htm"});
   const Overwrite overwrite = flags.overwrite ? Overwrite::Yes : Overwrite::No;
   ordered_json runs = ordered_json::array();
   for (const std::string& folder : flags.runs) {

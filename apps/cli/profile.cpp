@@ -124,7 +124,10 @@ ordered_json trace_json(const std::vector<Profile>& profiles) {
 
 int run(const ProfileFlags& flags, const Common& common) {
   const Overwrite overwrite = flags.overwrite ? Overwrite::Yes : Overwrite::No;
-  if (!flags.trace.empty()) check_output(flags.trace, overwrite, kOverwriteHint);
+  if (!flags.trace.empty()) {
+    check_ending("--trace", flags.trace, {".json"});
+    check_output(flags.trace, overwrite, kOverwriteHint);
+  }
   const auto backend = flags.part.computing_backend(common);
   const auto model = open_parts(flags.part.spec);
   std::vector<Profile> profiles;

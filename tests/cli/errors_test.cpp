@@ -194,6 +194,12 @@ TEST_F(CliErrors, ModelConfigsThatLie) {
   expect_error(3, {"generate", "a circle", "-m", "odd"}, {"MagicScheduler"});
 }
 
+// What is written says what it is; said before a model is opened.
+TEST_F(CliErrors, EndingsOfOutputs) {
+  expect_error(2, {"explain", "-m", "nowhere", "--html", "x.png"}, {"--html", "'x.png'", "ends in .html or .htm"});
+  expect_error(2, {"profile", "-m", "nowhere", "--trace", "t.html"}, {"--trace", "'t.html'", "ends in .json"});
+}
+
 TEST_F(CliErrors, FlagsThatExclude) {
   expect_error(2, {"explain", "-m", model(), "--plan", "--html", "a.html"}, {"--plan", "--html"});
   expect_error(2, {"explain", "-m", model(), "--plan", "--json"}, {"--plan", "--json"});

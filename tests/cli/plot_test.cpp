@@ -87,7 +87,8 @@ TEST_F(CliPlot, NeverReplacesTheMetrics) {
   std::filesystem::create_directory(folder() / "a");
   const std::string metrics = "{\"step\":1,\"loss\":2}\n";
   std::ofstream(folder() / "a/metrics.jsonl") << metrics;
-  expect_error(2, {"plot", "a", "-o", "a/metrics.jsonl", "--overwrite"}, {"--output", "metrics"});
+  fs::create_symlink("metrics.jsonl", folder() / "a/page.html");
+  expect_error(2, {"plot", "a", "-o", "a/page.html", "--overwrite"}, {"--output", "metrics"});
   EXPECT_EQ(std::filesystem::file_size(folder() / "a/metrics.jsonl"), metrics.size());
   const Finished f = tenon({"plot", "a", "--json"});
   EXPECT_EQ(nlohmann::json::parse(f.out).at("path"), "a/plot.html") << f.out;
@@ -139,6 +140,7 @@ TEST_F(CliPlot, Errors) {
   expect_error(2, {"plot", "empty"}, {"empty", "no metrics.jsonl"});
   expect_error(2, {"plot", "nowhere"}, {"nowhere", "no metrics.jsonl"});
   expect_error(2, {"plot"}, {"RUN"});
+  expect_error(2, {"plot", "nowhere", "-o", "two.png"}, {"--output", "'two.png'", "ends in .html or .htm"});
   write("run", "{\"step\": 1}\n");
   expect_error(1, {"plot", "run", "-o", "none/page.html"}, {"none/page.html"});
 }
