@@ -154,7 +154,7 @@ int run(int argc, char** argv) {
     return code;
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Cancelled && stop_signal()) {
-      report(e.what());
+      report("interrupted");  // where does not help whoever did it
       return kSignalBase + stop_signal();
     }
     report(e.what());

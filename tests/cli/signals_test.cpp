@@ -35,7 +35,7 @@ class CliSignals : public CliTest {
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       EXPECT_EQ(f.code, code) << arguments[0] << ": " << f.err;
       EXPECT_LE(seconds, kHalfASecond + kSlack) << arguments[0];
-      EXPECT_NE(f.err.find("interrupted"), std::string::npos) << f.err;
+      EXPECT_NE(f.err.find("tenon: error: interrupted\n"), std::string::npos) << f.err;
       EXPECT_EQ(f.out, "");
       EXPECT_EQ(files(), before);
     }
