@@ -102,6 +102,9 @@ TEST_F(CliPlot, SeveralRunsAndNothingYet) {
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[1]["name"], "b");
   EXPECT_TRUE(all[1]["series"].empty());
+  write("c", "");
+  expect_error(2, {"plot", "b"}, {"[b] metrics.jsonl is without values so far", "nothing to draw"});
+  expect_error(2, {"plot", "b", "c"}, {"[b] metrics.jsonl and those of the other runs are without values so far"});
 }
 
 // A million points do not make a page of a hundred megabytes; outliers and both ends are kept.
@@ -141,7 +144,7 @@ TEST_F(CliPlot, Errors) {
   expect_error(2, {"plot", "nowhere"}, {"nowhere", "no metrics.jsonl"});
   expect_error(2, {"plot"}, {"RUN"});
   expect_error(2, {"plot", "nowhere", "-o", "two.png"}, {"--output", "'two.png'", "ends in .html or .htm"});
-  write("run", "{\"step\": 1}\n");
+  write("run", "{\"step\": 1, \"loss\": 1}\n");
   expect_error(1, {"plot", "run", "-o", "none/page.html"}, {"none/page.html"});
 }
 
