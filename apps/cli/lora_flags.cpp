@@ -31,7 +31,8 @@ LoraUse parse_use(const std::string& text, const fs::path& folder) {
     const fs::path other = lora_file(folder, name);
     for (const fs::path& place : {fs::path(name), folder / name})
       TENON_CHECK(Model, file || !folder_exists(place), place.string())
-          << "is a folder, expected a LoRA file; there is no " << lora_file({}, place.string()).string() << " either";
+          << "is a folder, expected a LoRA file; there is no " << kLoraFiles[0] << " or " << kLoraFiles[1]
+          << " in it, and no " << lora_file({}, place.string()).string() << " either";
     TENON_CHECK(Model, file.has_value(), name)
         << "there is no such file" << (other == fs::path(name) ? "" : ", nor " + other.string());
     return *file;
@@ -54,9 +55,10 @@ std::string first_names(const std::vector<std::string>& names) {
 }  // namespace
 
 void LoraFlags::declare(CLI::App& app) {
-  app.add_option(
-         "--lora", files,
-         "LoRA to apply, FILE or FILE:WEIGHT (weight 1 by default); may be repeated; in prompts: <lora:FILE:WEIGHT>")
+  app.add_option("--lora", files,
+                 "LoRA to apply, FILE or FILE:WEIGHT (weight 1 by default), or the folder that train lora wrote; may "
+                 "be repeated; "
+                 "in prompts: <lora:FILE:WEIGHT>")
       ->take_all()
       ->allow_extra_args(false);
   app.add_option("--lora-dir,--lora-model-dir", folder,

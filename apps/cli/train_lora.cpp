@@ -14,6 +14,7 @@
 #include "tenon/io/files.h"
 #include "tenon/models/lora.h"
 #include "tenon/pipelines/image_generator.h"
+#include "tenon/pipelines/lora_set.h"
 #include "tenon/pipelines/model_files.h"
 #include "tenon/train/checkpoint.h"
 #include "tenon/train/lora.h"
@@ -53,8 +54,10 @@ void declare_lora_what(CLI::App& app, LoraTrainFlags& f) {
                  "file or folder of the transformer, for a Z-Image model in parts");
   app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder");
   app.add_option("--vae", f.parts.vae, "file or folder of the VAE");
-  offer(app.add_option("--adapter", f.adapter,
-                       "LoRA file to apply to the model during training only; it is not part of the result"),
+  offer(app.add_option(
+            "--adapter", f.adapter,
+            "LoRA to apply to the model during training only, a file or the folder that train lora wrote; it is not "
+            "part of the result"),
         {}, Beside::Files);
   offer(app.add_option(both_spellings("instance_data_dir"), f.pictures,
                        "folder of PNG and JPEG pictures to train on, each with its caption in a .txt file beside it "
@@ -178,7 +181,7 @@ train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, c
   train::check_learns(backend);
   o.type = training_type(f.type, kLoraTypes, "LoRAs are trained in f32, bf16 or e4m3", backend);
   o.width = o.height = f.resolution;
-  o.adapter = f.adapter;
+  if (!f.adapter.empty()) o.adapter = lora_file({}, f.adapter);
   TENON_CHECK(Usage, !f.given("--lora-alpha") || o.alpha != 0, "lora alpha")
       << "is 0, which would leave the model unchanged";
   TENON_CHECK(Usage, !f.given("--resolution") || f.resolution > 0, "resolution")

@@ -132,10 +132,13 @@ std::unique_ptr<WeightSource> LoraSet::over(const std::string& component, std::u
 constexpr const char* kSuffix = ".safetensors";
 
 fs::path lora_file(const fs::path& folder, const std::string& name) {
-  fs::path file = folder / name;
+  const fs::path plain = folder / name;
+  fs::path file = plain;
   const bool whole = file.extension() == kSuffix || (file_exists(file) && !folder_exists(file));
   if (!whole) file += kSuffix;
-  return file;
+  if (!folder_exists(plain) || (file_exists(file) && !folder_exists(file))) return file;
+  const auto* const held = std::ranges::find_if(kLoraFiles, [&](const char* f) { return file_exists(plain / f); });
+  return held == kLoraFiles.end() ? file : plain / *held;
 }
 
 void take_prompt_loras(ImageRequest& request, const fs::path& folder) {

@@ -1,5 +1,6 @@
 // The LoRAs of a pipeline: each is read once, applied to the weights of its networks, and removed again.
 #pragma once
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -60,8 +61,10 @@ class LoraSet {
   std::shared_ptr<LoraTerms> terms_;  // read by the sources
 };
 
+/// Files that a folder with one LoRA holds it in: diffusers' and train lora's, and PEFT's.
+inline constexpr std::array<const char*, 2> kLoraFiles{"pytorch_lora_weights.safetensors", "adapter_model.safetensors"};
 /// The file of LoRA `name` in `folder`: that name or, if there is no such file, with ".safetensors" appended unless it
-/// already ends so.
+/// already ends so; if that is none either and the name is a folder, the first of kLoraFiles in it.
 std::filesystem::path lora_file(const std::filesystem::path& folder, const std::string& name);
 /// Moves the prompt's <lora:FILE:WEIGHT> tags to the request's LoRAs, as files that lora_file finds in `folder`.
 /// Error(Model) says where a file was looked for; Error(Usage) for one that the request already has.

@@ -430,7 +430,8 @@ TEST_F(CliErrors, ASwitchTakesNoValue) {
 TEST_F(CliErrors, AFolderIsNoLora) {
   std::filesystem::create_directory(folder() / "pics");
   expect_error(3, {"generate", "a", "--lora", "pics", "-m", model()},
-               {"[pics] is a folder, expected a LoRA file", "no pics.safetensors"});
+               {"[pics] is a folder, expected a LoRA file", "no pytorch_lora_weights.safetensors or adapter_model",
+                "no pics.safetensors"});
 }
 
 TEST_F(CliErrors, OneOfSeveralPrompts) {

@@ -79,6 +79,10 @@ TEST_F(CliGenerate, Loras) {
   const std::string plain = hash({}), ink = hash({"--lora", "styles/ink.safetensors:0.8"});
   EXPECT_NE(ink, plain);
   EXPECT_EQ(hash({"--lora", "ink:+0.8", "--lora-dir", "styles"}), ink);
+  std::filesystem::create_directory(folder() / "styles/run");  // as train lora writes it
+  fixtures::recorded_lora("kohya").write(folder() / "styles/run/pytorch_lora_weights.safetensors");
+  EXPECT_EQ(hash({"--lora", "styles/run:0.8"}), ink);
+  EXPECT_EQ(hash({"--lora", "run:0.8", "--lora-dir", "styles"}), ink);
   EXPECT_EQ(hash({"--lora", "styles/ink:0"}), plain);
   const Finished f = tenon(quick({"--lora", "own", "--lora", "styles/ink:-0.5", "--json"}));
   ASSERT_EQ(f.code, 0) << f.err;

@@ -212,6 +212,7 @@ TEST_F(CliTrainLora, OverAnAdapter) {
               std::all_of(t.data, t.data + t.size, [](std::byte b) { return b == std::byte{0}; }))
         << name;
   EXPECT_EQ(lora.tensors().size(), tenon::SafetensorsFile::open(folder() / adapter).tensors().size());
+  EXPECT_EQ(tenon(over("second", "first")).code, 0);  // the folder that holds it is the same run
   expect_error(2, over("second", "second/pytorch_lora_weights.safetensors"), {"checkpoint-2", "other options"});
   expect_error(3, over("third", "nowhere.safetensors"), {"nowhere.safetensors"});
   // A LoRA of the text encoder, whose features are computed beforehand.
@@ -277,7 +278,8 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--sample-every", "5"}), {"--validation-prompt"});
   expect_error(2, with("pictures", {"--format", "peft"}), {"peft", "kohya"});
   for (const char* type : {"fp16", "int8", "bf61"})
-    expect_error(2, with("pictures", {"--type", type}), {"[--type] ", type, ": LoRAs are trained in f32, bf16 or e4m3"});
+    expect_error(2, with("pictures", {"--type", type}),
+                 {"[--type] ", type, ": LoRAs are trained in f32, bf16 or e4m3"});
   expect_error(2, with("pictures", {"--ema", "1"}), {"ema"});
   expect_error(3, with("pictures", {"-m", "elsewhere"}), {"elsewhere"});
   expect_error(3, with("pictures", {"-m", "random:vit-s14"}), {"learn from pictures"});
