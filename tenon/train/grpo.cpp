@@ -7,6 +7,7 @@
 
 #include "tenon/core/clock.h"
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 #include "tenon/core/not_null.h"
 #include "tenon/core/philox.h"
 #include "tenon/core/stop.h"
@@ -63,6 +64,14 @@ std::vector<int32_t> prompt_ids(const LanguageModel& model, const GrpoOptions& o
   if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
   return model.encode_chat(messages);
+}
+
+// A template may render the last message alone; without a template there is only the problem.
+bool ignores_system(const LanguageModel& model, GrpoOptions o, const std::string& prompt) {
+  if (o.system.empty()) return false;
+  const std::vector<int32_t> with = prompt_ids(model, o, prompt);
+  o.system.clear();
+  return with == prompt_ids(model, o, prompt);
 }
 
 bool has_room(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {
@@ -201,7 +210,10 @@ Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel
     config.adapter = options.adapter;
     static_cast<void>(adapter_weights(config));
   }
-  const std::vector<int32_t> first = prompt_with_room(data.train(0), *model, options);
+  const Problem problem = data.train(0);
+  const std::vector<int32_t> first = prompt_with_room(problem, *model, options);
+  if (ignores_system(*model, options, problem.prompt))
+    spdlog::warn("--system has no effect: prompts of {} are the same without it", model->name());
   check_rows_fit(*backend, *model, options);
   check_update_fits(backend, *model, options, first);
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(data), std::move(options), output);

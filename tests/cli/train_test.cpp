@@ -79,6 +79,20 @@ TEST_F(CliTrain, WarmUpHasOneNameInBothMethods) {
       expect_error(2, {"train", method, flag, "-1"}, {"--lr-warmup-steps", "-1"});
 }
 
+// The embedded model's template renders the last message alone.
+TEST_F(CliTrain, ASystemMessageWithoutEffectIsSaid) {
+  const auto log = [&](const std::string& output, const std::vector<std::string>& more) {
+    std::vector<std::string> all{"train", "grpo", "--steps", "1", "--eval-every", "0", "--prompts", "1", "-o", output};
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished f = tenon(all);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return f.err;
+  };
+  const std::string said = "--system has no effect";
+  EXPECT_NE(log("with", {"--system", "Answer briefly."}).find(said), std::string::npos);
+  EXPECT_EQ(log("without", {}).find(said), std::string::npos);
+}
+
 // Without arguments the embedded model learns sums; a third of that run already shows progress.
 TEST_F(CliTrain, TheEmbeddedModelLearns) {
   const Finished f = tenon({"train", "grpo", "--steps", "12", "--eval-every", "12", "--eval-count", "100", "-q"});
