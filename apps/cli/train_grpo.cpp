@@ -36,7 +36,8 @@ struct TrainFlags {
 void declare_what(CLI::App& app, TrainFlags& f) {
   offer(app.add_option("-m,--model", f.model,
                        "language model: a folder, a GGUF file, or a name in TENON_MODEL_DIR (default: the embedded "
-                       "one, trained on --dataset sums for 40 steps of 8 problems)"),
+                       "one, by default with --dataset sums --steps 40 --prompts 8 --epochs 1 --beta 0 --lr 1e-4 "
+                       "--lr-scheduler linear --eval-every 10 --eval-count 200)"),
         model_names(TextGenerator::kAbility), Beside::Files);
   offer(app.add_option("--data", f.data,
                        "training problems: a JSON Lines file with \"prompt\" or \"question\", and \"answer\""),
@@ -86,7 +87,8 @@ void declare_recipe(CLI::App& app, TrainFlags& f) {
   declare_seed(app, o.seed, "random seed for completions and the order of problems");
   app.add_option("--learning-rate,--lr", o.schedule.peak, "peak learning rate")->capture_default_str();
   only(app.add_option("--lr-scheduler", f.decay,
-                      "how the learning rate changes after warm-up: constant, or linear or cosine decay to 0"),
+                      "how the learning rate changes after warm-up: constant, or linear or cosine decay to 0, which "
+                      "depend on --steps (without -m by default linear)"),
        train::decay_names())
       ->capture_default_str();
   only(app.add_option("--optimizer", o.optimizer, "optimizer"), optimizer_names())->capture_default_str();
@@ -126,7 +128,8 @@ void declare_loss(CLI::App& app, TrainFlags& f) {
                  "clip the probability ratio from above at 1 + this (default: the value of --clip-low)");
   app.add_option("--delta", o.terms.delta, "upper bound of the ratio in the unclipped term; 0: none")
       ->capture_default_str();
-  app.add_option("--beta", o.terms.beta, "weight of the KL divergence from the initial model; 0: none")
+  app.add_option("--beta", o.terms.beta,
+                 "weight of the KL divergence from the initial model; 0: none (the default without -m)")
       ->capture_default_str();
   app.add_flag("--mask-truncated", o.mask_truncated, "do not learn from completions cut off before an end token");
 }

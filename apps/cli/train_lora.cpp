@@ -106,7 +106,8 @@ void declare_lora_recipe(CLI::App& app, LoraTrainFlags& f) {
   app.add_option("--lr," + both_spellings("learning_rate"), o.schedule.peak, "peak learning rate")
       ->capture_default_str();
   only(app.add_option(both_spellings("lr_scheduler"), f.decay,
-                      "how the learning rate changes after warm-up: constant, or linear or cosine decay to 0"),
+                      "how the learning rate changes after warm-up: constant, or linear or cosine decay to 0, which "
+                      "depend on --steps (without pictures by default cosine)"),
        train::decay_names())
       ->capture_default_str();
   declare_warm_up(app, o.schedule.warm_up);

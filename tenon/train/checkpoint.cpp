@@ -320,6 +320,15 @@ nlohmann::ordered_json schedule_json(const Schedule& s) {
           {"least", s.least}};
 }
 
+namespace {
+// Of runs that differ: what differs first, and why that matters where it is not plain.
+std::string difference(const nlohmann::json& there, const nlohmann::json& here) {
+  const std::string first = first_difference(there, here);
+  if (!first.starts_with("steps: ") || !here.contains("schedule")) return first;
+  return first + "; the rate is " + here["schedule"].value("lr_scheduler", "") + ", so that it depends on the steps";
+}
+}  // namespace
+
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
                                    const char* otherwise, const ParameterFile& file, Parameters& parameters,
                                    const Optimizer& optimizer, const std::function<void(const Resumed&)>& accept) {
@@ -330,7 +339,7 @@ std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::orde
   Resumed r = read_run(from, steps.back());
   const nlohmann::json here = options;
   const nlohmann::json there = r.run.is_object() ? r.run.value("options", nlohmann::json()) : nlohmann::json();
-  if (there != here) throw Error(ErrorKind::Usage, from.string(), otherwise, first_difference(there, here));
+  if (there != here) throw Error(ErrorKind::Usage, from.string(), otherwise, difference(there, here));
   if (accept) accept(r);
   read_checkpoint(from, file, parameters, optimizer);
   return r;

@@ -135,6 +135,16 @@ TEST_F(CliTrain, LessMemoryIsTheSameRun) {
   EXPECT_TRUE(bytes(folder() / "run/model.safetensors") == bytes(folder() / "alone/model.safetensors"));
 }
 
+// The embedded model's rate falls linearly, to 0 at the last step.
+TEST_F(CliTrain, StepsOfARateThatDecaysStayTheSame) {
+  const auto of_steps = [](const char* steps) {
+    return std::vector<std::string>{"train", "grpo", "--steps", steps, "--eval-every", "0", "--prompts",
+                                    "1",     "-o",   "run",     "-q"};
+  };
+  ASSERT_EQ(tenon(of_steps("1")).code, 0);
+  expect_error(2, of_steps("2"), {"(steps: 1 there, 2 here; the rate is linear, so that it depends on the steps)"});
+}
+
 // A limit that not even the shortest completions keep to.
 TEST_F(CliTrain, TooLittleMemoryIsRefusedBeforeAFolderIsMade) {
   const Finished f =

@@ -416,6 +416,9 @@ TEST(Grpo, RefusesWhatDoesNotFit) {
   other.loss = nn::PolicyLoss::Grpo;
   refuses(R"((loss: "dr_grpo" there, "grpo" here))", other);
   other = o;
+  other.schedule.decay = Decay::Linear;
+  refuses(R"((schedule.lr_scheduler: "constant" there, "linear" here))", other);
+  other = o;
   other.schedule.peak = 0.5;
   refuses("(schedule.lr: " + nlohmann::json(o.schedule.peak).dump() + " there, 0.5 here)", other);
   other = o;
