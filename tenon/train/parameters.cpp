@@ -21,6 +21,8 @@ Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<c
       averaged_(averaged) {
   check_learns(*backend_);
   TENON_CHECK(Usage, moments <= kMaxMoments, "moments") << moments << ": expected at most " << kMaxMoments;
+  TENON_CHECK(Usage, !shapes.contains("__metadata__"), "parameters")
+      << "expected names of tensors, found '__metadata__', which a safetensors file cannot hold as one";
   std::vector<float> values;
   const int64_t needed = bytes_needed(shapes, moments, averaged);
   TENON_CHECK(Memory, needed <= backend_->memory_available(), "training")

@@ -51,6 +51,9 @@ Parameters ones(size_t moments, const WeightShapes& shapes = {{"w", Shape{4, 4}}
 
 TEST(OddArguments, ParametersAndUpdates) {
   expect_usage("[moments] 9: expected at most 2", [] { ones(9); });
+  expect_usage("[parameters] expected names of tensors, found '__metadata__'", [] {
+    ones(0, {{"__metadata__", Shape{4, 4}}});
+  });
   const auto update = [](const WeightShapes& shapes) {
     Parameters parameters = ones(2, shapes);
     const Updater updater(parameters, make_optimizer("adamw", parameters.backend()), 1);
