@@ -294,7 +294,7 @@ Action declare_generate(CLI::App& app, const Common& common) {
       ->transform(whole_number())
       ->check(CLI::Range(0, 1000000));
   app.add_flag("--overwrite", f->overwrite, "replace existing files");
-  app.add_flag("--no-metadata,--disable-image-metadata", f->no_metadata, "do not write the settings into the PNG");
+  app.add_flag("--no-metadata,--disable-image-metadata", f->no_metadata, "do not write the settings into the file");
   app.add_flag("--no-fusion", f->no_fusion, "run every node as its own launch, for comparison");
   return [f, &common] { return run(*f, common); };
 }

@@ -42,7 +42,8 @@ void declare_what(CLI::App& app, TrainFlags& f) {
   offer(app.add_option("--data", f.data,
                        "training problems: a JSON Lines file with \"prompt\" or \"question\", and \"answer\""),
         {}, Beside::Files);
-  offer(app.add_option("--eval-data", f.evaluation, "evaluation problems, in the same format (default: no evaluation)"),
+  offer(app.add_option(both_spellings("eval_data"), f.evaluation,
+                       "evaluation problems, in the same format (default: no evaluation)"),
         {}, Beside::Files);
   only(app.add_option("--dataset", f.dataset, "built-in problem generator to use instead of --data"), {"sums"});
   app.add_option("-o,--output", f.output,
@@ -55,8 +56,9 @@ void declare_what(CLI::App& app, TrainFlags& f) {
             "defines reward(prompts, completions, **columns); may be repeated: scores are added up")),
         {"exact", "compat", "format", "length"}, Beside::Files)
       ->default_str("exact");
-  comma_list(app, "--reward-weights", f.weights, "weight of each --reward, such as 1,0.5 (default: 1 each)");
-  app.add_option("--reward-timeout", f.reward_seconds,
+  comma_list(app, both_spellings("reward_weights"), f.weights,
+             "weight of each --reward, such as 1,0.5 (default: 1 each)");
+  app.add_option(both_spellings("reward_timeout"), f.reward_seconds,
                  "time limit for each call of a reward script, in seconds (its import: at least 60)")
       ->capture_default_str();
   app.add_flag("--tensorboard", f.o.tensorboard, "also write metrics as a TensorBoard event file");
@@ -70,43 +72,48 @@ void declare_recipe(CLI::App& app, TrainFlags& f) {
   declare_count(app, "--prompts", o.prompts, "problems per step", 1);
   declare_count(app, "--group", o.group, "completions sampled per problem", 1);
   declare_count(app, "--epochs", o.epochs, "updates on each step's completions", 1);
-  declare_count(app, "--micro-rows", o.micro_rows,
+  declare_count(app, both_spellings("micro_rows"), o.micro_rows,
                 "completions per micro-batch of gradients; 0: all on a GPU; on a CPU all if they have room for at most "
                 "4096 tokens, and with --loss bnpo, else the largest divisor of their number up to 16",
                 0);
-  declare_count(app, "--max-memory", f.memory,
+  declare_count(app, both_spellings("max_memory"), f.memory,
                 "memory limit for an update's values in MiB; values that do not fit are recomputed; 0: no limit", 0);
-  declare_count(app, "--max-tokens", o.max_tokens, "maximum number of tokens per completion", 1);
+  declare_count(app, both_spellings("max_tokens"), o.max_tokens, "maximum number of tokens per completion", 1);
   declare_warm_up(app, o.schedule.warm_up);
-  declare_count(app, "--eval-every", o.evaluate_every, "steps between evaluations; 0: never evaluate", 0);
-  declare_count(app, "--eval-count", o.evaluate_count,
+  declare_count(app, both_spellings("eval_every"), o.evaluate_every, "steps between evaluations; 0: never evaluate", 0);
+  declare_count(app, both_spellings("eval_count"), o.evaluate_count,
                 "problems per evaluation (default: all of --eval-data, 64 of a generator)", 1);
   app.get_option("--eval-count")->default_str("");
-  declare_count(app, "--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: only at the end", 0);
+  declare_count(app, both_spellings("checkpoint_every"), o.checkpoint_every,
+                "steps between checkpoints; 0: only at the end", 0);
   declare_count(app, "--keep", o.keep, "newest checkpoints to keep, besides the best; 0: all", 0);
   declare_seed(app, o.seed, "random seed for completions and the order of problems");
-  app.add_option("--learning-rate,--lr", o.schedule.peak, "peak learning rate")->capture_default_str();
-  only(app.add_option("--lr-scheduler", f.decay,
+  app.add_option(both_spellings("learning_rate") + ",--lr", o.schedule.peak, "peak learning rate")
+      ->capture_default_str();
+  only(app.add_option(both_spellings("lr_scheduler"), f.decay,
                       "how the learning rate changes after warm-up: constant, or linear or cosine decay to 0, which "
                       "depend on --steps (without -m by default linear)"),
        train::decay_names())
       ->capture_default_str();
   only(app.add_option("--optimizer", o.optimizer, "optimizer"), optimizer_names())->capture_default_str();
-  app.add_option("--weight-decay", o.optimizer_options.weight_decay, "weight decay")->capture_default_str();
+  app.add_option(both_spellings("weight_decay"), o.optimizer_options.weight_decay, "weight decay")
+      ->capture_default_str();
   app.add_option(
          "--ema", o.ema,
          "decay per update of a moving average of the weights; the average is evaluated and written; 0: no average")
       ->capture_default_str();
-  app.add_option("--max-grad-norm", o.clip, "clip gradients to this norm; 0: no clipping")->capture_default_str();
+  app.add_option(both_spellings("max_grad_norm"), o.clip, "clip gradients to this norm; 0: no clipping")
+      ->capture_default_str();
 }
 
 void declare_adapter(CLI::App& app, TrainFlags& f) {
   nn::LowRank& a = f.o.adapter;
   declare_count(app, "--lora", a.rank,
                 "train a low-rank adapter (LoRA) of this rank instead of all weights; 0: train all weights", 0);
-  app.add_option("--lora-alpha", f.lora_alpha, "scale the adapter by this / rank (default: the rank)");
+  app.add_option(both_spellings("lora_alpha"), f.lora_alpha, "scale the adapter by this / rank (default: the rank)");
   a.targets = adapter_layers();
-  comma_list(app, "--lora-targets", a.targets, "layers to adapt, such as q_proj,v_proj (default: all linear layers)")
+  comma_list(app, both_spellings("lora_targets"), a.targets,
+             "layers to adapt, such as q_proj,v_proj (default: all linear layers)")
       ->default_str("");
 }
 
@@ -118,20 +125,21 @@ void declare_loss(CLI::App& app, TrainFlags& f) {
                      "(completions * own length); bnpo: 1 / tokens of the micro-batch; dapo: 1 / tokens of the update"),
       {train::kLossNames.begin(), train::kLossNames.end()})
       ->capture_default_str();
-  only(app.add_option("--scale-rewards", f.scale,
+  only(app.add_option(both_spellings("scale_rewards"), f.scale,
                       "divide advantages by the standard deviation of their group's rewards (group), or not (none)"),
        {"none", "group"})
       ->capture_default_str();
-  app.add_option("--clip-low", o.terms.clip_low, "clip the probability ratio from below at 1 - this")
+  app.add_option(both_spellings("clip_low"), o.terms.clip_low, "clip the probability ratio from below at 1 - this")
       ->capture_default_str();
-  app.add_option("--clip-high", f.clip_high,
+  app.add_option(both_spellings("clip_high"), f.clip_high,
                  "clip the probability ratio from above at 1 + this (default: the value of --clip-low)");
   app.add_option("--delta", o.terms.delta, "upper bound of the ratio in the unclipped term; 0: none")
       ->capture_default_str();
   app.add_option("--beta", o.terms.beta,
                  "weight of the KL divergence from the initial model; 0: none (the default without -m)")
       ->capture_default_str();
-  app.add_flag("--mask-truncated", o.mask_truncated, "do not learn from completions cut off before an end token");
+  app.add_flag(both_spellings("mask_truncated"), o.mask_truncated,
+               "do not learn from completions cut off before an end token");
 }
 
 train::GrpoOptions options_of(const TrainFlags& f, const Backend& backend) {

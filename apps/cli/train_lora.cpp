@@ -50,7 +50,7 @@ void declare_lora_what(CLI::App& app, LoraTrainFlags& f) {
                        "image model, Stable Diffusion 1.x or Z-Image: a folder, a file, or a name in TENON_MODEL_DIR "
                        "(default: an embedded one)"),
         model_names(TrainableDenoiser::kAbility), Beside::Files);
-  app.add_option("--diffusion-model", f.parts.diffusion_model,
+  app.add_option(both_spellings("diffusion_model"), f.parts.diffusion_model,
                  "file or folder of the transformer, for a Z-Image model in parts");
   app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder");
   app.add_option("--vae", f.parts.vae, "file or folder of the VAE");
@@ -74,9 +74,9 @@ void declare_lora_what(CLI::App& app, LoraTrainFlags& f) {
   app.add_option("-o,--output," + both_spellings("output_dir"), f.output,
                  "folder for checkpoints, metrics, samples and the LoRA; a run that is already in it is resumed")
       ->capture_default_str();
-  app.add_option("--cache-dir", f.cache,
+  app.add_option(both_spellings("cache_dir"), f.cache,
                  "folder to cache encoded pictures and captions in (default: cache in the output folder)");
-  app.add_flag("--no-cache", f.no_cache, "encode pictures and captions again, without a cache");
+  app.add_flag(both_spellings("no_cache"), f.no_cache, "encode pictures and captions again, without a cache");
   only(app.add_option("--format", f.format, "also write the LoRA in this format, beside diffusers'"),
        train::lora_format_names())
       ->capture_default_str();
@@ -121,7 +121,7 @@ void declare_lora_recipe(CLI::App& app, LoraTrainFlags& f) {
       ->capture_default_str();
   declare_seed(app, o.seed, "random seed for noise, noise levels, the order of pictures and the initial A");
   CLI::Option* limit =
-      app.add_option("--max-memory", f.memory,
+      app.add_option(both_spellings("max_memory"), f.memory,
                      "memory limit for a step's values in MiB; values that do not fit are recomputed; 0: no limit")
           ->transform(whole_number())
           ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
@@ -143,7 +143,8 @@ void declare_lora_noise(CLI::App& app, LoraTrainFlags& f) {
                  "standard deviation of the normal distribution of logit_normal")
       ->capture_default_str();
   app.add_option(both_spellings("mode_scale"), t.mode_scale, "scale of --weighting-scheme mode")->capture_default_str();
-  app.add_option("--flow-shift", f.shift, "flow matching: shift of the noise levels (default: the model's)");
+  app.add_option(both_spellings("flow_shift"), f.shift,
+                 "flow matching: shift of the noise levels (default: the model's)");
   app.add_option(both_spellings("snr_gamma"), t.snr_gamma,
                  "gamma of min-SNR loss weighting, for models that predict noise or velocity; 0: no weighting")
       ->capture_default_str();
@@ -158,12 +159,12 @@ void declare_lora_looks(CLI::App& app, LoraTrainFlags& f) {
                 "steps between validation losses, which always use the same noise; 0: never", 0);
   several(app.add_option(both_spellings("validation_prompt"), o.samples.prompts,
                          "prompt to draw samples of during training, with --sample-every; may be repeated"));
-  declare_count(app, "--sample-every", o.samples.every, "steps between samples; 0: never", 0);
-  app.add_option("--sample-steps", f.sample_steps, "denoising steps per sample (default: the model's)")
+  declare_count(app, both_spellings("sample_every"), o.samples.every, "steps between samples; 0: never", 0);
+  app.add_option(both_spellings("sample_steps"), f.sample_steps, "denoising steps per sample (default: the model's)")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000));
-  declare_count(app, "--checkpoint-every," + both_spellings("checkpointing_steps"), o.checkpoint_every,
-                "steps between checkpoints; 0: only at the end", 0);
+  declare_count(app, both_spellings("checkpoint_every") + "," + both_spellings("checkpointing_steps"),
+                o.checkpoint_every, "steps between checkpoints; 0: only at the end", 0);
   declare_count(app, "--keep," + both_spellings("checkpoints_total_limit"), o.keep,
                 "newest checkpoints to keep; 0: all", 0);
 }

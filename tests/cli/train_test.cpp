@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <numeric>
+#include <sstream>
 
 #include "tests/cli/cli.h"
 #include "tests/language/language_fixtures.h"
@@ -72,7 +73,25 @@ TEST_F(CliTrain, KilledAnywhereGoesOnToTheBit) {
     EXPECT_EQ(entry.path().filename().string().find("unfinished"), std::string::npos) << entry.path();
 }
 
-// Both methods accept diffusers' and transformers' names, with either dash.
+TEST_F(CliTrain, EveryFlagTakesEitherDash) {
+  for (const char* method : {"grpo", "lora"}) {
+    std::istringstream help(tenon({"train", method, "--help"}).out);
+    int flags = 0;
+    for (std::string line; std::getline(help, line);) {
+      const size_t begin = line.find_first_not_of(' ');
+      if (begin == std::string::npos || line.compare(begin, 2, "--") != 0 || begin > 4) continue;
+      const std::string names = line.substr(begin, line.find(' ', begin) - begin);
+      std::string other = names.substr(0, names.find(','));
+      if (other.find('-', 2) == std::string::npos) continue;
+      std::replace(other.begin() + 2, other.end(), '-', '_');
+      EXPECT_NE(names.find(other), std::string::npos) << method << ": " << names;
+      ++flags;
+    }
+    EXPECT_GT(flags, 15) << method;
+  }
+}
+
+// Both methods accept diffusers' and transformers' names.
 TEST_F(CliTrain, WarmUpHasOneNameInBothMethods) {
   for (const char* method : {"grpo", "lora"})
     for (const char* flag : {"--lr-warmup-steps", "--lr_warmup_steps", "--warmup-steps", "--warmup_steps"})
