@@ -277,9 +277,6 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--flow-shift", "3"}), {"shift"});
   expect_error(2, with("pictures", {"--sample-every", "5"}), {"--validation-prompt"});
   expect_error(2, with("pictures", {"--format", "peft"}), {"peft", "kohya"});
-  for (const char* type : {"fp16", "int8", "bf61"})
-    expect_error(2, with("pictures", {"--type", type}),
-                 {"[--type] ", type, ": LoRAs are trained in f32, bf16 or e4m3"});
   expect_error(2, with("pictures", {"--ema", "1"}), {"ema"});
   expect_error(3, with("pictures", {"-m", "elsewhere"}), {"elsewhere"});
   expect_error(3, with("pictures", {"-m", "random:vit-s14"}), {"learn from pictures"});

@@ -6,7 +6,6 @@
 
 #include <fstream>
 #include <numeric>
-#include <sstream>
 
 #include "tests/cli/cli.h"
 #include "tests/language/language_fixtures.h"
@@ -73,45 +72,6 @@ TEST_F(CliTrain, KilledAnywhereGoesOnToTheBit) {
     EXPECT_EQ(entry.path().filename().string().find("unfinished"), std::string::npos) << entry.path();
 }
 
-TEST_F(CliTrain, EveryFlagTakesEitherDash) {
-  for (const char* method : {"grpo", "lora"}) {
-    std::istringstream help(tenon({"train", method, "--help"}).out);
-    int flags = 0;
-    for (std::string line; std::getline(help, line);) {
-      const size_t begin = line.find_first_not_of(' ');
-      if (begin == std::string::npos || line.compare(begin, 2, "--") != 0 || begin > 4) continue;
-      const std::string names = line.substr(begin, line.find(' ', begin) - begin);
-      std::string other = names.substr(0, names.find(','));
-      if (other.find('-', 2) == std::string::npos) continue;
-      std::replace(other.begin() + 2, other.end(), '-', '_');
-      EXPECT_NE(names.find(other), std::string::npos) << method << ": " << names;
-      ++flags;
-    }
-    EXPECT_GT(flags, 15) << method;
-  }
-}
-
-// Both methods accept diffusers' and transformers' names.
-TEST_F(CliTrain, WarmUpHasOneNameInBothMethods) {
-  for (const char* method : {"grpo", "lora"})
-    for (const char* flag : {"--lr-warmup-steps", "--lr_warmup_steps", "--warmup-steps", "--warmup_steps"})
-      expect_error(2, {"train", method, flag, "-1"}, {"--lr-warmup-steps", "-1"});
-}
-
-// The embedded model's template renders the last message alone.
-TEST_F(CliTrain, ASystemMessageWithoutEffectIsSaid) {
-  const auto log = [&](const std::string& output, const std::vector<std::string>& more) {
-    std::vector<std::string> all{"train", "grpo", "--steps", "1", "--eval-every", "0", "--prompts", "1", "-o", output};
-    all.insert(all.end(), more.begin(), more.end());
-    const Finished f = tenon(all);
-    EXPECT_EQ(f.code, 0) << f.err;
-    return f.err;
-  };
-  const std::string said = "--system has no effect";
-  EXPECT_NE(log("with", {"--system", "Answer briefly."}).find(said), std::string::npos);
-  EXPECT_EQ(log("without", {}).find(said), std::string::npos);
-}
-
 // Without arguments the embedded model learns sums; a third of that run already shows progress.
 TEST_F(CliTrain, TheEmbeddedModelLearns) {
   const Finished f = tenon({"train", "grpo", "--steps", "12", "--eval-every", "12", "--eval-count", "100", "-q"});
@@ -152,16 +112,6 @@ TEST_F(CliTrain, LessMemoryIsTheSameRun) {
   run("run", "1", "0");
   run("run", "2", "14");
   EXPECT_TRUE(bytes(folder() / "run/model.safetensors") == bytes(folder() / "alone/model.safetensors"));
-}
-
-// The embedded model's rate falls linearly, to 0 at the last step.
-TEST_F(CliTrain, StepsOfARateThatDecaysStayTheSame) {
-  const auto of_steps = [](const char* steps) {
-    return std::vector<std::string>{"train", "grpo", "--steps", steps, "--eval-every", "0", "--prompts",
-                                    "1",     "-o",   "run",     "-q"};
-  };
-  ASSERT_EQ(tenon(of_steps("1")).code, 0);
-  expect_error(2, of_steps("2"), {"(steps: 1 there, 2 here; the rate is linear, so that it depends on the steps)"});
 }
 
 // A limit that not even the shortest completions keep to.
@@ -320,9 +270,6 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--reward", "exakt"}), {"exakt", "exact"});
   expect_error(2, arguments("run", {"--reward", "exact", "format"}), {"format"});
   expect_error(2, arguments("run", {"--loss", "ppo"}), {"ppo"});
-  for (const char* type : {"int8", "e4m3", "fp16", "bf61"})
-    expect_error(2, arguments("run", {"--type", type}),
-                 {"[--type] " + std::string(type) + ": language models are trained in f32 or bf16"});
   expect_error(2, arguments("run", {"--ema", "1"}), {"ema"});
   expect_error(2, arguments("run", {"--lora-alpha", "8"}), {"--lora-alpha", "needs --lora"});
   expect_error(2, arguments("run", {"--lora", "2", "--lora-targets", "lm_head"}), {"lm_head", "q_proj"});
