@@ -6,7 +6,9 @@
 #include <map>
 #include <unordered_set>
 
+#include "tenon/core/clock.h"
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 #include "tenon/core/text.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/stages.h"
@@ -20,6 +22,7 @@ constexpr double kFlopsPerByte = 200;
 constexpr int kPlans = 8;
 // Number of points at which the minimum of memory is searched for, since it is not at either end.
 constexpr size_t kParts = 16;
+constexpr double kLongSeconds = 1;  // after which a user is told what takes so long
 
 using Nodes = std::unordered_set<const Node*>;
 
@@ -139,6 +142,14 @@ class Rematerialiser {
     for (const Expr& e : order)  // leaves with an anchor below `forward`; only gradients read them
       if (is_second_result(e) && std::ranges::all_of(e->in, [&](const Expr& x) { return forward_.contains(x.get()); }))
         forward_.insert(e.get());
+    for (const Expr& e : topological(roots_)) {
+      if (forward_.contains(e.get())) {
+        forward_order_.push_back(e);
+        continue;
+      }
+      for (const Expr& x : e->in)
+        if (is_read_again(x)) reads_.push_back(x);
+    }
     Nodes kept = stored_values(order, roots_);
     for (const Expr& e : forward) kept.insert(e.get());
     double last = -1;
@@ -156,6 +167,15 @@ class Rematerialiser {
       if (e.is<nodes::Linear>() && !forward_.contains(e.get()))
         for (const Expr& x : e->in) add_operand(x);
     sort_candidates(lives_of(order_of_stages(forward).values, kept, forward));
+  }
+
+  // Bytes that the results need if the first `dropped` candidates are.
+  int64_t estimate(size_t dropped) {
+    dropped = std::min(dropped, candidates_.size());
+    const auto [it, fresh] = estimates_.try_emplace(dropped);
+    if (!fresh) return it->second;
+    const std::vector<Expr> now = without(dropped), order = order_of_stages(now).values;
+    return it->second = lives_of(order, stored_values(order, now), now).most();
   }
 
   // The smallest number of candidates to drop for which the estimated memory of the results is at most `bytes`, or else
@@ -183,22 +203,15 @@ class Rematerialiser {
   std::vector<Expr> without(size_t count) const {
     Graph& g = roots_[0].graph();
     const Nodes dropped = nodes_of(std::span(candidates_).first(std::min(count, candidates_.size())));
-    Memo copies, memo;
-    for (const Expr& e : kept_)
-      if (!dropped.contains(e.get())) copies.emplace(e.get(), barrier(e, stage_));
-    for (const Expr& e : topological(roots_))
-      if (forward_.contains(e.get())) memo.emplace(e.get(), e);
-    const Replace again = [&](const Expr& e, std::span<const Expr> in) {
-      if (e->rate == Rate::Constant) return e;
-      return operands_.contains(e.get()) ? materialize(g.make(*e->type, in, e->attrs)) : Expr();
-    };
+    const Memo copies = copies_without(dropped);
     const Replace second = [&](const Expr& e, std::span<const Expr> in) {
+      if (forward_.contains(e.get())) return e;
       std::vector<Expr> operands(in.begin(), in.end());
-      for (Expr& x : operands)
-        if (forward_.contains(x.get()) && !ends_.contains(x.get())) x = rebuild(g, x, again, copies);
+      for (size_t i = 0; i < operands.size(); ++i)
+        if (is_read_again(e->in[i])) operands[i] = copies.at(e->in[i].get());
       return g.make(*e->type, operands, e->attrs);
     };
-    std::vector<Expr> out = rebuild(g, roots_, second, memo);
+    std::vector<Expr> out = rebuild(g, roots_, second);
     // A further stage after the gradients makes those of their values that are stored wait for their turn. An update
     // behind a barrier would be none.
     const auto size = [](const Expr& e) { return is_update(e) ? INT64_MAX : e.shape().numel(); };
@@ -208,6 +221,34 @@ class Rematerialiser {
   }
 
  private:
+  bool is_read_again(const Expr& x) const { return forward_.contains(x.get()) && !ends_.contains(x.get()); }
+
+  // What the gradients read of the forward pass, and what it is recomputed from: kept values behind barriers. One walk
+  // for all: a rebuild() per value would walk everything below each.
+  Memo copies_without(const Nodes& dropped) const {
+    Graph& g = roots_[0].graph();
+    Memo copies;
+    for (const Expr& e : kept_)
+      if (!dropped.contains(e.get())) copies.emplace(e.get(), barrier(e, stage_));
+    Nodes needed;
+    walk_below(reads_, [&](const Expr& e) {
+      needed.insert(e.get());
+      return e->rate != Rate::Constant && !copies.contains(e.get());
+    });
+    for (const Expr& e : forward_order_) {
+      if (!needed.contains(e.get()) || copies.contains(e.get())) continue;
+      if (e->rate == Rate::Constant) {
+        copies.emplace(e.get(), e);
+        continue;
+      }
+      std::vector<Expr> in;
+      for (const Expr& x : e->in) in.push_back(copies.at(x.get()));
+      const Expr copy = g.make(*e->type, in, e->attrs);
+      copies.emplace(e.get(), operands_.contains(e.get()) ? materialize(copy) : copy);
+    }
+    return copies;
+  }
+
   // What a product of the gradients reads of the forward pass is materialised before it, as it was in the forward pass;
   // only then is the other operand read in place.
   void add_operand(Expr x) {
@@ -248,13 +289,6 @@ class Rematerialiser {
     });
   }
 
-  int64_t estimate(size_t dropped) {
-    const auto [it, fresh] = estimates_.try_emplace(dropped);
-    if (!fresh) return it->second;
-    const std::vector<Expr> now = without(dropped), order = order_of_stages(now).values;
-    return it->second = lives_of(order, stored_values(order, now), now).most();
-  }
-
   // The cost of recomputing e from values that are kept or recomputed anyway.
   double cost(const Expr& e) const {
     double total = 0;
@@ -273,6 +307,7 @@ class Rematerialiser {
 
   std::vector<Expr> roots_;
   Nodes forward_, ends_, operands_, is_kept_;  // kept_ as a set
+  std::vector<Expr> forward_order_, reads_;    // all of the forward pass; what gradients read of it again
   std::vector<Expr> kept_, candidates_;        // in the order of the forward pass
   std::map<size_t, int64_t> estimates_;        // bytes, by number of dropped candidates
   int stage_ = 0;                              // of the gradients
@@ -283,26 +318,26 @@ class Rematerialiser {
 std::vector<Result> rematerialise(std::span<const Result> results, std::span<const Expr> forward, int64_t bytes,
                                   const PlanOptions& options) {
   std::vector<Result> out(results.begin(), results.end()), smallest = out;
+  const Clock::time_point begin = Clock::now();
   int64_t least = make_plan(out, options).arena_bytes;
   if (least <= bytes) return out;
   Graph trials;
-  const auto in = [](Graph& g, std::vector<Expr> values) {
-    Memo memo;
-    for (Expr& e : values) e = rebuild(g, e, memo);
-    return values;
-  };
   std::vector<Expr> both = values_of(out);
   both.insert(both.end(), forward.begin(), forward.end());
-  both = in(trials, both);
+  both = rebuild(trials, both, Replace());
   Rematerialiser program({both.begin(), both.begin() + std::ssize(out)}, {both.begin() + std::ssize(out), both.end()});
   double aim = static_cast<double>(bytes);
-  size_t given_up = 0;
+  size_t given_up = 0, best = 0;
+  bool said = false;
   for (int i = 0; i < kPlans; ++i) {
-    const std::vector<Expr> values = in(results[0].value.graph(), program.without(given_up));
+    if (!said && seconds_since(begin) > kLongSeconds) spdlog::info("looking for values to recompute"), said = true;
+    const std::vector<Expr> values = rebuild(results[0].value.graph(), program.without(given_up), Replace());
     for (size_t k = 0; k < out.size(); ++k) out[k].value = values[k];
     const int64_t arena = make_plan(out, options).arena_bytes;
     if (arena <= bytes) return out;
-    if (arena < least) least = arena, smallest = out;
+    // More only takes more, says the estimate too.
+    if (given_up > best && arena >= least && program.estimate(given_up) >= program.estimate(best)) break;
+    if (arena < least) least = arena, smallest = out, best = given_up;
     given_up = std::max(program.enough(static_cast<int64_t>(aim)), given_up + program.part());
     aim *= 0.9 * static_cast<double>(bytes) / static_cast<double>(arena);
   }

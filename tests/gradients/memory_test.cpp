@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
 #include <map>
 #include <utility>
 
@@ -65,6 +66,19 @@ TEST(Rematerialise, FindsTheSmallestArenaThatErrorsName) {
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("needs an arena of " + std::to_string(bytes) + " bytes"));
   }
+}
+
+// Most of it is for the plans that are tried: what is recomputed is found in one walk, however many gradients read it.
+TEST(Rematerialise, TakesAboutAsLongAsItsPlans) {
+  Chain chain(800, 8);
+  const auto seconds = [](const auto& work) {
+    const std::clock_t begin = std::clock();  // of this process alone
+    work();
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  };
+  const double plan = seconds([&] { make_plan(chain.results); });
+  const double all = seconds([&] { rematerialise(chain.results, std::array{chain.forward}, kSmallestArena); });
+  EXPECT_LT(all, 16 * plan);
 }
 
 TEST(Rematerialise, MeansTheSame) {
