@@ -49,6 +49,18 @@ constexpr std::array<Ending, 25> kEndings = {{{nn::kSideDown, Part::Down},
                                               {".diff_b", Part::Unread},
                                               {".b_norm", Part::Unread}}};
 
+// Older diffusers name a layer of attention behind its processor.
+std::string without_processor(std::string name) {
+  if (const size_t at = name.find(".processor."); at != name.npos)
+    name.erase(at, std::string_view(".processor").size());
+  return name;
+}
+
+// The magnitudes that a DoRA has beside A and B.
+bool is_magnitude(const std::string& tensor) {
+  return tensor.find(".dora_scale") != tensor.npos || tensor.find(".lora_magnitude_vector") != tensor.npos;
+}
+
 // Layer and part from a tensor's name; empty for names that no LoRA uses.
 std::optional<std::pair<std::string, Part>> split(std::string name) {
   // PEFT may include the adapter's name: ".lora_A.default.weight".
@@ -61,9 +73,7 @@ std::optional<std::pair<std::string, Part>> split(std::string name) {
   for (const auto& [text, part] : kEndings) {
     if (!name.ends_with(text) || name.size() == text.size()) continue;
     name.resize(name.size() - text.size());
-    if (const size_t at = name.find(".processor."); at != name.npos)
-      name.erase(at, std::string_view(".processor").size());
-    return std::pair(name, part);
+    return std::pair(without_processor(name), part);
   }
   return {};
 }
@@ -97,6 +107,7 @@ class Reader {
         skip(layer);
       else if (!targets || layer.has(Part::Unread))
         leave_out(layer);
+      unread_ = unread_ || (targets && !targets->empty() && layer.has(Part::Unread));
     }
     judge();
     return std::move(out_);
@@ -109,10 +120,11 @@ class Reader {
   }
 
   void collect() {
+    std::vector<std::string> others;
     const auto take = [&](const std::string& tensor) {
       const auto known = split(tensor);
       if (!known) {
-        out_.report.unmatched.push_back(tensor);
+        others.push_back(tensor);
         return;
       }
       Layer& layer = layers_[known->first];
@@ -123,6 +135,25 @@ class Reader {
     };
     for (const auto& [name, tensor] : file_.tensors()) take(name);
     for (const auto& [name, tensor] : file_.unsupported()) take(name);
+    for (const std::string& tensor : others) {
+      if (Layer* const layer = layer_around(tensor)) {
+        layer->parts.emplace(Part::Unread, tensor);
+        layer->all.push_back(tensor);
+      } else {
+        out_.report.unmatched.push_back(tensor);
+      }
+    }
+  }
+
+  // The layer of the file that a tensor of unknown kind is part of: without that part its other tensors mean a
+  // different change.
+  Layer* layer_around(const std::string& tensor) {
+    std::string name = without_processor(tensor);
+    for (size_t dot = name.rfind('.'); dot != name.npos; dot = name.rfind('.')) {
+      name.resize(dot);
+      if (const auto it = layers_.find(name); it != layers_.end()) return &it->second;
+    }
+    return nullptr;
   }
 
   // Messages name the first tensor of those left out: lists the one that is the reason first.
@@ -278,6 +309,7 @@ class Reader {
   void judge() {
     const std::vector<std::string>& rest = out_.report.unmatched;
     const std::string first = rest.empty() ? "" : ", such as '" + shown(rest.front()) + "'";
+    if (out_.changes.empty() && unread_) refuse_kind();
     TENON_CHECK(Model, !out_.changes.empty(), file_.name())
         << "is not a LoRA for this model: no layer matches any of its "
         << file_.tensors().size() + file_.unsupported().size() << " tensors" << first;
@@ -289,11 +321,22 @@ class Reader {
                 "--lora-partial (Python: partial=True) applies the others");
   }
 
+  // For a file that changes this model, but has no layer of a kind that is read.
+  [[noreturn]] void refuse_kind() const {
+    const std::vector<std::string>& rest = out_.report.unmatched;
+    const auto magnitude = std::ranges::find_if(rest, is_magnitude);
+    throw Error(ErrorKind::Model, file_.name(),
+                magnitude != rest.end()
+                    ? "is a DoRA, which is not supported: it holds '" + shown(*magnitude) + "'"
+                    : "has only layers of kinds that are not supported: it holds '" + shown(rest.front()) + "'");
+  }
+
   const SafetensorsFile& file_;
   const LoraNames& names_;
   LoraRest rest_;
   LoraScale scale_;
   std::map<std::string, Layer> layers_;
+  bool unread_ = false;  // whether a layer of this model is of a kind that is not read
   Lora out_;
 };
 

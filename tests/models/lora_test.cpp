@@ -267,6 +267,46 @@ TEST_F(WrongLora, KindsThatAreNotRead) {
   expect_refused({"4 of 6 tensors"});
 }
 
+// A tensor of unknown kind takes its layer with it.
+TEST_F(WrongLora, PartsThatAreNotRead) {
+  for (const std::string part :
+       {".lora_magnitude_vector", ".lora_magnitude_vector.weight", ".lora_magnitude_vector.default.weight",
+        ".lora_B.bias", ".lora_B.default.bias", ".lora_up.bias", ".hada_w1_a", ".anything.at.all"}) {
+    SCOPED_TRACE(part);
+    file = {};
+    fill({4, 96}, {96, 4});
+    file.add("unet.conv_in.lora_A.weight", {1, 4, 3, 3});
+    file.add("unet.conv_in.lora_B.weight", {32, 1, 1, 1});
+    file.add(layer + part, {96});
+    expect_refused({"3 of 5 tensors", "such as '" + layer + part, "--lora-partial"});
+    const Lora lora = file.read(sd_names(), LoraRest::LeftOut);
+    EXPECT_EQ(lora.report.unmatched.size(), 3U);
+    EXPECT_EQ(lora.report.str(), "1 layer of unet, rank 1");
+    EXPECT_TRUE(lora.changes.at("unet").contains("conv_in.weight"));
+  }
+  file = {};
+  const std::string attention = "unet.mid_block.attentions.0.transformer_blocks.0.attn1";
+  file.add(attention + ".processor.to_q_lora.down.weight", {4, 96});
+  file.add(attention + ".processor.to_q_lora.up.weight", {96, 4});
+  file.add(attention + ".processor.to_q.magnitude", {96});
+  expect_refused({"not supported", "to_q.magnitude"}, sd_names(), LoraRest::LeftOut);
+}
+
+TEST_F(WrongLora, DoraIsCalledSo) {
+  for (const std::string part : {".dora_scale", ".lora_magnitude_vector", ".lora_magnitude_vector.default.weight"})
+    for (const LoraRest rest : {LoraRest::Refused, LoraRest::LeftOut}) {
+      file = {};
+      fill({4, 96}, {96, 4});
+      file.add(layer + part, {96});
+      expect_refused({"is a DoRA, which is not supported", layer + part}, sd_names(), rest);
+      expect_refused({"not a LoRA for this model"}, dit_names(), rest);
+    }
+  file = {};
+  fill({4, 96}, {96, 4});
+  file.add(layer + ".diff_b", {96});
+  expect_refused({"kinds that are not supported", layer + ".diff_b"});
+}
+
 TEST_F(WrongLora, Kronecker) {
   const std::string name = "diffusion_model.layers.0.feed_forward.w2";
   file.add(name + ".lokr_w1", {4, 8});
