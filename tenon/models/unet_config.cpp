@@ -1,4 +1,7 @@
 // Configurations of the UNet, from a config.json or from weights.
+#include <algorithm>
+#include <functional>
+
 #include "tenon/core/error.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/unet.h"
@@ -6,6 +9,14 @@
 
 namespace tenon {
 namespace {
+
+// A number, or a list with the same one for each of `levels` blocks.
+int64_t same_for_all(ConfigReader& r, std::string_view key, int64_t fallback, size_t levels, int64_t hi) {
+  const std::vector<int64_t> all = r.integers(key, {fallback}, levels, 1, hi);
+  if (std::ranges::adjacent_find(all, std::ranges::not_equal_to()) != all.end())
+    r.refuse(key, "one number for all blocks (lists of different numbers are not implemented)");
+  return all[0];
+}
 
 // Options of UNet2DConditionModel that are not implemented.
 void expect_plain(ConfigReader& r) {
@@ -19,7 +30,6 @@ void expect_plain(ConfigReader& r) {
   r.expect("attention_type", {"default"});
   r.expect("conv_in_kernel", {3});
   r.expect("conv_out_kernel", {3});
-  r.expect("transformer_layers_per_block", {1});
   for (const char* key :
        {"center_input_sample", "dual_cross_attention", "use_linear_projection", "resnet_skip_time_act",
         "class_embeddings_concat", "mid_block_only_cross_attention", "only_cross_attention"})
@@ -90,8 +100,11 @@ UNetConfig unet_config(const nlohmann::json& config, const std::string& where) {
   c.norm_groups = r.integer("norm_num_groups", 32, 1, 1 << 16);
   c.norm_eps = r.number("norm_eps", 1e-5, 0, 1);
   read_levels(r, c);
-  c.layers_per_block = r.integers("layers_per_block", {2}, 1, 1, 64)[0];
-  c.context_dim = r.integers("cross_attention_dim", {1280}, 1, 1, 1 << 16)[0];
+  c.layers_per_block = same_for_all(r, "layers_per_block", 2, c.levels.size(), 64);
+  c.context_dim = same_for_all(r, "cross_attention_dim", 1280, c.levels.size(), 1 << 16);
+  constexpr const char* kTransformers = "transformer_layers_per_block";
+  if (same_for_all(r, kTransformers, 1, c.levels.size(), 64) != 1)
+    r.refuse(kTransformers, "1 (nothing else is implemented)");
   c.time_dim = 4 * c.levels[0].channels;
   if (r.has("time_embedding_dim")) c.time_dim = r.integer("time_embedding_dim", 0, 1, 1 << 16);
   r.ignore({"time_embedding_dim"});

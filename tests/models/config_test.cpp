@@ -70,6 +70,17 @@ void expect_refusals(Read read, const json& base, const std::vector<RefusedConfi
   }
 }
 
+TEST(Config, UNetListsOfOneNumber) {
+  json config = kUNet;
+  const UNetConfig plain = unet_config(config, "x");
+  for (const auto& [key, number] :
+       {std::pair{"transformer_layers_per_block", 1}, {"layers_per_block", 2}, {"cross_attention_dim", 768}})
+    config[key] = std::vector<int>(4, number);
+  const UNetConfig listed = unet_config(config, "x");
+  EXPECT_EQ(listed.layers_per_block, plain.layers_per_block);
+  EXPECT_EQ(listed.context_dim, plain.context_dim);
+}
+
 TEST(Config, UNetRefusals) {
   expect_refusals(unet_config, kUNet,
                   {{"_class_name", "UNet3DConditionModel", "UNet2DConditionModel"},
@@ -79,7 +90,10 @@ TEST(Config, UNetRefusals) {
                    {"class_embed_type", "timestep", "null"},
                    {"act_fn", "gelu", "silu"},
                    {"mid_block_type", nullptr, "UNetMidBlock2DCrossAttn"},
-                   {"transformer_layers_per_block", {1, 2, 10}, "1"},
+                   {"transformer_layers_per_block", 2, "expected 1 "},
+                   {"transformer_layers_per_block", {1, 2, 4, 10}, "different numbers are not implemented"},
+                   {"transformer_layers_per_block", {1, 1}, "one number, or 4"},
+                   {"layers_per_block", {2, 2, 2, 3}, "different numbers are not implemented"},
                    {"down_block_types", {"CrossAttnDownBlock2D", "AttnDownBlock2D"}, "DownBlock2D"},
                    {"up_block_types", {"UpBlock2D"}, "4 blocks"},
                    {"block_out_channels", {320, 650, 1280, 1280}, "multiples"},
