@@ -1,10 +1,15 @@
 // Whole generations by the tiny model against diffusers' recorded runs: text, guidance, sampler, noise, picture.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <sstream>
 
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
@@ -51,6 +56,18 @@ class WholePictures : public ::testing::Test {
       for (size_t k = 0; k < 3; ++k) init.values[i * 3 + k] = 2 * planes[k * area + i] - 1;
     r.init = init;
     return r;
+  }
+
+  // The model with a scheduler_config.json that has these keys besides the class and its betas.
+  static std::shared_ptr<const StableDiffusionModel> with_scheduler(const char* of_class, nlohmann::json keys) {
+    fs::copy(folder_ / "folder", folder_ / "other", fs::copy_options::recursive | fs::copy_options::skip_existing);
+    keys.update({{"_class_name", of_class},
+                 {"beta_start", 0.00085},
+                 {"beta_end", 0.012},
+                 {"beta_schedule", "scaled_linear"},
+                 {"set_alpha_to_one", false}});
+    std::ofstream(folder_ / "other/scheduler/scheduler_config.json") << keys;
+    return StableDiffusionModel::open((folder_ / "other").string());
   }
 
   static fs::path folder_;
@@ -105,6 +122,72 @@ TEST_F(WholePictures, AreTheSameFromASingleFileAndForAnyThreads) {
   EXPECT_EQ(single->config().unet.levels.size(), 4u);
   EXPECT_THROW(single->tokenizer(), Error);
   single->weights("unet");
+}
+
+// diffusers' pipeline sets steps_offset to 1 and clip_sample to false, so these files draw what was recorded with both.
+TEST_F(WholePictures, OutdatedSchedulerFiles) {
+  const fixtures::Parity parity;
+  const auto& c = parity.at("text-to-image ddim 40x56 b1 g1");
+  const fixtures::Expected expected = parity.expected(c, "latents.3");
+  PipelineOptions options;
+  options.type = DType::F32;
+  for (const nlohmann::json& keys :
+       {nlohmann::json::object(), nlohmann::json{{"steps_offset", 0}, {"clip_sample", true}},
+        nlohmann::json{{"steps_offset", nullptr}, {"clip_sample", nullptr}}})
+    for (const char* sampler : {"", "ddim"}) {
+      SCOPED_TRACE(keys.dump() + sampler);
+      TextToImage pipeline(with_scheduler("DDIMScheduler", keys), options);
+      ImageRequest r = request_of(c);
+      r.sampler = sampler;
+      EXPECT_TRUE(expected.agrees_with(pipeline.generate(r).latents, kTolerance));
+    }
+}
+
+// As diffusers 0.42.1 has it in the pipeline, and then in from_config of the pipeline's scheduler.
+TEST_F(WholePictures, SettingsForOtherSamplers) {
+  const auto expect = [&](const StableDiffusionModel& model, const char* sampler, int offset, bool clips) {
+    const Settings s = model.scheduler_config(sampler);
+    EXPECT_EQ(s.integer("steps_offset", 0, 0, 10), offset) << sampler;
+    EXPECT_EQ(s.flag("clip_sample", true), clips) << sampler;
+  };
+  for (const auto& [of_class, own, other] : {std::array{"DDIMScheduler", "ddim", "euler"},
+                                             {"PNDMScheduler", "PLMS", "ddim"},
+                                             {"DPMSolverMultistepScheduler", "DPM++ 2M Karras", "ddim"}}) {
+    SCOPED_TRACE(of_class);
+    const auto lacks = with_scheduler(of_class, nlohmann::json::object());
+    expect(*lacks, "", 1, false);
+    expect(*lacks, own, 1, false);
+    expect(*lacks, other, 0, true);
+    const auto has = with_scheduler(of_class, {{"steps_offset", 0}, {"clip_sample", true}});
+    expect(*has, own, 1, false);
+    expect(*has, other, 1, false);
+  }
+  expect(*with_scheduler("UniPCMultistepScheduler", nlohmann::json::object()), "ddim", 0, true);
+  const auto model = with_scheduler("DDIMScheduler", nlohmann::json::object());
+  EXPECT_THROW(model->scheduler_config("none"), Error);
+}
+
+TEST_F(WholePictures, OutdatedSchedulerFilesAreReported) {
+  const auto warnings = [&](const char* of_class, const nlohmann::json& keys) {
+    std::ostringstream out;
+    const auto before = spdlog::default_logger();
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(out)));
+    with_scheduler(of_class, keys);
+    spdlog::set_default_logger(before);
+    return out.str();
+  };
+  EXPECT_THAT(warnings("DDIMScheduler", nlohmann::json::object()),
+              testing::HasSubstr("scheduler_config.json: using steps_offset 1 instead of 0 and clip_sample false "
+                                 "instead of true, as diffusers' StableDiffusionPipeline does"));
+  EXPECT_THAT(warnings("PNDMScheduler", {{"steps_offset", 3}}),
+              testing::AllOf(testing::HasSubstr("steps_offset 1 instead of 3, as"),
+                             testing::Not(testing::HasSubstr("clip_sample"))));
+  EXPECT_THAT(warnings("PNDMScheduler", {{"steps_offset", 1}, {"clip_sample", true}}),
+              testing::HasSubstr("using clip_sample false instead of true, as"));
+  EXPECT_EQ(warnings("PNDMScheduler", {{"steps_offset", 1}}), "");
+  EXPECT_EQ(warnings("DDIMScheduler", {{"steps_offset", 1}, {"clip_sample", false}}), "");
+  EXPECT_THROW(with_scheduler("DDIMScheduler", {{"steps_offset", "one"}}), Error);
 }
 
 TEST_F(WholePictures, ABatchIsItsImages) {

@@ -113,6 +113,12 @@ bool is_flow_matching(const Settings& config) {
   return config.has("_class_name") && config.class_name().starts_with("FlowMatch");
 }
 
+bool is_configs_sampler(std::string_view name, const Settings& config) {
+  SamplerOptions options;
+  return name.empty() ||
+         (config.has("_class_name") && &of_name(std::string(name), options) == find(normalised(config.class_name())));
+}
+
 SamplerChoice choose_sampler(std::string_view name, const Settings& config, const SamplerOptions& options) {
   SamplerOptions chosen = options;
   const SamplerInfo& info = name.empty() ? of_config(config) : of_name(std::string(name), chosen);

@@ -107,6 +107,10 @@ SamplerChoice choose_sampler(std::string_view name, const Settings& config, cons
 std::unique_ptr<Sampler> make_sampler(std::string_view name, const Settings& config,
                                       const SamplerOptions& options = {});
 
+/// Whether a name, as choose_sampler takes it, means the sampler that the config names. Error(Usage) for an unknown
+/// name.
+bool is_configs_sampler(std::string_view name, const Settings& config);
+
 /// Whether the config is of a model trained on straight paths from noise to picture, x = (1 - sigma) clean + sigma
 /// noise, whose output is the velocity, noise - clean.
 bool is_flow_matching(const Settings& config);

@@ -15,6 +15,8 @@ class Settings {
   /// `where` begins every message: the file's name.
   Settings(const nlohmann::json& config, std::string where = "scheduler_config");  // NOLINT: json is what callers have
 
+  /// The file's name, as messages begin.
+  const std::string& where() const { return where_; }
   /// A key as messages name it: "scheduler_config beta_start".
   std::string where(const char* key) const { return where_ + " " + key; }
   /// The config's class name; Error(Model) if there is none.

@@ -1,6 +1,10 @@
 #include "tenon/pipelines/families/stable_diffusion/model.h"
 
+#include <limits>
+
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/image.h"
 #include "tenon/io/json.h"
@@ -32,6 +36,22 @@ GenerationDefaults defaults_of(const StableDiffusionCheckpoint& c, const VaeConf
   return d;
 }
 
+constexpr const char* kStepsOffset = "steps_offset";
+constexpr const char* kClipSample = "clip_sample";
+
+// Says which settings of a file diffusers' pipeline would set to other values.
+void report_outdated(const Settings& file) {
+  std::string changes;
+  const int offset = file.integer(kStepsOffset, 0, 0, std::numeric_limits<int>::max());
+  if (offset != 1) changes = "steps_offset 1 instead of " + std::to_string(offset);
+  // Of the classes that are implemented, only this one has the setting, and clips by default.
+  const bool clips = file.has("_class_name") && file.class_name() == "DDIMScheduler";
+  if (file.flag(kClipSample, clips))
+    changes += std::string(changes.empty() ? "" : " and ") + "clip_sample false instead of true";
+  if (!changes.empty())
+    spdlog::warn("{}: using {}, as diffusers' StableDiffusionPipeline does", shown(file.where()), changes);
+}
+
 constexpr int64_t kClipVocabulary = 49408;
 
 ClipTokenizer clip_tokenizer() {
@@ -47,7 +67,7 @@ std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::open(const std
     const ModelPreset& preset = model_preset(spec.substr(kRandomModel.size()));
     m->name_ = spec;
     m->config_ = preset.config;
-    m->scheduler_config_ = sd15_scheduler_config();
+    m->set_scheduler_config(sd15_scheduler_config());
     return m;
   }
   const fs::path path = spec.empty() ? default_model_folder() : find_model(spec);
@@ -55,11 +75,9 @@ std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::open(const std
   m->checkpoint_ = StableDiffusionCheckpoint::open(path);
   m->checkpoint_->require_stable_diffusion_1();
   m->config_ = stable_diffusion_config(*m->checkpoint_);
-  m->scheduler_config_ = m->checkpoint_->scheduler_config();
   m->scheduler_file_ = (path / "scheduler/scheduler_config.json").string();
-  if (m->scheduler_config_.is_null()) m->scheduler_config_ = sd15_scheduler_config();
-  TENON_CHECK(Model, !is_flow_matching(m->scheduler_config()), m->scheduler_config().where("_class_name"))
-      << "is a flow-matching scheduler, but Stable Diffusion 1.x models are not trained for flow matching";
+  const nlohmann::json& scheduler = m->checkpoint_->scheduler_config();
+  m->set_scheduler_config(scheduler.is_null() ? sd15_scheduler_config() : scheduler);
   m->defaults_ = defaults_of(*m->checkpoint_, m->config_.vae, m->scheduler_config());
   m->known_words_ = read_known_words(m->checkpoint_->model_index());
   if (m->checkpoint_->tokenizer())
@@ -67,6 +85,24 @@ std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::open(const std
   else if (m->config_.text.vocabulary == kClipVocabulary)
     m->tokenizer_ = clip_tokenizer();
   return m;
+}
+
+void StableDiffusionModel::set_scheduler_config(const nlohmann::json& file) {
+  const Settings given(file, scheduler_file_);
+  TENON_CHECK(Model, !is_flow_matching(given), given.where("_class_name"))
+      << "is a flow-matching scheduler, but Stable Diffusion 1.x models are not trained for flow matching";
+  report_outdated(given);
+  scheduler_config_ = other_samplers_config_ = file;
+  scheduler_config_[kStepsOffset] = 1;
+  scheduler_config_[kClipSample] = false;
+  // A key that the file lacks stays so: diffusers' from_config then takes the default of the sampler's class.
+  for (const char* key : {kStepsOffset, kClipSample})
+    if (file.contains(key)) other_samplers_config_[key] = scheduler_config_[key];
+}
+
+Settings StableDiffusionModel::scheduler_config(std::string_view sampler) const {
+  const Settings own(scheduler_config_, scheduler_file_);
+  return is_configs_sampler(sampler, own) ? own : Settings(other_samplers_config_, scheduler_file_);
 }
 
 const ClipTokenizer& StableDiffusionModel::tokenizer() const {

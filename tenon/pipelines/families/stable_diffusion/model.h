@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tenon/backend/backend.h"
 #include "tenon/io/clip_tokenizer.h"
@@ -23,7 +24,9 @@ class StableDiffusionModel {
 
   const std::string& name() const { return name_; }
   const StableDiffusionConfig& config() const { return config_; }
-  Settings scheduler_config() const { return {scheduler_config_, scheduler_file_}; }
+  /// The settings for a sampler, named as for choose_sampler: the file's, as diffusers' StableDiffusionPipeline changes
+  /// them. steps_offset is 1 and clip_sample false; keys that the file lacks, only for the sampler that it names.
+  Settings scheduler_config(std::string_view sampler = {}) const;
   const GenerationDefaults& defaults() const { return defaults_; }
   /// All words that it was trained on, if it was trained on few; otherwise empty.
   const KnownWords& known_words() const { return known_words_; }
@@ -37,10 +40,12 @@ class StableDiffusionModel {
   std::unique_ptr<WeightSource> weights(const std::string& component) const;
 
  private:
+  void set_scheduler_config(const nlohmann::json& file);
+
   std::string name_;
   StableDiffusionConfig config_;
-  nlohmann::json scheduler_config_;
-  std::string scheduler_file_;  // for messages
+  nlohmann::json scheduler_config_, other_samplers_config_;  // for the sampler that the file names, and for the others
+  std::string scheduler_file_;                               // for messages
   GenerationDefaults defaults_;
   KnownWords known_words_;
   std::optional<StableDiffusionCheckpoint> checkpoint_;

@@ -73,10 +73,10 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   if (r.steps == 0) r.steps = d.steps;
   if (r.cfg_scale < 0) r.cfg_scale = d.cfg_scale;
   if (r.sampler.empty()) r.sampler = d.sampler;
-  const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
+  const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(r.sampler), r.sampler_options);
   r.sampler = sampler.name;
   r.sampler_options = sampler.options;
-  make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // reports errors in the config
+  make_sampler(r.sampler, model_->scheduler_config(r.sampler), r.sampler_options);  // reports errors in the config
   check_size(*model_, r.height, r.width);
   TENON_CHECK(Usage, r.prompts.empty(), "prompts") << "models of this family take one prompt for all images of a batch";
   take_prompt_loras(r, options_.lora_folder);
@@ -242,8 +242,8 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   ImageRequest filled = complete(request);
   kept_.take_peak();  // of a picture that failed
   kept_.reread(loras_.apply(filled.loras));
-  auto [sampler, noise, result] =
-      begin_drawing(std::move(filled), model_->scheduler_config(), networks_, loras_.apply_as());
+  const Settings scheduler = model_->scheduler_config(filled.sampler);
+  auto [sampler, noise, result] = begin_drawing(std::move(filled), scheduler, networks_, loras_.apply_as());
   result.batch_invariant = options_.batch_invariant;
   const ImageRequest& r = result.request;
   int64_t tokens = 0;
