@@ -15,8 +15,8 @@ struct Finding {
 std::string text_of(const PlanOptions& options);
 
 /// Plans the program, prints and parses the plan, and computes it launch by launch in fp64: the results must be the
-/// program's (only approximately if scales are folded into narrow weights, which round differently). `want` receives
-/// the program's results.
+/// program's. If scales are folded into narrow weights, which round differently, they must be so without any rounding,
+/// and with it no less precise than the program's.
 Finding check_meaning(const Program& program, const PlanOptions& options);
 
 /// Runs the plan on a device with separate memory for every buffer, and checks each launch against the oracle on the
