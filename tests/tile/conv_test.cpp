@@ -77,7 +77,8 @@ TEST(Conv, FewChannels) {
     for (int64_t width : {4, 66})
       for (int stride : {1, 2})
         check_everywhere({2, 7, width, c, 18, 3, 3, stride, 1, 1, 1, 1}, {DType::F64, DType::BF16});
-  check_everywhere({1, 20, 20, 3, 8, 7, 7, 2, 3, 3, 3, 3}, {DType::F64});
+  check_everywhere({1, 20, 20, 3, 8, 7, 7, 2, 3, 3, 3, 3}, {DType::F64, DType::F16});
+  check_everywhere({1, 30, 45, 11, 20, 5, 5, 5, 2, 2, 2, 2}, {DType::F64, DType::F32});
 }
 
 TEST(Conv, OddKernelsAndPads) {

@@ -9,17 +9,25 @@ namespace tenon::cpu {
 namespace {
 
 constexpr int64_t kDensePixels = 64;  // output pixels per im2col buffer
+constexpr int64_t kCopyStep = 16;     // elements copied at once between im2col buffers
 
 int64_t chunk_pixels(int64_t channels) { return staging_rows(channels); }
 int64_t dense_columns(const ConvShape& s) { return (kDensePixels - 1) * s.stride + s.kw; }
+// Elements between im2col rows; the last run of a row may be copied beyond its end.
+int64_t dense_ld(int64_t k) { return round_up(k, 16) + kCopyStep; }
 int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -div_up(-a, b); }
+
+// In whole steps: what lies beyond n is overwritten by the next run, or not read. (memcpy of n takes longer to begin.)
+void copy_steps(const float* from, int64_t n, float* to) {
+  for (int64_t i = 0; i < n; i += kCopyStep) std::memcpy(to + i, from + i, kCopyStep * sizeof(float));
+}
 
 }  // namespace
 
 int64_t ConvPacker::staging_floats(const ConvPlan& plan) {
   const ConvShape& s = plan.s;
   if (plan.layout != ConvLayout::Dense) return chunk_pixels(s.c) * round_up(s.c, 16);
-  return kDensePixels * round_up(plan.w.k, 16) + dense_columns(s) * (round_up(s.c, 16) + s.c);
+  return kDensePixels * dense_ld(plan.w.k) + dense_columns(s) * (round_up(s.c, 16) + s.c) + kCopyStep;
 }
 
 int64_t ConvPacker::row_count() const {
@@ -112,7 +120,7 @@ void ConvPacker::shift_chunk(int64_t row, int64_t x0, int64_t x1, const Pixels& 
 
 // One output row of im2col lines.
 void ConvPacker::pack_dense(int64_t row) const {
-  const int64_t out_w = s_.out_w(), k = plan_.w.k, ld = round_up(k, 16);
+  const int64_t out_w = s_.out_w(), k = plan_.w.k, ld = dense_ld(k);
   float* input = staging_ + kDensePixels * ld;
   for (int64_t x = 0; x < out_w; x += kDensePixels) {
     const int64_t count = std::min(kDensePixels, out_w - x);
@@ -125,20 +133,27 @@ void ConvPacker::pack_dense(int64_t row) const {
 // f32 rows (ky, kx, channel) of `count` output pixels from (y, x0) on. Each input row is first gathered without gaps
 // between pixels and with its padding, so that all taps of one ky form a single run.
 void ConvPacker::gather_dense(int64_t y, int64_t x0, int64_t count, float* rows, float* input) const {
-  const int64_t ld = round_up(plan_.w.k, 16), c = s_.c, pixel = round_up(c, 16), left = x0 * s_.stride - s_.pad_l;
+  const int64_t ld = dense_ld(plan_.w.k), c = s_.c, left = x0 * s_.stride - s_.pad_l, taps = int64_t{s_.kw} * c;
   const int64_t width = (count - 1) * s_.stride + s_.kw;
   const int64_t begin = std::clamp<int64_t>(left, 0, s_.w), end = std::clamp<int64_t>(left + width, begin, s_.w);
-  float* run = input + dense_columns(s_) * pixel;
+  float* run = input + dense_columns(s_) * round_up(c, 16);
   for (int ky = 0; ky < s_.kh; ++ky) {
     const int64_t in_y = y * s_.stride + ky - s_.pad_t;
-    std::fill_n(run, width * c, 0.0f);
-    if (in_y >= 0 && in_y < s_.h && begin < end) {
-      const Pixels from = pixels(in_y, begin, end, input);
-      for (int64_t x = begin; x < end; ++x) ops_.widen(from.at(x - begin), from.type, run + (x - left) * c, c);
+    if (in_y < 0 || in_y >= s_.h || begin == end) {
+      std::fill_n(run, width * c, 0.0f);
+    } else {
+      std::fill_n(run, (begin - left) * c, 0.0f);
+      std::fill_n(run + (end - left) * c, (left + width - end) * c, 0.0f);
+      close_gaps(pixels(in_y, begin, end, input), end - begin, run + (begin - left) * c);
     }
-    const int64_t taps = int64_t{s_.kw} * c;
-    for (int64_t i = 0; i < count; ++i) std::copy_n(run + i * s_.stride * c, taps, rows + i * ld + ky * taps);
+    for (int64_t i = 0; i < count; ++i) copy_steps(run + i * s_.stride * c, taps, rows + i * ld + ky * taps);
   }
+}
+
+// `count` pixels as f32, one right after the other.
+void ConvPacker::close_gaps(const Pixels& from, int64_t count, float* to) const {
+  if (from.ld == s_.c) return ops_.widen(from.data, from.type, to, count * s_.c);
+  for (int64_t i = 0; i < count; ++i) ops_.widen(from.at(i), from.type, to + i * s_.c, s_.c);
 }
 
 }  // namespace tenon::cpu

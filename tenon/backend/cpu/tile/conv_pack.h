@@ -47,7 +47,8 @@ class ConvPacker {
   void pack_shifts(int64_t row) const;
   void shift_chunk(int64_t row, int64_t x0, int64_t x1, const Pixels& from) const;
   void pack_dense(int64_t row) const;
-  void gather_dense(int64_t y, int64_t x0, int64_t count, float* rows, float* pixels) const;
+  void gather_dense(int64_t y, int64_t x0, int64_t count, float* rows, float* input) const;
+  void close_gaps(const Pixels& from, int64_t count, float* to) const;
 
   const TileOps& ops_;
   const ConvPlan& plan_;
