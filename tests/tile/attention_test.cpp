@@ -233,6 +233,22 @@ TEST(Attention, ARowOfInfinitelySmallScoresIsNan) {
     }
 }
 
+// In a mask's block, too.
+TEST(Attention, NoScoreIsTooSmall) {
+  for (const bool causal : {false, true})
+    for (const int64_t sk : {5, 300}) {
+      AttentionShape s = shape(1, 1, 3, sk, 16);
+      s.causal = causal;
+      Problem p(s);
+      std::ranges::fill(p.q, 0x1p50f);
+      std::ranges::fill(p.k, -0x1p50f);
+      for (int64_t i = 0; i < 3; ++i) p.row(0, 0, i);
+      for (const TileOps* ops : all_ops())
+        for (DType type : kPackedTypes)
+          EXPECT_TRUE(close(run(p, *ops, type, 1, DType::F64), p.expected, Tolerance{0.02})) << ops->name << " " << sk;
+    }
+}
+
 // Fewer keys than a block, and more.
 TEST(Attention, AScoreOfMinusInfinityHasNoWeight) {
   for (const int64_t sq : {1, 3})

@@ -253,7 +253,7 @@ void softmax(const SoftmaxArgs& t) {
     const float block_max = max_of(s, cols) * t.scale, before = t.first ? block_max : t.row_max[r];
     const float max = block_max > before ? block_max : before;
     char* p = static_cast<char*>(t.p) + r * kLine;
-    const float shift = max > kHiddenScore * t.scale ? max : 0;  // no score above it so far: the sum is 0
+    const float shift = max > kHiddenScore ? max : 0;  // no score above it so far: the sum is 0
     constexpr float kLarge = 0x1p20f;
     const bool large = shift >= kLarge || shift <= -kLarge;
     const auto lines = t.p_type == DType::BF16
