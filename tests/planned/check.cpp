@@ -37,10 +37,10 @@ class Unrounded {
 
  private:
   Expr of(const Expr& e, std::span<const Expr> in) {
-    if (e->type->round && is_float(e->attrs.dtype)) return graph_.make(without_rounding(*e->type), in, e->attrs);
+    if (e->type->round && is_float(*e->attrs.dtype)) return graph_.make(without_rounding(*e->type), in, e->attrs);
     const Expr computed = e.is<nodes::Param>() ? computation_of(graph_, e->attrs.text) : Expr();
     return computed ? graph_.make(without_rounding(*find_node_type("cast")), std::array{of(computed)},
-                                  Attrs{.has_dtype = true, .dtype = e.dtype()})
+                                  Attrs{.dtype = e.dtype()})
                     : Expr();
   }
   static const NodeType& without_rounding(const NodeType& type) {
