@@ -327,7 +327,7 @@ std::vector<Result> rematerialise(std::span<const Result> results, std::span<con
   both = rebuild(trials, both, Replace());
   Rematerialiser program({both.begin(), both.begin() + std::ssize(out)}, {both.begin() + std::ssize(out), both.end()});
   double aim = static_cast<double>(bytes);
-  size_t given_up = 0, best = 0;
+  size_t given_up = 0, least_at = 0;
   bool said = false;
   for (int i = 0; i < kPlans; ++i) {
     if (!said && seconds_since(begin) > kLongSeconds) spdlog::info("looking for values to recompute"), said = true;
@@ -335,9 +335,10 @@ std::vector<Result> rematerialise(std::span<const Result> results, std::span<con
     for (size_t k = 0; k < out.size(); ++k) out[k].value = values[k];
     const int64_t arena = make_plan(out, options).arena_bytes;
     if (arena <= bytes) return out;
-    // More only takes more, says the estimate too.
-    if (given_up > best && arena >= least && program.estimate(given_up) >= program.estimate(best)) break;
-    if (arena < least) least = arena, smallest = out, best = given_up;
+    // Where more only took more, and is estimated to, still more seldom takes less: a limit is worth trying it.
+    const bool more = given_up > least_at && arena >= least;
+    if (bytes == kSmallestArena && more && program.estimate(given_up) >= program.estimate(least_at)) break;
+    if (arena < least) least = arena, smallest = out, least_at = given_up;
     given_up = std::max(program.enough(static_cast<int64_t>(aim)), given_up + program.part());
     aim *= 0.9 * static_cast<double>(bytes) / static_cast<double>(arena);
   }

@@ -104,11 +104,12 @@ struct PackColumnsArgs {
   int64_t panel_stride;
 };
 
+/// A score whose weight is 0.
+inline constexpr float kHiddenScore = -std::numeric_limits<float>::infinity();
+
 /// One block of streaming softmax over scores s[rows][cols] (f32, row stride ld >= round_up(cols, 32); overwrites
 /// columns beyond cols). row_max and row_sum are running values; p receives exp(scale * s - new max) as A lines of
 /// p_type (columns beyond cols as zeros, up to whole terms); o[rows][o_cols] is multiplied by exp(old max - new max).
-/// A score whose weight is 0.
-inline constexpr float kHiddenScore = -std::numeric_limits<float>::infinity();
 struct SoftmaxArgs {
   float* s;
   int64_t ld;
