@@ -12,6 +12,7 @@
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
+#include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/io/npy.h"
 #include "tenon/pipelines/image_embedder.h"
@@ -73,8 +74,7 @@ std::vector<float> concatenated(const std::vector<Embedding>& all, std::vector<f
 void write_features(AtomicFile& file, const EmbedFlags& f, const std::string& model,
                     const std::vector<Embedding>& all) {
   const int64_t count = static_cast<int64_t>(all.size()), width = static_cast<int64_t>(all[0].feature.size());
-  if (fs::path(f.output).extension() == ".npy")
-    return write_npy(file, {count, width}, concatenated(all, &Embedding::feature));
+  if (has_ending(f.output, {".npy"})) return write_npy(file, {count, width}, concatenated(all, &Embedding::feature));
   ordered_json out{{"model", model}, {"width", width}, {"images", ordered_json::array()}};
   for (size_t i = 0; i < all.size(); ++i) out["images"].push_back({{"path", f.images[i]}, {"feature", all[i].feature}});
   const std::string text = json_text(out) + "\n";

@@ -60,6 +60,15 @@ TEST_F(CliEmbed, Json) {
   EXPECT_EQ(file["images"][0]["feature"].size(), 384u);
 }
 
+TEST_F(CliEmbed, EndingsOfAnyCase) {
+  const Finished array = tenon(small({"embed", "a.png", "-o", "F.NPY"}));
+  ASSERT_EQ(array.code, 0) << array.err;
+  EXPECT_TRUE(bytes("F.NPY").starts_with("\x93NUMPY"));
+  const Finished text = tenon(small({"embed", "a.png", "-o", "F.Json"}));
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(json::parse(bytes("F.Json"))["images"][0]["path"], "a.png");
+}
+
 TEST_F(CliEmbed, Errors) {
   expect_error(2, small({"embed", "a.png", "-o", "a.txt"}), {"--output", "a.txt", ".npy"});
   expect_error(2, small({"embed", "a.png", "--patches", "features.npy"}), {"features.npy", "twice"});
