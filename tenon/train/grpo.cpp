@@ -71,7 +71,12 @@ bool ignores_system(const LanguageModel& model, GrpoOptions o, const std::string
   if (o.system.empty()) return false;
   const std::vector<int32_t> with = prompt_ids(model, o, prompt);
   o.system.clear();
-  return with == prompt_ids(model, o, prompt);
+  try {
+    return with == prompt_ids(model, o, prompt);
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::Cancelled) throw;
+    return false;  // the template demands a system message
+  }
 }
 
 bool has_room(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {

@@ -129,6 +129,28 @@ std::vector<ordered_json> train(const GrpoOptions& o, const std::filesystem::pat
   return out;
 }
 
+// That a system message has an effect is found out without one, which such a template refuses.
+TEST(Grpo, ATemplateMayDemandASystemMessage) {
+  const language_test::Folder of_model, run;
+  language_test::write_model(language_test::recorded()["cases"][0], of_model);
+  const std::string text =
+      "{% if messages[0].role != 'system' %}{{ raise_exception('needs a system message') }}{% endif %}"
+      "{% for m in messages %}{{ m.content }}{% endfor %}";
+  of_model.write("tokenizer_config.json", nlohmann::json{{"chat_template", text}}.dump());
+  const auto model = LanguageModel::open(of_model.path().string());
+  GrpoOptions o = quick_options();
+  const auto start = [&] { const Grpo grpo(make_backend("cpu"), model, sums(), o, run.path() / "run"); };
+  try {
+    start();
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Usage);
+    EXPECT_NE(std::string(e.what()).find("needs a system message"), std::string::npos) << e.what();
+  }
+  o.system = "Add.";
+  EXPECT_NO_THROW(start());
+}
+
 // Room for masters and moments, not for the gradients: said before anything is made, whether or not there is a limit.
 TEST(Grpo, AnUpdateThatCannotFitIsRefusedAtOnce) {
   struct Small : IsaBackend {
