@@ -28,11 +28,9 @@ LoraUse parse_use(const std::string& text, const fs::path& folder) {
   const size_t colon = text.rfind(':');
   std::optional<fs::path> file = find_file(text, folder);
   const auto there = [&](const std::string& name) {
+    if (!file)
+      for (const fs::path& place : {fs::path(name), folder / name}) check_is_no_folder(place);
     const fs::path other = lora_file(folder, name);
-    for (const fs::path& place : {fs::path(name), folder / name})
-      TENON_CHECK(Model, file || !folder_exists(place), place.string())
-          << "is a folder, expected a LoRA file; there is no " << kLoraFiles[0] << " or " << kLoraFiles[1]
-          << " in it, and no " << lora_file({}, place.string()).string() << " either";
     TENON_CHECK(Model, file.has_value(), name)
         << "there is no such file" << (other == fs::path(name) ? "" : ", nor " + other.string());
     return *file;
@@ -57,8 +55,7 @@ std::string first_names(const std::vector<std::string>& names) {
 void LoraFlags::declare(CLI::App& app) {
   app.add_option("--lora", files,
                  "LoRA to apply, FILE or FILE:WEIGHT (weight 1 by default), or the folder that train lora wrote; may "
-                 "be repeated; "
-                 "in prompts: <lora:FILE:WEIGHT>")
+                 "be repeated; in prompts: <lora:FILE:WEIGHT>")
       ->take_all()
       ->allow_extra_args(false);
   app.add_option("--lora-dir,--lora-model-dir", folder,

@@ -184,6 +184,7 @@ train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, c
   o.type = training_type(f.type, kLoraTypes, "LoRAs are trained in f32, bf16 or e4m3", backend);
   o.width = o.height = f.resolution;
   if (!f.adapter.empty()) o.adapter = lora_file({}, f.adapter);
+  if (!o.adapter.empty() && !file_exists(o.adapter)) check_is_no_folder(f.adapter);
   TENON_CHECK(Usage, !f.given("--lora-alpha") || o.alpha != 0, "lora alpha")
       << "is 0, which would leave the model unchanged";
   TENON_CHECK(Usage, !f.given("--resolution") || f.resolution > 0, "resolution")

@@ -141,11 +141,28 @@ fs::path lora_file(const fs::path& folder, const std::string& name) {
   return held == kLoraFiles.end() ? file : plain / *held;
 }
 
+void check_is_no_folder(const fs::path& place) {
+  TENON_CHECK(Model, !folder_exists(place), place.string())
+      << "is a folder, expected a LoRA file; there is no " << kLoraFiles[0] << " or " << kLoraFiles[1]
+      << " in it, and no " << lora_file({}, place.string()).string() << " either";
+}
+
+std::string lora_name(const fs::path& file) {
+  if (std::ranges::find(kLoraFiles, file.filename().native()) != kLoraFiles.end()) {
+    std::error_code failed;
+    const fs::path folder = fs::absolute(file, failed).lexically_normal().parent_path().filename();
+    if (!failed && !folder.empty()) return as_utf8(folder.native());
+  }
+  return as_utf8(file.stem().native());
+}
+
 void take_prompt_loras(ImageRequest& request, const fs::path& folder) {
   for (const PromptLora& lora : take_loras(request.prompt, "prompt")) {
     check_lora_weight("<lora:" + lora.name + ">", lora.weight);
     const fs::path file = lora_file(folder, lora.name);
-    TENON_CHECK(Model, file_exists(file), "<lora:" + lora.name + ">")
+    const bool found = file_exists(file);
+    if (!found) check_is_no_folder(folder / lora.name);
+    TENON_CHECK(Model, found, "<lora:" + lora.name + ">")
         << "there is no " << (folder / lora.name).string()
         << (file == folder / lora.name ? "" : ", nor " + file.string());
     const bool known =

@@ -66,6 +66,10 @@ inline constexpr std::array<const char*, 2> kLoraFiles{"pytorch_lora_weights.saf
 /// The file of LoRA `name` in `folder`: that name or, if there is no such file, with ".safetensors" appended unless it
 /// already ends so; if that is none either and the name is a folder, the first of kLoraFiles in it.
 std::filesystem::path lora_file(const std::filesystem::path& folder, const std::string& name);
+/// Error(Model) if `place` is a folder, which then holds no LoRA: for names of which lora_file finds no file.
+void check_is_no_folder(const std::filesystem::path& place);
+/// A LoRA's name in a picture's settings: its file's without the ending or, of one of kLoraFiles, its folder's.
+std::string lora_name(const std::filesystem::path& file);
 /// Moves the prompt's <lora:FILE:WEIGHT> tags to the request's LoRAs, as files that lora_file finds in `folder`.
 /// Error(Model) says where a file was looked for; Error(Usage) for one that the request already has.
 void take_prompt_loras(ImageRequest& request, const std::filesystem::path& folder);

@@ -10,6 +10,7 @@
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
+#include "tenon/pipelines/lora_set.h"
 
 namespace tenon {
 namespace {
@@ -88,8 +89,7 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
     s.emplace_back(ddim ? "Eta DDIM" : "Eta", number_text(*eta));
   std::string hashes;
   for (const LoraUse& use : r.loras)
-    hashes += (hashes.empty() ? "" : ", ") + as_utf8(use.file.stem().native()) + ": " +
-              use.data_sha256.substr(0, kLoraDigits);
+    hashes += (hashes.empty() ? "" : ", ") + lora_name(use.file) + ": " + use.data_sha256.substr(0, kLoraDigits);
   if (!hashes.empty()) s.emplace_back("Lora hashes", hashes);
   if (r.clip_skip) s.emplace_back("Clip skip", std::to_string(r.clip_skip + 1));  // there 1 means all layers
   s.emplace_back("RNG", "CPU");
@@ -101,8 +101,7 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
 std::string prompt_with_loras(const ImageRequest& r, size_t image) {
   std::string out = r.prompt_of(image);
   for (const LoraUse& use : r.loras)
-    out +=
-        (out.empty() ? "<lora:" : " <lora:") + as_utf8(use.file.stem().native()) + ":" + number_text(use.weight) + ">";
+    out += (out.empty() ? "<lora:" : " <lora:") + lora_name(use.file) + ":" + number_text(use.weight) + ">";
   return out;
 }
 

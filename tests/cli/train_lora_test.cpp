@@ -215,6 +215,8 @@ TEST_F(CliTrainLora, OverAnAdapter) {
   EXPECT_EQ(tenon(over("second", "first")).code, 0);  // the folder that holds it is the same run
   expect_error(2, over("second", "second/pytorch_lora_weights.safetensors"), {"checkpoint-2", "other options"});
   expect_error(3, over("third", "nowhere.safetensors"), {"nowhere.safetensors"});
+  expect_error(3, over("third", "pictures"),
+               {"[pictures] is a folder, expected a LoRA file", "no pictures.safetensors"});
   // A LoRA of the text encoder, whose features are computed beforehand.
   const std::string layer = "text_encoder.text_model.encoder.layers.0.self_attn.q_proj.lora_";
   const auto text =

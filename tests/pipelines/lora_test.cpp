@@ -221,6 +221,12 @@ TEST_F(LoraPictures, NamedInPrompts) {
   std::memcpy(&header, bytes.data(), sizeof header);
   const std::string hash = sha256_hex(std::as_bytes(std::span(bytes).subspan(8 + header)));
   EXPECT_THAT(text.at(0).second, HasSubstr("Lora hashes: \"kohya: " + hash.substr(0, 12) + "\","));
+  // One in a folder, as `train lora` writes it, has the folder's name.
+  ImageResult of_folder = result;
+  of_folder.request.loras.at(0).file = folder / "run" / kLoraFiles[0];
+  const std::string named = picture_text(of_folder, 0, {"tiny", ""}, {"1", ""}).at(0).second;
+  EXPECT_THAT(named, testing::StartsWith(prompt + " <lora:run:0.5>\n"));
+  EXPECT_THAT(named, HasSubstr("Lora hashes: \"run: " + hash.substr(0, 12) + "\","));
   EXPECT_THAT(text.at(0).second, HasSubstr(", Model: tiny,"));
   EXPECT_THAT(picture_text(result, 0, {"sd.v1.safetensors", ""}, {"1", ""}).at(0).second, HasSubstr(", Model: sd.v1,"));
 }
@@ -246,6 +252,9 @@ TEST_F(LoraPictures, WrongOnes) {
   EXPECT_THAT(refused(*merged, {}, "a <lora:kohya:1e30>"), HasSubstr("<lora:kohya>] a LoRA's weight must be"));
   EXPECT_THAT(refused(*merged, {}, "a <lora:../sd/x:1>"), HasSubstr("folder of LoRAs"));
   EXPECT_THAT(refused(*merged, {}, "a <lora:x:1>"), testing::StartsWith("3 "));
+  fs::create_directory(folder / "empty");
+  EXPECT_THAT(refused(*merged, {}, "a <lora:empty:1>"),
+              testing::AllOf(testing::StartsWith("3 "), HasSubstr("/empty] is a folder, expected a LoRA file")));
   EXPECT_THAT(refused(*merged, {}, "a <lora:kohya:much>"), HasSubstr("number as weight"));
   EXPECT_THAT(refused(*side, {use("diffusers")}), HasSubstr("cannot be applied as a side branch"));
   fs::copy_file(folder / "kohya.safetensors", folder / "again.safetensors", fs::copy_options::overwrite_existing);
