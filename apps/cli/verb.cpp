@@ -3,11 +3,12 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
+#include "tenon/core/line.h"
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
 #include "tenon/core/similar.h"
@@ -37,8 +38,15 @@ std::string first_of(const std::string& flags) { return flags.substr(0, flags.fi
 // Digits only; -1 otherwise.
 int number_or_minus_one(const std::string& text) {
   int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : -1;
+  return is_number(text, value) ? value : -1;
+}
+
+// Why decimal_number refuses a text.
+std::string number_fault(std::string_view text) {
+  double value = 0;
+  const std::errc error = read_number(text, value);
+  if (error == std::errc::result_out_of_range) return "'" + shown(text) + "' is out of range";
+  return (error == std::errc() ? "expected a finite number, got '" : "expected a number, got '") + shown(text) + "'";
 }
 
 // Backends, and after them the further devices of those that have several: "cuda:1", ..
@@ -112,10 +120,9 @@ std::shared_ptr<Backend> Common::backend(BackendOptions options) const {
 CLI::Validator whole_number() {
   const auto read = [](std::string& text) -> std::string {
     int64_t value = 0;
-    const char* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    const std::errc error = read_number(text, value);
     if (error == std::errc::result_out_of_range) return "'" + text + "' is out of range";
-    if (error != std::errc() || rest != end) return "'" + text + "' is not a whole number";
+    if (error != std::errc()) return "'" + text + "' is not a whole number";
     text = std::to_string(value);
     return {};
   };
@@ -124,17 +131,13 @@ CLI::Validator whole_number() {
 
 std::optional<double> decimal_number(std::string_view text) {
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+  return is_number(text, value) && std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
 void only_decimal_numbers(CLI::App& app) {
-  const CLI::Validator check(
-      [](std::string& text) {
-        return decimal_number(text) ? std::string() : "expected a number, got '" + escaped(text) + "'";
-      },
-      "", "number");
-  // Lists of numbers take one text of several.
+  const CLI::Validator check([](std::string& text) { return decimal_number(text) ? "" : number_fault(text); }, "",
+                             "number");
+  // Options for lists check each item themselves (comma_list).
   for (CLI::Option* option : app.get_options())
     if (option->get_type_name().starts_with("FLOAT") && option->get_items_expected_max() == 1) option->transform(check);
   for (CLI::App* method : app.get_subcommands([](const CLI::App*) { return true; })) only_decimal_numbers(*method);
@@ -174,7 +177,7 @@ CLI::Option* comma_list(CLI::App& app, const std::string& flags, std::vector<std
 CLI::Option* comma_list(CLI::App& app, const std::string& flags, std::vector<double>& values, std::string help) {
   const auto read = [flags](const std::string& item) {
     const std::optional<double> value = decimal_number(item);
-    if (!value) throw CLI::ValidationError(first_of(flags), "expected a number, got '" + shown(item) + "'");
+    if (!value) throw CLI::ValidationError(first_of(flags), number_fault(item));
     return *value;
   };
   return list_option(app, flags, values, std::move(help), read)->type_name("FLOAT");
@@ -239,9 +242,7 @@ bool is_batch_invariant(const std::string& deterministic) {
 CLI::Validator guidance_scale() {
   const auto check = [](std::string& text) -> std::string {
     const std::optional<double> value = decimal_number(text);
-    return value && std::isfinite(*value) && *value >= 0
-               ? ""
-               : "expected a finite number of at least 0, got '" + escaped(text) + "'";
+    return value && *value >= 0 ? "" : "expected a finite number of at least 0, got '" + escaped(text) + "'";
   };
   return {check, "", "guidance scale"};
 }

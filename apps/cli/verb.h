@@ -55,8 +55,8 @@ std::vector<Verb> verbs();
 /// For `transform` of every integer flag: decimal digits with an optional '-' that fit 64 bits. (CLI11 reads 010 as
 /// eight and clamps numbers that do not fit.)
 CLI::Validator whole_number();
-/// The number, if the text is one as every number flag takes it: decimal, with an optional '-' and exponent. (CLI11
-/// also reads 0x10, " 1" and +1.)
+/// The number, if the text is one as every number flag takes it: decimal and finite, with an optional '-' and exponent.
+/// (CLI11 also reads 0x10, " 1" and +1.)
 std::optional<double> decimal_number(std::string_view text);
 /// Makes every option of the verb and its methods for one number that need not be whole refuse what decimal_number
 /// does.

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "tenon/core/error.h"
@@ -18,11 +19,16 @@ namespace tenon {
 /// Quoted: printable ASCII unchanged, every other byte as \xHH, so that the text stays ASCII whatever bytes a name has.
 std::string quoted(std::string_view s);
 
+/// Stores a number that is all of `token` in `value`; else returns invalid_argument, or result_out_of_range.
+template <class T>
+std::errc read_number(std::string_view token, T& value) {
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
+  return end == token.data() + token.size() ? error : std::errc::invalid_argument;
+}
 /// True if all of `token` is a number; stores it in `value`.
 template <class T>
 bool is_number(std::string_view token, T& value) {
-  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
-  return error == std::errc() && end == token.data() + token.size();
+  return read_number(token, value) == std::errc();
 }
 
 /// Parses a line from the left, skipping spaces. Throws Error(Usage) that names the line, the column, what was expected

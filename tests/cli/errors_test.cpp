@@ -355,6 +355,13 @@ TEST_F(CliErrors, NumbersAreDecimal) {
     expect_error(2, {"explain", "--cfg-scale", number}, {"--cfg-scale", number});
     expect_error(2, {"train", "grpo", "--lr", number}, {"--learning-rate", number});
   }
+  for (const char* number : {"inf", "-infinity", "nan"})
+    expect_error(2, {"train", "grpo", "--reward-timeout", number}, {"--reward-timeout: expected a finite", number});
+  for (const char* number : {"1e400", "-1e400", "1e-400"}) {
+    expect_error(2, {"generate", "a circle", "--eta", number}, {"--eta: '", number, "' is out of range"});
+    expect_error(2, {"train", "grpo", "--reward-weights", number}, {"--reward-weights: '", "' is out of range"});
+  }
+  expect_error(2, {"train", "grpo", "--reward-weights", "1,nan"}, {"--reward-weights: expected a finite", "nan"});
 }
 
 // NaN parses as a number but must be refused.
