@@ -131,7 +131,8 @@ class TextGenerator {
 /// before any text.
 void generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows,
                   const std::function<void(EndedText&)>& each);
-/// The results. Throws the error of the first that has one.
+/// The results. A prompt that is refused throws before any text, as "prompt 3" if there are several; else throws the
+/// error of the first text that has one.
 std::vector<TextResult> generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows);
 
 /// Error(Memory) for a cache limit that is too small for one text of the context, or of any length: names the least

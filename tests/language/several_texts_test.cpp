@@ -70,7 +70,17 @@ TEST(TextBatches, ResultsComeInOrder) {
     }
   });
   EXPECT_THAT(came, testing::ElementsAre(0, 1, 2, 3)) << "a refused prompt costs no other";
-  EXPECT_THROW(generate_all(*generator, requests, 4), Error);
+  const auto refused = [&](std::span<const TextRequest> some) {
+    const StopScope stop([] { return true; });  // at the first text
+    try {
+      generate_all(*generator, some, 4);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("written");
+  };
+  EXPECT_THAT(refused(requests), testing::StartsWith("[prompt 3] has no tokens"));
+  EXPECT_THAT(refused(std::span(requests).subspan(2, 1)), testing::StartsWith("[prompt] has no tokens"));
   requests[3].max_tokens = -1;
   EXPECT_THROW(generate_all(*generator, requests, 4, note), Error);
   EXPECT_EQ(came.size(), 4U) << "refused before any text";

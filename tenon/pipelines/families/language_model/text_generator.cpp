@@ -84,15 +84,11 @@ class DecoderGenerator : public TextGenerator {
   std::unique_ptr<DecoderBatch> alone_;
 };
 
-}  // namespace
+enum class RefusedPrompt : uint8_t { Ends, Throws };
 
-std::string_view finish_reason(TextEnd end) {
-  if (end == TextEnd::Cancelled) return "cancelled";
-  return end == TextEnd::StopToken || end == TextEnd::StopString ? "stop" : "length";
-}
-
-void generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows,
-                  const std::function<void(EndedText&)>& each) {
+// generate_all. A prompt that is refused has ended with that error, or throws it before any text.
+void generate_in_order(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows,
+                       const std::function<void(EndedText&)>& each, RefusedPrompt refused) {
   if (requests.empty()) return;
   const std::unique_ptr<TextBatch> batch = generator.batch(std::min(rows, std::ssize(requests)));
   std::map<int64_t, EndedText> later;  // have ended before one in front of them
@@ -102,6 +98,8 @@ void generate_all(TextGenerator& generator, std::span<const TextRequest> request
       submitted.push_back(i);
     } catch (const Error& e) {
       if (e.where() != "prompt") throw;
+      if (refused == RefusedPrompt::Throws)
+        throw requests.size() == 1 ? e : e.with_where("prompt " + std::to_string(i + 1));
       later.emplace(i, EndedText{i, {}, e});
     }
   int64_t next = 0;
@@ -115,12 +113,25 @@ void generate_all(TextGenerator& generator, std::span<const TextRequest> request
   }
 }
 
+}  // namespace
+
+std::string_view finish_reason(TextEnd end) {
+  if (end == TextEnd::Cancelled) return "cancelled";
+  return end == TextEnd::StopToken || end == TextEnd::StopString ? "stop" : "length";
+}
+
+void generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows,
+                  const std::function<void(EndedText&)>& each) {
+  generate_in_order(generator, requests, rows, each, RefusedPrompt::Ends);
+}
+
 std::vector<TextResult> generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows) {
   std::vector<TextResult> out;
-  generate_all(generator, requests, rows, [&](EndedText& text) {
+  const auto keep = [&](EndedText& text) {
     if (text.error) throw Error(*text.error);
     out.push_back(std::move(text.result));
-  });
+  };
+  generate_in_order(generator, requests, rows, keep, RefusedPrompt::Throws);
   return out;
 }
 
