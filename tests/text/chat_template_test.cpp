@@ -181,9 +181,11 @@ TEST(ChatTemplate, WhatATemplateRefusesIsAUsageError) {
   expect_error(ErrorKind::Usage, "invalid UTF-8 at byte 1", [] { render("{{ m }}", {{"m", "a\xff"}}); });
 }
 
-TEST(ChatTemplate, AFaultWhateverTheDataIsTheTemplates) {
+// Some need certain data: a template has to guard against them.
+TEST(ChatTemplate, FaultsOfTheTemplate) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{{ 1 // 0 }}", "division by zero"},
+      {"{{ 1 // x.zero }}", "division by zero"},
       {"{{ 1 % 0 }}", "division by zero"},
       {"{{ 1 / 0 }}", "division by zero"},
       {"{{ [1, 2, 3][::0] }}", "a slice with step 0"},
@@ -194,7 +196,7 @@ TEST(ChatTemplate, AFaultWhateverTheDataIsTheTemplates) {
       {"{{ ([1] | map('string')) | length }}", "a generator has no length"},
       {"{% set x.a = 1 %}", "only a namespace's members can be set"}};
   for (const auto& [source, part] : cases)
-    expect_error(ErrorKind::Model, part, [&source = source] { render(source, {{"x", {{"a", 1}}}}); });
+    expect_error(ErrorKind::Model, part, [&source = source] { render(source, {{"x", {{"a", 1}, {"zero", 0}}}}); });
 }
 
 TEST(ChatTemplate, WhatIsNotOfTheSubsetIsRefusedWhenCompiled) {
