@@ -140,8 +140,8 @@ int run_plot(const PlotFlags& flags, const Common& common) {
   }
   const auto shows = [](const ordered_json& run) { return !run.at("series").empty() || !run.at("samples").empty(); };
   TENON_CHECK(Usage, std::ranges::any_of(runs, shows), flags.runs.front())
-      << train::kMetricsFile << (runs.size() == 1 ? " is" : " and those of the other runs are")
-      << " without values so far: there is nothing to draw";
+      << train::kMetricsFile << (runs.size() == 1 ? " holds" : " and those of the other runs hold")
+      << " no values yet: there is nothing to draw";
   check_output(output, overwrite, kOverwriteHint);
   const std::string page = self_contained_page("tenon plot", kPlotStyle, kPlotBody, "runs", runs, kPlotScript);
   write_file(output, std::as_bytes(std::span(page)), overwrite);

@@ -21,7 +21,8 @@ struct Image {
 
 /// Largest width and height that can be read or written.
 inline constexpr int64_t kMaxImageSide = 32768;
-/// Most pixels of a picture that can be read: a small file may claim many more than there is memory for.
+/// Most pixels of a picture that can be read: a small file may claim many more than there is memory for. Pictures of
+/// more, up to kMaxImageSide a side, can be written but not read back.
 inline constexpr int64_t kMaxImagePixels = int64_t{1} << 28;
 
 /// Key and value of a text in a picture file; values are UTF-8.
@@ -33,8 +34,7 @@ using ImageText = std::vector<std::pair<std::string, std::string>>;
 Image decode_png(std::span<const std::byte> bytes, const std::string& where);
 /// Decodes a JPEG (grey, YCbCr, CMYK; baseline or progressive; 8 bits per sample) to three channels of 8 bits, rotated
 /// upright as its EXIF orientation says. CMYK is converted to RGB without a colour profile. Error(Usage) beginning with
-/// `where` if the bytes are not a JPEG, are damaged or truncated, have more bits, or exceed the same
-/// limits.
+/// `where` if the bytes are not a JPEG, are damaged or truncated, have more bits, or exceed the same limits.
 Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where);
 /// The same without the pixels, as the sides are in the file, before rotation.
 Image decode_jpeg_header(std::span<const std::byte> bytes, const std::string& where);

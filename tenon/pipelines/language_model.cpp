@@ -173,7 +173,7 @@ void LanguageModel::open_gguf(const fs::path& file) {
   gguf_ = GgufFile::open(file);
   const json config = gguf_config(*gguf_);
   // Before the tensors: inspect() compares what is listed with a configuration that is known.
-  config_ = read_decoder_config(config, file.string() + " metadata, by its names in config.json");
+  config_ = read_decoder_config(config, file.string() + " metadata (keys named as in config.json)");
   gguf_tensors_ = gguf_checkpoint(*gguf_);
   saved_config_ = config;
   WeightShapes found;

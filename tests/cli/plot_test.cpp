@@ -103,7 +103,7 @@ TEST_F(CliPlot, SeveralRunsAndNothingYet) {
   EXPECT_EQ(all[1]["name"], "b");
   EXPECT_TRUE(all[1]["series"].empty());
   write("c", "");
-  expect_error(2, {"plot", "b"}, {"[b] metrics.jsonl is without values so far", "nothing to draw"});
+  expect_error(2, {"plot", "b"}, {"[b] metrics.jsonl holds no values yet", "nothing to draw"});
   expect_error(2, {"plot", "b", "c"}, {"[b] metrics.jsonl and those of the other runs are without values so far"});
 }
 

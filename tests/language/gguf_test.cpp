@@ -120,7 +120,7 @@ TEST(LanguageGguf, AConfigurationThatIsRefusedIsNotInspected) {
   } catch (const Error& e) {
     const std::string what = e.what();
     EXPECT_EQ(e.kind(), ErrorKind::Model);
-    EXPECT_NE(what.find("m.gguf metadata, by its names in config.json"), std::string::npos) << what;
+    EXPECT_NE(what.find("m.gguf metadata (keys named as in config.json)"), std::string::npos) << what;
     EXPECT_NE(what.find("'num_hidden_layers' is 2147483648"), std::string::npos) << what;
   }
 }

@@ -183,6 +183,8 @@ TEST_F(WholePictures, OutdatedSchedulerFilesAreReported) {
   EXPECT_THAT(warnings("PNDMScheduler", {{"steps_offset", 3}}),
               testing::AllOf(testing::HasSubstr("steps_offset 1 instead of 3, as"),
                              testing::Not(testing::HasSubstr("clip_sample"))));
+  EXPECT_THAT(warnings("PNDMScheduler", {{"steps_offset", -1}}),
+              testing::HasSubstr("steps_offset 1 instead of -1, as"));
   EXPECT_THAT(warnings("PNDMScheduler", {{"steps_offset", 1}, {"clip_sample", true}}),
               testing::HasSubstr("using clip_sample false instead of true, as"));
   EXPECT_EQ(warnings("PNDMScheduler", {{"steps_offset", 1}}), "");

@@ -41,8 +41,9 @@ constexpr const char* kClipSample = "clip_sample";
 
 // Says which settings of a file diffusers' pipeline would set to other values.
 void report_outdated(const Settings& file) {
+  using Any = std::numeric_limits<int>;  // the value is not used
   std::string changes;
-  const int offset = file.integer(kStepsOffset, 0, 0, std::numeric_limits<int>::max());
+  const int offset = file.integer(kStepsOffset, 0, Any::min(), Any::max());
   if (offset != 1) changes = "steps_offset 1 instead of " + std::to_string(offset);
   // Of the classes that are implemented, only this one has the setting, and clips by default.
   const bool clips = file.has("_class_name") && file.class_name() == "DDIMScheduler";
