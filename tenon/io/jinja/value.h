@@ -160,7 +160,7 @@ class Budget {
 /// A problem during rendering; the renderer adds the line.
 struct RenderError {
   std::string what;
-  bool of_template = false;  ///< the template's fault: it asks for what it must not, or must not with such data
+  bool of_template = false;  ///< the template's fault: it must not ask for this, or must check its data before
 };
 
 /// "a string", "a list", "undefined 'x'", ... for messages.
