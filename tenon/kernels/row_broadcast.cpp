@@ -80,10 +80,10 @@ class KeptRows final : public SymbolicAlgebra<RowIndex> {
     return {hold(std::move(quotient)), anything(n)};
   }
   Index nearest(Index, int64_t from, int64_t) override { return anything(from); }
-  Index look_up(int, const Indices&, int64_t extent) override { return anything(extent); }
-  // Zeros and other operands are not the broadcast's.
+  // Without the view, an index out of range would go unnoticed.
+  Index look_up(int, const Indices&, int64_t) override { return elsewhere_ = true, number(0); }
   Index inside(Index i, int64_t, int64_t) override {
-    elsewhere_ = true;
+    elsewhere_ = true;  // zeros are not the broadcast's
     return i;
   }
   void part(Index, std::span<const int64_t>, InPart) override {}
@@ -94,8 +94,10 @@ class KeptRows final : public SymbolicAlgebra<RowIndex> {
 
   void follow(const Expr& e, const Indices& c) {
     view_ = e.get();
+    // A gather's table may be empty: nothing can be divided by its extents.
+    if (elsewhere_ || std::ranges::any_of(e->in, [](const Expr& x) { return x.shape().numel() == 0; })) return;
     if (e != broadcast_) return e->type->map(*e, *this, c);
-    kept = !elsewhere_;
+    kept = true;
     for (int a = 0; a + 1 < shape_.rank(); ++a) kept = kept && is_row(held(c[static_cast<size_t>(a)]), a);
   }
 

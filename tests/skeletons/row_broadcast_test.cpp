@@ -24,8 +24,12 @@ TEST_F(RowBroadcast, KeepsRowsThatAreSplitAndJoinedAgain) {
   EXPECT_TRUE(kept(reshape(broadcast(slice(split, 3, 1, 2), pairs), heads)));
   EXPECT_TRUE(kept(reshape(pair_swap(reshape(rows, joined)), heads)));
   EXPECT_TRUE(kept(permute(pair_swap(permute(rows, {1, 0, 2})), {1, 0, 2})));
-  const Expr last = input(g, "last", DType::I32, {8});
-  EXPECT_TRUE(kept(permute(gather(permute(rows, {2, 0, 1}), last), {1, 2, 0}))) << "any columns of the same rows";
+}
+
+TEST_F(RowBroadcast, KeepsLookUps) {
+  const Expr last = input(g, "last", DType::I32, {8}), at = input(g, "at", DType::I32, {3});
+  EXPECT_FALSE(kept(permute(gather(permute(rows, {2, 0, 1}), last), {1, 2, 0}))) << "an index may be out of range";
+  EXPECT_FALSE(kept(gather(reshape(slice(rows, 1, 0, 0), {0, 4, 8}), at))) << "every index is, in an empty table";
 }
 
 TEST_F(RowBroadcast, TellsWhenRowsMove) {
