@@ -7,6 +7,7 @@
 
 #include "tenon/core/clock.h"
 #include "tenon/core/error.h"
+#include "tenon/core/function_ref.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
@@ -14,6 +15,7 @@
 namespace tenon {
 struct Executable::State {
   struct Prepared : PlanKernels::Made {
+    std::string how = {};  // of a launch whose results are stored: its kernel is gone, as is the memory bound to it
     double begin = 0, seconds = 0;
   };
   Plan plan;
@@ -49,10 +51,20 @@ struct Executable::State {
     for (const Buffer& b : plan.buffers)
       TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name)
           << "is memory outside the plan and was not bound";
-    for (const auto& [name, memory] : bound) {
-      TENON_CHECK(Usage, !plan.buffer(name).stored, name) << "is kept with the weights and cannot be bound";
-      TENON_CHECK(Usage, memory || !plan.buffer(name).bytes, name) << "was bound to no address";
-    }
+    check_addresses(bound, [](const Buffer& b) {
+      TENON_CHECK(Usage, !b.stored, b.name) << "is kept with the weights and cannot be bound";
+    });
+  }
+  // Checks that the names are those of buffers, each of which passes `check`, and that there is memory.
+  void check_addresses(const std::map<std::string, void*>& bound, FunctionRef<void(const Buffer&)> check) const {
+    size_t found = 0;
+    for (const Buffer& b : plan.buffers)
+      if (const auto it = bound.find(b.name); it != bound.end()) {
+        check(b);
+        TENON_CHECK(Usage, it->second || !b.bytes, b.name) << "was bound to no address";
+        ++found;
+      }
+    for (auto it = bound.begin(); it != bound.end() && found < bound.size(); ++it) plan.buffer(it->first);  // throws
   }
   void refuse_too_large() const {
     check_offload(plan.name, allocated, store->offload());
@@ -156,13 +168,14 @@ void Executable::State::prepare(const PlanKernels& made) {
       void* const place = staging.place(launches.size(), m.first + i);
       own.push_back(place ? place : weights[m.first + i].get());
     }
+    Prepared& p = launches.emplace_back(Prepared{m});
     if (m.stored) {
       for (size_t i = 0; i < own.size(); ++i) address[m.launch->outputs[i].buffer] = own[i];
+      p.how = std::exchange(p.kernel, nullptr)->describe();
     } else {
       m.kernel->bind(table(), own, static_cast<char*>(kept.get()) + kept_at);
       kept_at += m.kernel->memory().kept;
     }
-    launches.push_back({m});
   }
 }
 
@@ -257,11 +270,9 @@ void Executable::State::launch(Stream& on, Rate rate) try {
 
 void Executable::bind(const std::map<std::string, void*>& buffers) {
   State& s = *state_;
-  for (const auto& [name, memory] : buffers) {
-    TENON_CHECK(Usage, s.plan.buffer(name).outside, name)
-        << "is in the arena of " << s.plan.name << " and cannot be bound";
-    TENON_CHECK(Usage, memory || !s.plan.buffer(name).bytes, name) << "was bound to no address";
-  }
+  s.check_addresses(buffers, [&s](const Buffer& b) {
+    TENON_CHECK(Usage, b.outside, b.name) << "is in the arena of " << s.plan.name << " and cannot be bound";
+  });
   for (const auto& [name, memory] : buffers) s.address[name] = memory;
   s.rebind();
   s.phases.clear();  // do not record right away: a caller may bind other memory for each run
@@ -334,7 +345,7 @@ std::vector<LaunchTime> Executable::times() const {
 std::vector<std::string> Executable::describe(Rate rate) const {
   std::vector<std::string> out;
   for (const State::Prepared& p : state_->launches)
-    if (p.rate == rate) out.push_back(p.kernel->describe());
+    if (p.rate == rate) out.push_back(p.stored ? p.how : p.kernel->describe());
   return out;
 }
 
