@@ -19,7 +19,7 @@ ordered_json holes_of(const ExplainedLaunch& l) {
   ordered_json holes = ordered_json::object();
   for (const ExplainedHole& h : l.lets) holes[h.name] = text_of(h.value);
   for (const ExplainedHole& h : l.holes) holes[h.name] = text_of(h.value);
-  for (const ExplainedHole& h : l.sinks) holes["out " + h.name] = text_of(h.value);
+  for (const ExplainedHole& h : l.outputs) holes["out " + h.name] = text_of(h.value);
   return holes;
 }
 
@@ -117,7 +117,7 @@ ordered_json page_object(const Explanation& e) {
     launch.erase("holes");
     launch["lets"] = lines_json(l.lets);
     launch["holes"] = lines_json(l.holes);
-    launch["sinks"] = lines_json(l.sinks);
+    launch["outputs"] = lines_json(l.outputs);
     launch["reads"] = l.reads;
     launch["writes"] = l.writes;
     out["launches"].push_back(std::move(launch));

@@ -117,7 +117,7 @@ function list() {
   const space = make('div'); space.style.height = at.height + 'px'; box.append(space);
   for (const [y, rate] of at.heads) { const p = make('div', 'phase', phaseNames[rate] || rate); p.style.top = y + 'px'; p.style.height = '26px'; box.append(p); }
   net.launches.forEach((l, i) => {
-    const summary = l.sinks.length ? l.sinks[0].text : '';
+    const summary = l.outputs.length ? l.outputs[0].text : '';
     const row = make('div', 'row', `<span></span><span class="n">${i}</span><span class="chip" style="background:${color(l.skeleton)}">${esc(l.skeleton)}</span>` +
       `<span class="what">${title(l.name)} <i class="mono">${esc(summary)}</i></span>` +
       `<span class="cost"><span class="track"><div class="fill" style="width:${100*cost(l)/most}%;background:${color(l.skeleton)}"></div></span>${timed ? (l.ms ? time(l.ms) : '') : bytes(l.bytes)}</span>`);
@@ -134,7 +134,7 @@ function filter() {
   const q = byId('filter').value.toLowerCase();
   for (const row of byId('list').querySelectorAll('.row')) {
     const l = net.launches[row.dataset.i];
-    const text = [l.name, l.skeleton, l.anchor, ...l.holes.concat(l.sinks, l.lets).map(h => h.text), ...l.why_apart].join(' ').toLowerCase();
+    const text = [l.name, l.skeleton, l.anchor, ...l.holes.concat(l.outputs, l.lets).map(h => h.text), ...l.why_apart].join(' ').toLowerCase();
     row.classList.toggle('dim', q !== '' && !text.includes(q));
     row.classList.toggle('on', +row.dataset.i === selected);
   }
@@ -163,7 +163,7 @@ function select(i, scroll) {
   const worst = Math.max(l.bytes, l.unfused_bytes, 1);
   byId('detail').innerHTML = `<h2>#${i} ${esc(l.name)}</h2><span class="chip" style="background:${color(l.skeleton)}">${esc(l.skeleton)}</span> <span style="color:var(--soft)">${esc(l.anchor)}</span>` +
     (l.lets.length ? `<h3>computed first</h3>${holes(l.lets)}` : '') + (l.holes.length ? `<h3>fills the holes</h3>${holes(l.holes)}` : '') +
-    `<h3>writes</h3>${holes(l.sinks, 'out')}` + (l.stored || []).map(s => `<div style="color:var(--soft)">${esc(s.buffer)}: ${esc(s.why)}</div>`).join('') +
+    `<h3>writes</h3>${holes(l.outputs, 'out')}` + (l.stored || []).map(s => `<div style="color:var(--soft)">${esc(s.buffer)}: ${esc(s.why)}</div>`).join('') +
     `<h3>cost</h3><div class="pair"><span>fused</span><div class="meter now" style="width:${100*l.bytes/worst}%"></div><span>unfused</span><div class="meter" style="width:${100*l.unfused_bytes/worst}%"></div></div>` +
     `<div>${bytes(l.bytes)} moved, ${bytes(l.unfused_bytes)} with one launch per node${l.flops ? `, ${work(l.flops)}` : ''}${l.ms ? `, ${time(l.ms)}${l.flops ? ` (${work(l.flops/l.ms*1e3)}/s)` : ''}` : ''}</div>` +
     (l.ms && l.gb_per_s !== null ? `<div>${three(l.gb_per_s)} GB/s${l.flop_per_byte ? `, ${three(l.flop_per_byte)} FLOP per byte` : ''}${l.roofline_share !== undefined ? `, ${(100*l.roofline_share).toFixed(0)} % of the roofline` : ''}</div>` : '') +

@@ -51,9 +51,9 @@ void fill_from_form(const Launch& launch, const Form& form, Readable& readable, 
   for (const FormOutput& o : form.outputs) {
     ReadableText value = readable.print(o.value);
     if (o.statistic) value.text = std::string(o.statistic->name) + " by sample and channel of (" + value.text + ")";
-    out.sinks.push_back({o.buffer, std::move(value), ""});
+    out.outputs.push_back({o.buffer, std::move(value), ""});
   }
-  for (const FormOutput& o : form.updates) out.sinks.push_back({o.buffer, readable.print(o.value), ""});
+  for (const FormOutput& o : form.updates) out.outputs.push_back({o.buffer, readable.print(o.value), ""});
 }
 
 bool same_holes(const std::vector<Place>& a, const std::vector<Place>& b) {
@@ -112,8 +112,8 @@ ExplainedLaunch explain_launch(const Launch& launch, Rate rate) {
     if (!e.is<nodes::Param>()) out.reads.push_back(e->attrs.text);
   Readable readable(launch.name);
   fill_from_form(launch, *launch.form, readable, out);
-  for (size_t i = 0; i < out.sinks.size(); ++i)
-    out.sinks[i].type = type_text(launch.outputs[i].value.dtype(), launch.outputs[i].value.shape());
+  for (size_t i = 0; i < out.outputs.size(); ++i)
+    out.outputs[i].type = type_text(launch.outputs[i].value.dtype(), launch.outputs[i].value.shape());
   for (const Output& o : launch.outputs)
     if (!o.why.empty()) out.stored.emplace_back(o.buffer, o.why);
   return out;

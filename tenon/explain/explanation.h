@@ -27,7 +27,7 @@ struct ExplainedLaunch {
   Rate rate = Rate::Step;
   std::vector<ExplainedHole> lets;                          ///< small values computed first
   std::vector<ExplainedHole> holes;                         ///< what fills the anchor's inputs
-  std::vector<ExplainedHole> sinks;                         ///< what is written; `name` is the buffer
+  std::vector<ExplainedHole> outputs;                       ///< what is written; `name` is the buffer
   std::vector<std::pair<std::string, std::string>> stored;  ///< buffers, and why they are stored
   std::vector<KeptApart> apart;
   std::vector<std::string> reads, writes;  ///< buffers

@@ -67,7 +67,7 @@ void add_launch(std::string& out, const ExplainedLaunch& l, const Explanation& e
   out += "\n";
   for (const ExplainedHole& h : l.lets) add_hole(out, h.name, h, false);
   for (const ExplainedHole& h : l.holes) add_hole(out, h.name, h, false);
-  for (const ExplainedHole& h : l.sinks) add_hole(out, "out", h, true);
+  for (const ExplainedHole& h : l.outputs) add_hole(out, "out", h, true);
   for (const auto& [buffer, why] : l.stored)
     out.append("    stored: ").append(buffer).append(": ").append(why).append("\n");
   for (const KeptApart& k : l.apart) out += "    " + apart_text(k, e) + "\n";

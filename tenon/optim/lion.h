@@ -1,5 +1,5 @@
 // The Lion optimizer (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2): one expression
-// with two sinks, which a backend runs over a list of tensors in one launch. Per element, where both updates read the
+// with two outputs, which a backend runs over a list of tensors in one launch. Per element, where both updates read the
 // old momentum:
 //
 //   u = beta1 m + (1 - beta1) g

@@ -8,7 +8,7 @@ else()
   add_executable(consumer ${CMAKE_CURRENT_SOURCE_DIR}/consumer/main.cpp)
   target_link_libraries(consumer PRIVATE tenon tenon_flags)
   add_dependencies(test_compare tenon_plant consumer test_planned test_skeletons test_models test_pipelines example_conv_silu
-                   example_permuting_sink example_residual)
+                   example_permuted_result example_residual)
   if(TARGET tenon_cli)
     add_dependencies(test_compare tenon_cli)
   endif()

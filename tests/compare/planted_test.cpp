@@ -50,7 +50,7 @@ class Planted : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Planted, ExamplesFail) {
-  for (const std::string name : {"example_conv_silu", "example_permuting_sink", "example_residual", "consumer"}) {
+  for (const std::string name : {"example_conv_silu", "example_permuted_result", "example_residual", "consumer"}) {
     EXPECT_EQ(run(name, "").code, 0) << name;
     const Finished f = run(name, GetParam());
     EXPECT_EQ(f.code, 1) << name << ": " << f.out;

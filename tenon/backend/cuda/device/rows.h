@@ -1,5 +1,5 @@
 // The rows skeleton: a team, some lanes of a warp or a whole block, holds a row in registers through several reductions
-// and sinks: one read and one write of memory.
+// and outputs: one read and one write of memory.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/plain.h"

@@ -1,4 +1,4 @@
-// A projection whose sink writes [batch, heads, tokens, depth] directly: the permute of multi-head attention without a
+// A projection whose result is written as [batch, heads, tokens, depth]: the permute of multi-head attention without a
 // separate pass.
 #include <cmath>
 #include <cstdio>
