@@ -25,8 +25,8 @@ class AttentionKernel : public AnchorKernel {
   const device::AttentionSizes& sizes() const { return sizes_; }
   /// Sizes with the batch for which tiles and splits are chosen.
   device::AttentionSizes sizes_to_choose_for() const;
-  /// The tile of the core for few queries per head of keys, which computes its queries itself. Depth 0 if it does not
-  /// take the launch, whose queries are then in memory.
+  /// The tile of the core for few queries per head of keys, which computes its queries itself unless they reduce rows:
+  /// these are stored first. Depth 0 if it does not take the launch, whose queries are then in memory.
   const AttentionGroupedShape& grouped() const { return grouped_; }
   /// As the core reads them: in memory, or what grouped() computes.
   const Expr& queries() const { return operands_[0]; }
