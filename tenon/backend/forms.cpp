@@ -15,10 +15,17 @@ Form own_copy(const Form& form) {
       operands.push_back(input(*out.graph, "%operand." + std::to_string(operands.size()), x.dtype(), x.shape()));
     out.anchor = out.graph->make(*form.anchor->type, operands, form.anchor->attrs);
   }
-  for (Let& let : out.lets) rebuild_here(let.leaf), rebuild_here(let.value);
+  // Every let, hole, value and place is set in a form.
+  for (Let& let : out.lets) {
+    rebuild_here(let.leaf);
+    rebuild_here(let.value);
+  }
   for (Expr& hole : out.holes) rebuild_here(hole);
   for (std::vector<FormOutput>* written : {&out.outputs, &out.updates})
-    for (FormOutput& o : *written) rebuild_here(o.value), rebuild_here(o.place);
+    for (FormOutput& o : *written) {
+      rebuild_here(o.value);
+      rebuild_here(o.place);
+    }
   return out;
 }
 

@@ -16,12 +16,13 @@ Indices IndexAlgebra::unravel(Index i, const Shape& shape) {
   c.fill(number(0));
   int first = 0;
   while (first < shape.rank() && shape[first] == 1) ++first;
-  for (int a = shape.rank(); a-- > first;) {
+  for (int a = shape.rank(); --a > first;) {
     if (shape[a] == 1) continue;
-    const Divided d = a == first ? Divided{i, i} : divided(i, shape[a]);
+    const Divided d = divided(i, shape[a]);
     c[static_cast<size_t>(a)] = d.remainder;
     i = d.quotient;
   }
+  if (first < shape.rank()) c[static_cast<size_t>(first)] = i;
   return c;
 }
 

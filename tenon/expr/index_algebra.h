@@ -20,7 +20,7 @@ class Index {
 };
 using Indices = std::array<Index, kMaxRank>;
 
-/// Indices are never negative, and operations must not yield negative ones.
+/// Indices are never negative, and operations must not yield negative ones, except as plus() says.
 class IndexAlgebra {
  public:
   IndexAlgebra() = default;
@@ -29,7 +29,7 @@ class IndexAlgebra {
   virtual ~IndexAlgebra() = default;
 
   virtual Index number(int64_t n) = 0;
-  /// i + n.
+  /// i + n; n may be negative as long as i + n is not. `number` may then be asked for a negative n.
   virtual Index plus(Index i, int64_t n) { return sum(i, number(n)); }
   virtual Index times(Index i, int64_t n) = 0;
   virtual Index sum(Index i, Index j) = 0;

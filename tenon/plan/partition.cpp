@@ -366,7 +366,7 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
 // ---- results ----
 
 // Lets weights be computed from parameters alone, rather than from values stored for other readers, such as their
-// scales: they are then packed once.
+// scales: they are then packed once. That concerns all that the launch reads of them, also in its epilogue.
 void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
   const Expr anchor = anchor_of(launch);
   if (!anchor) return;

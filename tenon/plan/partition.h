@@ -136,7 +136,8 @@ class Partitioner {
   std::unordered_map<const Node*, std::string> why_stored_;
   std::vector<Neighbour> neighbours_;
   std::unordered_map<const Node*, std::vector<Place>> places_;  // of every node that a launch computes
-  std::unordered_map<std::string, std::span<const std::string_view>> with_anchor_;  // launch -> its holes
+  // Launch -> its holes, in the registry of skeletons, whose records are never erased.
+  std::unordered_map<std::string, std::span<const std::string_view>> with_anchor_;
   std::map<std::string, int> name_uses_;
   std::unordered_set<std::string> given_;  // names of inputs and results
   int next_buffer_ = 0;
