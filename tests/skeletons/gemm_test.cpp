@@ -93,8 +93,7 @@ TEST_F(Gemm, HeadsSideBySideInColumns) {
     const std::string id = std::to_string(depth);
     const Expr rows = reshape(input(g, "v" + id, DType::BF16, {2, 48, 2 * depth}), {2, 48, 2, depth});
     const Expr heads = permute(rows, {0, 2, 3, 1}), weights = input(g, "p" + id, DType::BF16, {2, 2, 72, 48});
-    expect(launch("gemm", {{"y" + id, cast(linear(weights, heads), DType::BF16)}}),
-           {DType::BF16, DType::BF16, 48, 4});
+    expect(launch("gemm", {{"y" + id, cast(linear(weights, heads), DType::BF16)}}), {DType::BF16, DType::BF16, 48, 4});
   }
 }
 
