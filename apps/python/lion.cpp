@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <deque>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <numeric>
+#include <span>
+#include <tuple>
 
 #include "apps/python/array.h"
 #include "apps/python/gil.h"
@@ -119,23 +122,19 @@ bool same_layout(const Array& a, const Array& b) {
   return true;
 }
 
-bool is_negated(nb::handle array) {
-  return nb::cast<bool>(nb::module_::import_("tenon._arrays").attr("is_negated")(array));
-}
-
-void check_tensor(const Arrays& all, size_t i) {
+void check_tensor(const Arrays& all, size_t i, const nb::object& is_negated) {
   const Array param = all.array(kParam, i);
   const std::string name = all.name(kParam, i);
   for (size_t role = 0; role < kRoleCount; ++role) {
     if (!all.has(role, i)) continue;
-    const Array a = all.array(role, i);
+    const Array a = role == kParam ? param : all.array(role, i);
     const std::string where = all.name(role, i);
     const bool known = a.dtype == DType::F32 || a.dtype == DType::BF16 || a.dtype == DType::F16;
     TENON_CHECK(Usage, known && (role != kMaster || a.dtype == DType::F32), where)
         << "expected " << (role == kMaster ? "f32" : "f32, bf16 or f16") << ", got " << a.str();
     TENON_CHECK(Usage, role != kMaster || param.dtype != DType::F32, where)
         << "expected none: " << name << " is f32 and takes the step itself";
-    TENON_CHECK(Usage, !is_negated(all.at(role, i)), where)
+    TENON_CHECK(Usage, !nb::cast<bool>(is_negated(all.at(role, i))), where)
         << "expected a tensor whose memory holds its numbers, got one that is negated lazily (see resolve_neg)";
     TENON_CHECK(Usage, a.shape == param.shape, where)
         << "expected the shape of " << name << ", " << param.shape.str() << ", got " << a.shape.str();
@@ -175,8 +174,16 @@ void check_apart(const Arrays& all) {
   }
 }
 
-// Tensors of the same types on one device: one launch.
+// Consecutive tensors of a call that step with the same options.
+struct Part {
+  size_t count = 0;
+  bool together = true;  // in one launch for each device and set of types, rather than one for each tensor
+  LionOptions options;
+};
+
+// Tensors of a part that have the same types and device.
 struct Group {
+  size_t part;
   DeviceName device;
   LionTypes types;
   std::vector<LionTensor> tensors;
@@ -185,41 +192,50 @@ struct Group {
 
 struct Checked {
   std::vector<Sight> sights;
+  std::vector<size_t> counts;  // of the parts
   std::vector<Group> groups;
 };
+using Known = std::list<std::shared_ptr<const Checked>>;  // the last first; guarded by the GIL
 
 DType type_at(const Arrays& all, size_t i, size_t role) { return type_of(all.sight(role, i).dtype); }
 
-std::vector<Group> groups_of(const Arrays& all) {
+std::vector<Group> groups_of(const Arrays& all, const std::vector<size_t>& counts) {
   std::vector<Group> groups;
-  for (size_t i = 0; i < all.tensors; ++i) {
-    const LionTypes types{type_at(all, i, kParam), type_at(all, i, kExpAvg), type_at(all, i, kGrad),
-                          all.has(kMaster, i)};
-    const DeviceName device = all.array(kParam, i).device;
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const Group& g) { return g.device == device && g.types == types; });
-    if (group == groups.end()) group = groups.insert(groups.end(), {device, types, {}, {}});
-    const auto memory = [&](size_t role) { return const_cast<std::byte*>(all.sight(role, i).data); };
-    group->tensors.push_back(
-        {memory(kParam), memory(kExpAvg), memory(kGrad), memory(kMaster), all.sight(kParam, i).count});
-    group->index.push_back(i);
-  }
+  for (size_t part = 0, i = 0, end = 0; part < counts.size(); ++part)
+    for (end += counts[part]; i < end; ++i) {
+      const LionTypes types{type_at(all, i, kParam), type_at(all, i, kExpAvg), type_at(all, i, kGrad),
+                            all.has(kMaster, i)};
+      const DeviceName device = all.array(kParam, i).device;
+      auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+        return g.part == part && g.device == device && g.types == types;
+      });
+      if (group == groups.end()) group = groups.insert(groups.end(), {part, device, types, {}, {}});
+      const auto memory = [&](size_t role) { return const_cast<std::byte*>(all.sight(role, i).data); };
+      group->tensors.push_back(
+          {memory(kParam), memory(kExpAvg), memory(kGrad), memory(kMaster), all.sight(kParam, i).count});
+      group->index.push_back(i);
+    }
   return groups;
 }
 
-// `known`: the lists checked last, kept for the lifetime of the process. Guarded by the GIL.
-const Checked& check(const Arrays& all, std::list<Checked>& known) {
+// Shared, because another thread may push the record out of `known` while this one steps.
+std::shared_ptr<const Checked> check(const Arrays& all, std::vector<size_t> counts, Known& known) {
   constexpr size_t kKept = 8;
   for (auto it = known.begin(); it != known.end(); ++it)
-    if (it->sights == all.sights) {
+    if ((*it)->counts == counts && (*it)->sights == all.sights) {
       known.splice(known.begin(), known, it);
       return known.front();
     }
-  for (size_t i = 0; i < all.tensors; ++i) check_tensor(all, i);
+  TENON_CHECK(Usage, std::accumulate(counts.begin(), counts.end(), size_t{0}) == all.tensors, "parts")
+      << "expected " << all.tensors << " tensors in all";
+  const nb::object is_negated = nb::module_::import_("tenon._arrays").attr("is_negated");
+  for (size_t i = 0; i < all.tensors; ++i) check_tensor(all, i, is_negated);
   check_apart(all);
-  known.push_front({all.sights, groups_of(all)});
+  std::vector<Group> groups = groups_of(all, counts);
+  auto checked = std::make_shared<const Checked>(Checked{all.sights, std::move(counts), std::move(groups)});
+  known.push_front(checked);
   if (known.size() > kKept) known.pop_back();
-  return known.front();
+  return checked;
 }
 
 // For one device and set of types; used by one thread at a time.
@@ -264,42 +280,65 @@ class Turn {
   void* stream_;
 };
 
-void refuse_non_finite(const std::vector<Group>& groups, const Arrays& all) {
-  for (const Group& group : groups) {
-    const int64_t found =
-        Turn(group, all).take([&](Lion& lion, Stream& on) { return lion.find_non_finite(on, group.tensors); });
-    if (found >= 0)
-      throw Error(ErrorKind::Numeric, all.name(kGrad, group.index[static_cast<size_t>(found)]),
-                  "is not finite; nothing was written");
-  }
-}
-
 std::vector<Turn> turns_of(const std::vector<Group>& groups, const Arrays& all) {
   std::vector<Turn> turns;
   for (const Group& group : groups) turns.emplace_back(group, all);
   return turns;
 }
 
+void refuse_non_finite(const Group& group, Turn& turn, const Arrays& all) {
+  const int64_t found = turn.take([&](Lion& lion, Stream& on) { return lion.find_non_finite(on, group.tensors); });
+  if (found >= 0)
+    throw Error(ErrorKind::Numeric, all.name(kGrad, group.index[static_cast<size_t>(found)]),
+                "is not finite; nothing was written");
+}
+
+// Whatever may fail comes before the first step.
+void run_parts(const Arrays& all, std::vector<Part> parts) {
+  static auto& known = *new Known;
+  std::vector<size_t> counts;
+  for (const Part& part : parts) counts.push_back(part.count);
+  const auto checked = check(all, std::move(counts), known);
+  const std::vector<Group>& groups = checked->groups;
+  std::vector<Turn> turns = turns_of(groups, all);
+  for (size_t i = 0; i < turns.size(); ++i)
+    if (parts[groups[i].part].options.non_finite == NonFinite::Raise) refuse_non_finite(groups[i], turns[i], all);
+  for (Part& part : parts)
+    if (part.options.non_finite == NonFinite::Raise) part.options.non_finite = NonFinite::Propagate;
+  for (size_t i = 0; i < turns.size(); ++i)
+    turns[i].take([&](Lion& lion, Stream& on) {
+      const Part& part = parts[groups[i].part];
+      const std::span<const LionTensor> tensors = groups[i].tensors;
+      const size_t together = part.together ? tensors.size() : 1;
+      for (size_t at = 0; at < tensors.size(); at += together)
+        lion.step(on, tensors.subspan(at, together), part.options);
+    });
+}
+
 void check_only(nb::object params, nb::object exp_avgs, nb::object grads, nb::object masters) {
-  static auto& known = *new std::list<Checked>;  // its own: the many short lists of the steps would push these out
+  static auto& known = *new Known;  // its own: the many short lists of the steps would push these out
   const Arrays all = look_at({std::move(params), std::move(exp_avgs), std::move(grads), std::move(masters)}, true);
-  const std::vector<Group> groups = check(all, known).groups;
-  turns_of(groups, all);
+  const auto checked = check(all, {all.tensors}, known);
+  turns_of(checked->groups, all);
 }
 
 void step(nb::object params, nb::object exp_avgs, nb::object grads, nb::object masters, double lr, double beta1,
           double beta2, double weight_decay, bool maximize, const std::string& non_finite) {
-  LionOptions options{lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)};
+  const LionOptions options{lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)};
   const Arrays all = look_at({std::move(params), std::move(exp_avgs), std::move(grads), std::move(masters)});
-  static auto& known = *new std::list<Checked>;
-  const std::vector<Group> groups = check(all, known).groups;  // a copy: another thread may check a list meanwhile
-  if (options.non_finite == NonFinite::Raise) {
-    refuse_non_finite(groups, all);
-    options.non_finite = NonFinite::Propagate;
-  }
-  std::vector<Turn> turns = turns_of(groups, all);  // before the first step, because opening a device may fail
-  for (size_t i = 0; i < turns.size(); ++i)
-    turns[i].take([&](Lion& lion, Stream& on) { lion.step(on, groups[i].tensors, options); });
+  run_parts(all, {{all.tensors, true, options}});
+}
+
+// (count, together, lr, beta1, beta2, weight_decay, maximize, non_finite)
+using GivenPart = std::tuple<size_t, bool, double, double, double, double, bool, std::string>;
+
+void step_parts(nb::object params, nb::object exp_avgs, nb::object grads, nb::object masters,
+                const std::vector<GivenPart>& given) {
+  std::vector<Part> parts;
+  for (const auto& [count, together, lr, beta1, beta2, weight_decay, maximize, non_finite] : given)
+    parts.push_back({count, together, {lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)}});
+  const Arrays all = look_at({std::move(params), std::move(exp_avgs), std::move(grads), std::move(masters)}, true);
+  run_parts(all, std::move(parts));
 }
 
 std::string explain(const std::string& param, const std::string& exp_avg, const std::string& grad, bool master,
@@ -317,6 +356,10 @@ void bind_lion(nb::module_& m) {
   m.def("lion_step", &step, nb::arg("params"), nb::arg("exp_avgs"), nb::arg("grads"), nb::arg("masters").none(),
         nb::arg("lr"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("weight_decay"), nb::arg("maximize"),
         nb::arg("non_finite"));
+  m.def("lion_steps", &step_parts, nb::arg("params"), nb::arg("exp_avgs"), nb::arg("grads"), nb::arg("masters").none(),
+        nb::arg("parts"),
+        "lion_step for consecutive parts of the lists, each (count, together, lr, beta1, beta2, weight_decay, "
+        "maximize, non_finite): everything is checked before the first element is written. masters may have None.");
   m.def("check_lion", &check_only, nb::arg("params"), nb::arg("exp_avgs"), nb::arg("grads"), nb::arg("masters").none(),
         "All checks of lion_step, and no step, for tensors that several calls will step: masters may have None.");
   m.def("explain_lion", &explain, nb::arg("param") = "f32", nb::arg("exp_avg") = "f32", nb::arg("grad") = "f32",

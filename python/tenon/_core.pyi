@@ -293,6 +293,11 @@ def model_abilities(spec: str | os.PathLike) -> list[str]:
 
 def lion_step(params: object, exp_avgs: object, grads: object, masters: object | None, lr: float, beta1: float, beta2: float, weight_decay: float, maximize: bool, non_finite: str) -> None: ...
 
+def lion_steps(params: object, exp_avgs: object, grads: object, masters: object | None, parts: Sequence[tuple[int, bool, float, float, float, float, bool, str]]) -> None:
+    """
+    lion_step for consecutive parts of the lists, each (count, together, lr, beta1, beta2, weight_decay, maximize, non_finite): everything is checked before the first element is written. masters may have None.
+    """
+
 def check_lion(params: object, exp_avgs: object, grads: object, masters: object | None) -> None:
     """
     All checks of lion_step, and no step, for tensors that several calls will step: masters may have None.

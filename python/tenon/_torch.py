@@ -171,12 +171,32 @@ def lion_foreach(
         )  # fmt: skip
 
 
+Part = tuple[int, bool, Any, float, float, float, bool, str]
+
+
+def is_direct(tensors: Sequence[Any]) -> bool:
+    """Whether PyTorch's dispatcher would do nothing but call us, for all of these tensors."""
+    return len(tensors) > 0 and _direct(tensors[0]) and set(map(type, tensors)) <= set(_PLAIN)
+
+
+def lion_steps(
+    params: list[Any], exp_avgs: list[Any], grads: list[Any], masters: list[Any], parts: Sequence[Part]
+) -> None:
+    """Steps of consecutive parts of the lists in one call, which checks all of them before the first is written. For
+    tensors that are direct. `masters` has None for those without. A part: (count, whether in one launch rather than
+    one for each tensor, lr, beta1, beta2, weight_decay, maximize, non_finite)."""
+    given = [
+        (count, together, *map(as_float, rates, ("lr", "beta1", "beta2", "weight_decay")), bool(maximize), non_finite)
+        for count, together, *rates, maximize, non_finite in parts
+    ]
+    _core.lion_steps(params, exp_avgs, _resolved(grads), masters, given)
+    _increment_version([*params, *exp_avgs, *(m for m in masters if m is not None)])
+
+
 def check_lion(params: list[Any], exp_avgs: list[Any], grads: list[Any], masters: list[Any]) -> None:
-    """All checks of the steps that these tensors will take in several calls. `masters` has None for those without."""
-    if _direct(params[0]) and all(type(p) in _PLAIN for p in params):
-        _check(params, exp_avgs, grads, masters)
-    else:
-        torch.ops.tenon.lion_check(params, exp_avgs, grads, masters)
+    """All checks of the steps that these tensors, which are not direct, will take in several calls. `masters` has None
+    for those without."""
+    torch.ops.tenon.lion_check(params, exp_avgs, grads, masters)
 
 
 # ---- tenon.fuse -----------------------------------------------------------------------------------------------------

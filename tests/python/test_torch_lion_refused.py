@@ -53,7 +53,7 @@ def test_errors_name_parameters_as_users_know_them(foreach, named):
 def test_a_type_that_no_kernel_takes_is_refused_before_any_group_steps(foreach):
     params = parameters(torch.float32, torch.float32, torch.float64)
     groups = [{"params": params[:1]}, {"params": params[1:]}]
-    with pytest.raises(tenon.UsageError, match=r"^param_groups\[1\]\.params\[1\]: expected f32, bf16 or f16"):
+    with pytest.raises(tenon.UsageError, match=r"^\[?param_groups\[1\]\.params\[1\]\]?:? expected f32, bf16 or f16"):
         tenon.optim.Lion(groups, lr=0.5, foreach=foreach).step()
     assert unchanged(params)
 
@@ -77,6 +77,30 @@ def test_gaps_are_refused_before_any_launch(groups, dtype, options):
     with pytest.raises(tenon.UsageError, match=rf"^\[{name}\] expected an array without gaps"):
         optimizer.step()
     assert unchanged([p, q])
+
+
+@pytest.mark.parametrize("foreach", [None, False])
+def test_a_bad_gradient_or_state_of_the_last_group_leaves_the_first_unchanged(foreach):
+    params = parameters(*[torch.float32] * 12)
+    optimizer = tenon.optim.Lion(
+        [{"params": params[:2]}, {"params": params[2:], "non_finite": "raise"}], lr=0.5, foreach=foreach
+    )
+    params[11].grad = torch.full((3,), NAN)
+    with pytest.raises(tenon.NumericError, match=r"param_groups\[1\]\.params\[9\]\.grad\]?:? is not finite"):
+        optimizer.step()
+    assert unchanged(params)
+    params[11].grad = -torch.ones(3)
+    optimizer.state[params[11]]["exp_avg"] = params[0].detach()
+    with pytest.raises(tenon.UsageError, match=r"\[9\]\.exp_avg\] shares memory with param_groups\[0\]\.params\[0\]"):
+        optimizer.step()
+    assert unchanged(params)
+    optimizer.state[params[11]]["exp_avg"] = torch.zeros(3)
+    for place in (10, 11):  # numbers that memory holds negated
+        params[place].grad = torch._neg_view(torch.ones(3))
+        assert params[place].grad.is_neg()
+    optimizer.step()
+    for place, p in enumerate(params):
+        assert_close(p, np.full(3, 0.5 if place < 10 else 1.5), 0)
 
 
 @pytest.mark.parametrize("groups", [[[0, 1]], [[0], [1]]])
@@ -129,6 +153,36 @@ def test_the_state_of_another_optimizer_is_not_loaded(other, entries):
     with pytest.raises(tenon.UsageError, match=expected):
         optimizer.load_state_dict(other.state_dict())
     assert optimizer.state_dict() == before
+
+
+@pytest.mark.parametrize(
+    "shape, state",
+    [
+        ((), {"exp_avg_sq": ()}),
+        ((), {"exp_avg_sq": (), "max_exp_avg_sq": ()}),
+        ((), {"momentum_buffer": ()}),
+        ((2, 3), {"exp_avg_sq_row": (2,), "exp_avg_sq_col": (3,)}),  # Adafactor with a first moment
+        ((3,), {"max_exp_avg_sq": ()}),
+        ((3,), {"momentum_buffer": (1,)}),
+    ],
+)
+def test_moments_of_any_shape_tell_another_optimizers_state(shape, state):
+    p = torch.nn.Parameter(torch.ones(shape))
+    optimizer = tenon.optim.Lion([p], lr=0.5)
+    kept = {"step": torch.tensor(2.0), "exp_avg": torch.ones(shape), **{n: torch.ones(s) for n, s in state.items()}}
+    saved = {"state": {0: kept}, "param_groups": [{"params": [0], "lr": 0.5}]}
+    with pytest.raises(tenon.UsageError, match=r"^param_groups\[0\]\.params\[0\]: expected Lion's state, exp_avg, got"):
+        optimizer.load_state_dict(saved)
+    assert not optimizer.state
+
+
+def test_adamw_of_parameters_without_axes_is_not_loaded():
+    p = torch.nn.Parameter(torch.ones(()))
+    p.grad = torch.ones(())
+    other = torch.optim.AdamW([p], amsgrad=True)
+    other.step()
+    with pytest.raises(tenon.UsageError, match="got another optimizer's: step, exp_avg, exp_avg_sq, max_exp_avg_sq$"):
+        tenon.optim.Lion([p]).load_state_dict(other.state_dict())
 
 
 def test_what_others_keep_in_the_state_is_left_alone():

@@ -14,6 +14,7 @@ from .._errors import NumericError, UsageError
 _NON_FINITE = ("propagate", "skip", "raise")
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _STATE = ("exp_avg", "master")
+_OTHERS = re.compile("exp_avg_|max_exp_avg_sq$|momentum_buffer$")  # AdamW's, Adafactor's and SGD's, of any shape
 _ARRAY = re.compile(r"\b(param|exp_avg|grad|master)\b(?:\[(\d+)\])?")
 
 
@@ -48,6 +49,11 @@ def _check_options(group: dict[str, Any], where: str = "") -> None:
         not (group["capturable"] and non_finite == "raise"),
         '"propagate" or "skip" in a capturable optimizer',
     )
+
+
+def _options(group: dict[str, Any]) -> tuple[Any, ...]:
+    """What the engine takes of them, in its order."""
+    return (group["lr"], *group["betas"], group["weight_decay"], group["maximize"], group["non_finite"])
 
 
 def _version(tensor: Any) -> Optional[int]:
@@ -94,15 +100,49 @@ def _check_types(launch: _Launch) -> None:
                 raise UsageError(f"{name}: expected f32, bf16 or f16, got {tensor.dtype}", name)
 
 
-def _check_together(launches: Sequence[_Launch]) -> None:
-    """What the engine would refuse in one of these, or in two that share memory, before the first of them writes."""
-    tensors = [(launch, i) for launch in launches for i in range(len(launch.params))]
-    lists = [[t for launch in launches for t in launch[at]] for at in (3, 4, 5)]
-    masters = [launch.masters[i] if launch.masters else None for launch, i in tensors]
+class _Lists(NamedTuple):
+    """The tensors of several launches, one launch after the other; `masters` has None for those without."""
+
+    launches: Sequence[_Launch]
+    params: list[Any]
+    exp_avgs: list[Any]
+    grads: list[Any]
+    masters: list[Any]
+
+    @classmethod
+    def of(cls, launches: Sequence[_Launch]) -> _Lists:
+        lists = cls(launches, [], [], [], [])
+        for launch in launches:
+            lists.params.extend(launch.params)
+            lists.exp_avgs.extend(launch.exp_avgs)
+            lists.grads.extend(launch.grads)
+            lists.masters.extend(launch.masters or [None] * len(launch.params))
+        return lists
+
+    def name(self, role: str, i: int) -> str:
+        """Name of an array of the lists that users know."""
+        for launch in self.launches:
+            if i < len(launch.params):
+                return launch.name(role, i)
+            i -= len(launch.params)
+        raise IndexError(role)
+
+
+def _step_together(lists: _Lists) -> None:
+    """All launches in one call, which refuses what it would refuse in any of them before the first one writes."""
+    parts = [(len(of.params), of.group["foreach"] is not False, *_options(of.group)) for of in lists.launches]
     try:
-        _torch.check_lion(*lists, masters)
+        _torch.lion_steps(lists.params, lists.exp_avgs, lists.grads, lists.masters, parts)
+    except (NumericError, UsageError) as e:
+        raise _named(e, lists.name) from None
+
+
+def _check_together(lists: _Lists) -> None:
+    """What the engine would refuse in one launch, or in two that share memory, before the first of them writes."""
+    try:
+        _torch.check_lion(lists.params, lists.exp_avgs, lists.grads, lists.masters)
     except UsageError as e:
-        raise _named(e, lambda role, at: tensors[at][0].name(role, tensors[at][1])) from None
+        raise _named(e, lists.name) from None
 
 
 def _refuse_non_finite(launch: _Launch) -> None:
@@ -204,6 +244,7 @@ class Lion(torch.optim.Optimizer):
                 state = given["state"].get(key, {})
                 moments = [n for n, kept in state.items() if torch.is_tensor(kept) and kept.shape == param.shape]
                 moments = [n for n in moments if n not in _STATE and param.ndim]  # without axes: perhaps a step's count
+                moments += [n for n in state if _OTHERS.match(str(n))]
                 if state and (moments or not torch.is_tensor(state.get("exp_avg"))):
                     name, got = _name_of(group, index, place), ", ".join(map(str, state))
                     raise UsageError(f"{name}: expected Lion's state, exp_avg, got another optimizer's: {got}", name)
@@ -291,8 +332,21 @@ class Lion(torch.optim.Optimizer):
                     _torch.lion_step(*tensors, *options, launch.masters[first] if launch.masters else None)
         except (NumericError, UsageError) as e:
             raise _named(e, lambda role, at: launch.name(role, first + at)) from None
-        if launch.masters and _torch.eager():
-            self._seen.update((param, _version(param)) for param in launch.params)
+
+    def _run_apart(self, launches: Sequence[_Launch]) -> None:
+        """One call for each launch, or for each tensor, as PyTorch's dispatcher has to see them."""
+        apart = len(launches) > 1 or any(launch.group["foreach"] is False for launch in launches)
+        if apart:  # a single launch looks before it writes
+            for launch in launches:
+                _check_types(launch)
+            if _torch.eager():  # a compiler would drop what writes nothing
+                _check_together(_Lists.of(launches))
+            for launch in launches:
+                if launch.group["non_finite"] == "raise":
+                    _refuse_non_finite(launch)
+        for launch in launches:
+            policy = launch.group["non_finite"]
+            self._run(launch, "propagate" if apart and policy == "raise" else policy)
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
@@ -307,16 +361,12 @@ class Lion(torch.optim.Optimizer):
             for i, group in enumerate(self.param_groups):
                 _check_options(group, f"param_groups[{i}].")
         launches = [launch for i, group in enumerate(self.param_groups) for launch in self._collect(i, group)]
-        apart = len(launches) > 1 or any(launch.group["foreach"] is False for launch in launches)
-        if apart:  # a single launch looks before it writes
+        if _torch.is_direct([p for launch in launches for p in launch.params]):
+            _step_together(_Lists.of(launches))
+        else:
+            self._run_apart(launches)
+        if _torch.eager():
             for launch in launches:
-                _check_types(launch)
-            if _torch.eager():  # a compiler would drop what writes nothing
-                _check_together(launches)
-            for launch in launches:
-                if launch.group["non_finite"] == "raise":
-                    _refuse_non_finite(launch)
-        for launch in launches:
-            policy = launch.group["non_finite"]
-            self._run(launch, "propagate" if apart and policy == "raise" else policy)
+                if launch.masters:
+                    self._seen.update((param, _version(param)) for param in launch.params)
         return loss
