@@ -163,7 +163,7 @@ void check_apart(const Arrays& all) {
       const int64_t bytes = s.count * (s.dtype.bits / 8);
       if (bytes) spans.push_back({s.data, s.data + bytes, role, i});
     }
-  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
   const Span *written = nullptr, *any = nullptr;  // those reaching furthest so far
   for (const Span& s : spans) {
     const Span* before = s.role == kGrad ? written : any;
