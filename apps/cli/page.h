@@ -6,8 +6,8 @@
 
 namespace tenon::cli {
 
-/// A page's text. Its script finds `data` in the constant `name`; the data cannot end the script or add markup.
-std::string self_contained_page(std::string_view title, std::string_view style, std::string_view body,
-                                std::string_view name, const nlohmann::ordered_json& data, std::string_view script);
+/// The text of a verb's page, made of pages/<verb>.css, .html and .js. The script finds `data` in the constant `name`;
+/// the data cannot end the script or add markup.
+std::string self_contained_page(std::string_view verb, std::string_view name, const nlohmann::ordered_json& data);
 
 }  // namespace tenon::cli

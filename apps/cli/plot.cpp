@@ -6,7 +6,6 @@
 
 #include "apps/cli/output_names.h"
 #include "apps/cli/page.h"
-#include "apps/cli/plot_page.h"
 #include "apps/cli/verb.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -143,7 +142,7 @@ int run_plot(const PlotFlags& flags, const Common& common) {
       << train::kMetricsFile << (runs.size() == 1 ? " holds" : " and those of the other runs hold")
       << " no values yet: there is nothing to draw";
   check_output(output, overwrite, kOverwriteHint);
-  const std::string page = self_contained_page("tenon plot", kPlotStyle, kPlotBody, "runs", runs, kPlotScript);
+  const std::string page = self_contained_page("plot", "runs", runs);
   write_file(output, std::as_bytes(std::span(page)), overwrite);
   if (common.json)
     std::cout << json_text(ordered_json{{"path", as_utf8(output)}}) << "\n";

@@ -14,26 +14,15 @@ file(GLOB_RECURSE _device CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
 list(FILTER _device EXCLUDE REGEX "_host\\.h$")
 file(GLOB _tiles CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/products/tiles/*.txt)
 
-# Defines embedded_texts.h's `function`, which returns the texts of the files given as name=file pairs.
-set(_embed ${CMAKE_CURRENT_LIST_DIR}/driver/embed.cmake)
-function(_embed_texts function)
-  list(TRANSFORM ARGN REPLACE "^[^=]*=" "" OUTPUT_VARIABLE files)
-  list(JOIN ARGN "|" pairs)
-  set(embedded ${PROJECT_BINARY_DIR}/generated/cuda_${function}.cpp)
-  add_custom_command(OUTPUT ${embedded}
-                     COMMAND ${CMAKE_COMMAND} -DOUTPUT=${embedded} -DFUNCTION=${function} "-DPAIRS=${pairs}" -P ${_embed}
-                     DEPENDS ${files} ${_embed} COMMENT "Embedding: ${function}" VERBATIM)
-  target_sources(tenon_backend_cuda PRIVATE ${embedded})
-endfunction()
-
 set(_headers "")
 foreach(_header ${_shared} ${_nodes} ${_device})
   list(APPEND _headers ${_header}=${PROJECT_SOURCE_DIR}/${_header})
 endforeach()
-_embed_texts(embedded_headers ${_headers})
+set(_declared tenon/backend/cuda/driver/embedded_texts.h)
+tenon_embed_texts(tenon_backend_cuda ${_declared} tenon::cuda::embedded_headers ${_headers})
 set(_tables "")
 foreach(_table ${_tiles})
   get_filename_component(_arch ${_table} NAME_WE)
   list(APPEND _tables ${_arch}=${_table})
 endforeach()
-_embed_texts(embedded_tiles ${_tables})
+tenon_embed_texts(tenon_backend_cuda ${_declared} tenon::cuda::embedded_tiles ${_tables})

@@ -2,12 +2,9 @@
 #pragma once
 #include <span>
 
-namespace tenon::cuda {
+#include "tenon/core/embedded_text.h"
 
-struct EmbeddedText {
-  const char* name;
-  const char* text;
-};
+namespace tenon::cuda {
 
 /// Every header that backend.cmake embeds, in a fixed order, named as in #include:
 /// "tenon/backend/cuda/device/vocabulary.h".

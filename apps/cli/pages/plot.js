@@ -1,39 +1,3 @@
-#include "apps/cli/plot_page.h"
-
-namespace tenon::cli {
-
-const std::string_view kPlotStyle = R"css(
-:root { color-scheme: light dark; --bg:#fbfbfa; --card:#fff; --ink:#1d2327; --soft:#667079; --line:#e3e5e6; }
-@media (prefers-color-scheme: dark) { :root { --bg:#15181b; --card:#1c2024; --ink:#e4e8eb; --soft:#98a2ab; --line:#2d3338; } }
-* { box-sizing:border-box }
-body { margin:0; background:var(--bg); color:var(--ink); font:14px/1.45 system-ui,"Segoe UI",sans-serif }
-header { padding:18px 28px 10px; display:flex; flex-wrap:wrap; gap:8px 28px; align-items:baseline }
-h1 { font-size:19px; margin:0 } h2 { font-size:14px; margin:0 }
-.tool { display:flex; flex-wrap:wrap; gap:6px 18px; align-items:center; color:var(--soft); font-size:13px }
-.key { display:inline-flex; gap:6px; align-items:center; overflow-wrap:anywhere } .key.off { opacity:.4 } .key.run { cursor:pointer }
-.dot { width:10px; height:10px; border-radius:3px; flex:none }
-table { margin:4px 28px 14px; border-collapse:collapse; font-variant-numeric:tabular-nums } th { color:var(--soft); font-weight:500; text-align:right; font-size:12.5px }
-td,th { padding:3px 14px 3px 0; text-align:right } td:first-child,th:first-child { text-align:left; overflow-wrap:anywhere }
-main { display:grid; grid-template-columns:repeat(auto-fill,minmax(min(430px,100%),1fr)); gap:14px; padding:0 28px 28px }
-.card { background:var(--card); border:1px solid var(--line); border-radius:10px; padding:10px 14px }
-.card .head { display:flex; flex-wrap:wrap; gap:2px 14px; justify-content:space-between; align-items:baseline; font-size:12px; color:var(--soft) }
-.card h2 { color:var(--ink) } svg { display:block; width:100%; height:auto; touch-action:none } .tip { min-height:19px; font-size:12px; color:var(--soft); display:flex; flex-wrap:wrap; gap:0 12px }
-#samples { padding:0 28px 28px } .row { display:flex; flex-wrap:wrap; gap:10px; margin:8px 0 14px } figure { margin:0; width:150px }
-figure img { width:150px; border-radius:6px; image-rendering:auto; display:block } figcaption { font-size:12px; color:var(--soft); overflow-wrap:anywhere }
-#none { padding:10px 28px; color:var(--soft) }
-)css";
-
-const std::string_view kPlotBody = R"html(<body>
-<header><h1>tenon plot</h1><div class="tool" id="runs"></div>
-<div class="tool"><label class="key">smoothing <input type="range" id="smooth" min="0" max="0.98" step="0.02" value="0"></label>
-<label class="key"><input type="checkbox" id="log"> logarithmic</label></div></header>
-<table id="table"></table>
-<main id="charts"></main>
-<section id="samples"></section>
-<p id="none" hidden>No step has been recorded yet.</p>
-)html";
-
-const std::string_view kPlotScript = R"js(
 const byId = id => document.getElementById(id);
 const make = (tag, cls, text) => { const e = document.createElement(tag); if (cls) e.className = cls; if (text !== undefined) e.textContent = text; return e; };
 const svg = (tag, attributes, text) => { const e = document.createElementNS('http://www.w3.org/2000/svg', tag); for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v); if (text !== undefined) e.textContent = text; return e; };
@@ -173,6 +137,3 @@ byId('log').onchange = draw;
 table();
 samples();
 draw();
-)js";
-
-}  // namespace tenon::cli

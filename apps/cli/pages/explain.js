@@ -1,74 +1,3 @@
-#include "apps/cli/explain_page.h"
-
-namespace tenon::cli {
-
-const std::string_view kPageStyle = R"css(
-:root { color-scheme: light dark; --bg:#fbfbfa; --card:#fff; --ink:#1d2327; --soft:#667079; --line:#e3e5e6; --hover:#f1f4f6;
-  --select:#e2eefb; --bar:#c9d6e2; --strong:#1f6feb; --warm:#d9822b;
-  --gemm:#3b6fd4; --conv2d:#0f8a6d; --attention:#b5477f; --rows:#b7791f; --groups:#7a5cc0; --map:#8a8f94; }
-@media (prefers-color-scheme: dark) { :root { --bg:#15181b; --card:#1c2024; --ink:#e4e8eb; --soft:#98a2ab; --line:#2d3338;
-  --hover:#23282d; --select:#1f3247; --bar:#3a4650; --strong:#6aa9ff; --warm:#e9a25b;
-  --gemm:#7aa5f2; --conv2d:#4fc3a1; --attention:#e389b4; --rows:#e0b057; --groups:#b39ae8; --map:#9aa1a7; } }
-* { box-sizing:border-box }
-body { margin:0; background:var(--bg); color:var(--ink); font:14px/1.45 system-ui,"Segoe UI",sans-serif }
-code,.mono { font:12.5px/1.5 ui-monospace,"Cascadia Code","DejaVu Sans Mono",monospace }
-header { padding:18px 28px 10px; display:flex; flex-wrap:wrap; gap:6px 28px; align-items:baseline }
-h1 { font-size:19px; margin:0 } h1 span { color:var(--soft); font-weight:400 }
-h2 { font-size:14px; margin:0 0 8px } h3 { font-size:12px; margin:14px 0 4px; color:var(--soft); font-weight:600 }
-nav { display:flex; gap:4px } nav button, .tool button { font:inherit; border:1px solid var(--line); background:var(--card); color:inherit;
-  padding:3px 12px; border-radius:6px; cursor:pointer } nav button.on { background:var(--strong); color:#fff; border-color:var(--strong) }
-.tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(225px,1fr)); gap:12px; padding:6px 28px 14px }
-.tile { background:var(--card); border:1px solid var(--line); border-radius:10px; padding:10px 14px }
-.tile b { font-size:21px; font-weight:600 } .tile small { color:var(--soft) } .tile p { margin:2px 0 0; color:var(--soft); font-size:12.5px }
-.pair { display:grid; grid-template-columns:58px 1fr; gap:2px 8px; font-size:12px; align-items:center; margin-top:5px; color:var(--soft) }
-.meter { height:7px; border-radius:4px; background:var(--bar) } .meter.now { background:var(--strong) }
-main { display:grid; grid-template-columns:minmax(0,1fr) minmax(360px,34%); gap:16px; padding:0 28px }
-.card { background:var(--card); border:1px solid var(--line); border-radius:10px; overflow:hidden }
-.tool { display:flex; flex-wrap:wrap; gap:8px 16px; align-items:center; padding:9px 14px; border-bottom:1px solid var(--line); font-size:12.5px; color:var(--soft) }
-.tool input[type=search] { font:inherit; padding:3px 9px; border:1px solid var(--line); border-radius:6px; background:var(--bg); color:inherit; width:180px }
-.key { display:inline-flex; gap:5px; align-items:center } .dot { width:9px; height:9px; border-radius:3px; display:inline-block }
-#list { position:relative; max-height:72vh; overflow:auto }
-#edges { position:absolute; left:0; top:0; pointer-events:none }
-.row { position:absolute; left:0; right:0; display:grid; grid-template-columns:104px 34px 74px minmax(0,1fr) 168px; gap:8px; align-items:center;
-  padding-right:14px; cursor:pointer; white-space:nowrap }
-.row:hover { background:var(--hover) } .row.on { background:var(--select) } .row.dim { opacity:.28 }
-.row .n { color:var(--soft); text-align:right; font-variant-numeric:tabular-nums }
-.row .what { display:flex; gap:0; overflow:hidden; white-space:pre } .row .what > * { overflow:hidden; text-overflow:ellipsis }
-.row .what u { text-decoration:none; color:var(--soft); flex:0 1 auto; min-width:1.6em } .row .what b { font-weight:400; flex:0 0 auto; max-width:90% }
-.row .what i { font-style:normal; color:var(--soft); flex:1 1 0; min-width:0; margin-left:8px }
-.chip { border-radius:5px; padding:0 7px; font-size:11.5px; color:#fff; text-align:center; line-height:18px }
-@media (prefers-color-scheme: dark) { .chip { color:#14171a } }
-.cost { display:grid; grid-template-columns:1fr 70px; gap:7px; align-items:center; font-size:12px; color:var(--soft); text-align:right; font-variant-numeric:tabular-nums }
-.cost .track { height:8px } .cost .fill { height:8px; border-radius:4px; background:var(--bar); margin-left:auto }
-.phase { position:absolute; left:104px; right:0; font-size:11.5px; color:var(--soft); border-bottom:1px solid var(--line); display:flex; align-items:end; padding:0 0 2px 40px }
-#detail { position:sticky; top:12px; align-self:start; padding:14px 18px; max-height:calc(100vh - 24px); overflow:auto }
-#detail h2 { overflow-wrap:anywhere; font-size:15px; margin-bottom:2px }
-.hole { display:grid; grid-template-columns:64px minmax(0,1fr); gap:3px 10px; margin:5px 0 }
-.hole > span { color:var(--soft); overflow-wrap:anywhere; font-size:12.5px } .hole code { overflow-wrap:anywhere; white-space:pre-wrap }
-.hole .type { color:var(--soft); font-size:11.5px } .fn { color:var(--strong) } .num { color:var(--warm) }
-.apart { margin:6px 0; padding-left:10px; border-left:3px solid var(--line) } .apart div { color:var(--soft); overflow-wrap:anywhere }
-a { color:var(--strong); cursor:pointer; text-decoration:none } a:hover { text-decoration:underline }
-#memory { margin:16px 28px 28px; padding:14px 18px } #memory p { margin:0 0 8px; color:var(--soft); font-size:12.5px }
-#memory svg { display:block; width:100%; background:var(--bg); border-radius:6px } #tip { min-height:20px; font-size:12.5px; color:var(--soft) }
-@media (max-width:900px) { main { grid-template-columns:1fr } #detail { position:static; max-height:none } }
-)css";
-
-const std::string_view kPageBody = R"html(<body>
-<header><h1 id="title"></h1><nav id="parts"></nav></header>
-<section class="tiles" id="tiles"></section>
-<main>
-  <section class="card">
-    <div class="tool"><input type="search" id="filter" placeholder="filter launches" aria-label="filter launches">
-      <span id="keys" style="display:flex;gap:12px"></span>
-      <label class="key">zoom <input type="range" id="zoom" min="14" max="44" value="28" aria-label="row height"></label></div>
-    <div id="list"></div>
-  </section>
-  <aside class="card" id="detail"></aside>
-</main>
-<section class="card" id="memory"><h2>Activation memory</h2><p id="arena"></p><svg id="arenasvg" height="260" preserveAspectRatio="none"></svg><div id="tip"></div></section>
-)html";
-
-const std::string_view kPageScript = R"js(
 const byId = id => document.getElementById(id);
 const make = (tag, cls, html) => { const e = document.createElement(tag); if (cls) e.className = cls; if (html !== undefined) e.innerHTML = html; return e; };
 const esc = s => String(s).replace(/[&<>"]/g, c => ({'&':'&amp;','<':'&lt;','>':'&gt;','"':'&quot;'}[c]));
@@ -176,9 +105,7 @@ function select(i, scroll) {
   arena();
   if (scroll) byId('list').querySelector(`.row[data-i="${i}"]`).scrollIntoView({block: 'center', behavior: 'smooth'});
 }
-)js";
 
-const std::string_view kPageDrawing = R"js(
 const svg = (tag, attrs) => { const e = document.createElementNS('http://www.w3.org/2000/svg', tag); for (const k in attrs) e.setAttribute(k, attrs[k]); return e; };
 
 function edges(box, at) {  // an arc from the launch that writes a buffer to each that reads it
@@ -229,6 +156,3 @@ document.onkeydown = e => {
   if (d) { e.preventDefault(); select(Math.min(net.launches.length - 1, Math.max(0, selected + d)), true); }
 };
 show(Math.max(0, networks.findIndex(n => n.part === 'unet')));
-)js";
-
-}  // namespace tenon::cli

@@ -1,5 +1,5 @@
-# Writes OUTPUT, a C++ file that holds the texts of files, returned by FUNCTION. Run as a script:
-#   cmake -DOUTPUT=x.cpp -DFUNCTION=embedded_headers "-DPAIRS=name=file|name=file|.." -P embed.cmake
+# Writes OUTPUT, a C++ file that holds the texts of files, returned by FUNCTION, which HEADER declares. Run as a script:
+#   cmake -DOUTPUT=x.cpp -DHEADER=path.h -DFUNCTION=tenon::cuda::embedded_headers "-DPAIRS=name=file|.." -P embed.cmake
 # A text is cut at line ends into pieces of a few kilobytes: compilers limit the length of one string literal.
 set(_piece 12000)
 
@@ -29,8 +29,8 @@ endfunction()
 
 string(REPLACE "|" ";" pairs "${PAIRS}")
 file(WRITE ${OUTPUT}.tmp "// Generated from the files named below.\n"
-     "#include \"tenon/backend/cuda/driver/embedded_texts.h\"\n\n"
-     "namespace tenon::cuda {\n\nstd::span<const EmbeddedText> ${FUNCTION}() {\n  static constexpr EmbeddedText kTexts[] = {\n")
+     "#include \"${HEADER}\"\n\n"
+     "std::span<const tenon::EmbeddedText> ${FUNCTION}() {\n  static constexpr tenon::EmbeddedText kTexts[] = {\n")
 foreach(pair ${pairs})
   string(FIND "${pair}" "=" at)
   string(SUBSTRING "${pair}" 0 ${at} name)
@@ -43,5 +43,5 @@ foreach(pair ${pairs})
   append_literals(literals "${text}")
   file(APPEND ${OUTPUT}.tmp "    {\"${name}\",\n${literals}    },\n")
 endforeach()
-file(APPEND ${OUTPUT}.tmp "  };\n  return kTexts;\n}\n\n}  // namespace tenon::cuda\n")
+file(APPEND ${OUTPUT}.tmp "  };\n  return kTexts;\n}\n")
 file(RENAME ${OUTPUT}.tmp ${OUTPUT})
