@@ -43,10 +43,10 @@ TEST(PythonValues, GeneratorsAreTakenOnce) {
   });
   expect_refused(ErrorKind::Usage, {{"{{ l|select }}", "a generator cannot be written as text"},
                                     {"{{ l|select|tojson }}", "a generator cannot be written as text"},
-                                    {"{{ l|select|length }}", "a generator has no length; |list makes it a list"},
-                                    {"{{ l|select|last }}", "a generator cannot be read backwards"},
                                     {"{{ (l|select) + l }}", "'+' between a generator and a list"},
                                     {"{{ (l|select)[1:] }}", "cannot slice a generator"}});
+  expect_refused(ErrorKind::Model, {{"{{ l|select|length }}", "a generator has no length; |list makes it a list"},
+                                    {"{{ l|select|last }}", "a generator cannot be read backwards"}});
 }
 
 TEST(PythonValues, ViewsOfMappingsAndRangesAreNoLists) {
@@ -60,9 +60,9 @@ TEST(PythonValues, ViewsOfMappingsAndRangesAreNoLists) {
       {"{{ d.items()|last }}{{ d.items()|length }}{{ range(3)|last }}{{ range(3)[1] }}", "('items', 'I')321"},
       {"{{ (d|dictsort|first)[:1] }}{{ d|dictsort|first + d|dictsort|last }}", "('b',)('b', 1, 'k', 'v')"},
   });
-  expect_refused(ErrorKind::Usage, {{"{{ range(3) }}", "a range cannot be written as text; |list makes it a list"},
-                                    {"{{ d.keys()|tojson }}", "a view of a mapping cannot be written as text"},
-                                    {"{{ d.keys() + [1] }}", "'+' between a view of a mapping and a list"}});
+  expect_refused(ErrorKind::Model, {{"{{ range(3) }}", "a range cannot be written as text; |list makes it a list"},
+                                    {"{{ d.keys()|tojson }}", "a view of a mapping cannot be written as text"}});
+  expect_refused(ErrorKind::Usage, {{"{{ d.keys() + [1] }}", "'+' between a view of a mapping and a list"}});
 }
 
 TEST(PythonValues, AMappingsMethodsHideItsKeysOfTheSameName) {
@@ -77,8 +77,8 @@ TEST(PythonValues, AMappingsMethodsHideItsKeysOfTheSameName) {
       {"{{ messages|map(attribute='items')|list|length }}{{ [d]|map(attribute='items')|list }}", "2['I']"},
       {"{% set r = range %}{{ r(2)|list }}", "[0, 1]"},
   });
-  expect_refused(ErrorKind::Usage, {{"{{ d.items }}", "a method cannot be written as text"},
-                                    {"{% set f = d.get %}{{ f('k') }}", "a method cannot be called"}});
+  expect_refused(ErrorKind::Usage, {{"{{ d.items }}", "a method cannot be written as text"}});
+  expect_refused(ErrorKind::Model, {{"{% set f = d.get %}{{ f('k') }}", "a method cannot be called"}});
 }
 
 TEST(PythonValues, ElseRunsUnlessAnIterationReachedTheEnd) {
