@@ -323,7 +323,7 @@ nlohmann::ordered_json schedule_json(const Schedule& s) {
 namespace {
 // Of runs that differ: what differs first, and why that matters where it is not plain.
 std::string difference(const nlohmann::json& there, const nlohmann::json& here) {
-  const std::string first = first_difference(there, here);
+  std::string first = first_difference(there, here);
   if (!first.starts_with("steps: ") || !here.contains("schedule")) return first;
   return first + "; the rate is " + here["schedule"].value("lr_scheduler", "") + ", so that it depends on the steps";
 }
