@@ -19,7 +19,7 @@ Skeletons& registry() {
 
 }  // namespace
 
-RegisterSkeleton::RegisterSkeleton(Skeleton s) { registry().try_emplace({s.preference, s.name}, std::move(s)); }
+RegisterSkeleton::RegisterSkeleton(const Skeleton& s) { registry().try_emplace({s.preference, s.name}, s); }
 
 const Skeleton& skeleton(std::string_view name) {
   std::string known;

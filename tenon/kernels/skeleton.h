@@ -31,7 +31,7 @@ bool anchored_by(const Expr& anchor) {
 
 /// Adds a skeleton for the life of the process: `const RegisterSkeleton kGemm({.name = "gemm", ..});`
 struct RegisterSkeleton {
-  explicit RegisterSkeleton(Skeleton skeleton);
+  explicit RegisterSkeleton(const Skeleton& skeleton);
 };
 
 /// The skeleton of this name; throws Error(Usage) that lists all names.
