@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "apps/cli/parts.h"
+#include "tenon/backend/offline_compiler.h"
 #include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -77,12 +78,11 @@ int report_plans(const std::string& arch, const PlannedCalls& planned, const Com
 }
 
 // All of them, before minutes are spent on the first.
-void check_archs(const std::vector<std::string>& archs, BackendOptions options) {
+void check_archs(const std::vector<std::string>& archs, const BackendOptions& options) {
   for (auto it = archs.begin(); it != archs.end(); ++it) {
     TENON_CHECK(Usage, !it->empty(), "--arch") << "expected names such as sm_89,sm_90a, got an empty one";
     TENON_CHECK(Usage, std::find(archs.begin(), it, *it) == it, "--arch") << *it << " is given more than once";
-    options.compile_for = *it;
-    make_backend("cuda", options);
+    make_offline_compiler("cuda", {.architecture = *it, .backend = options});
   }
 }
 
@@ -90,11 +90,10 @@ void check_archs(const std::vector<std::string>& archs, BackendOptions options) 
 int compile_for(const std::string& arch, const CompileFlags& f, const Common& common, ordered_json& out) {
   const auto begin = Clock::now();
   const std::shared_ptr<const ModelParts> model = open_parts(f.part.spec);
-  BackendOptions options = common.backend_options();
-  options.compile_for = arch;
-  options.plan_libraries = f.cudnn;
-  options.batch_invariant = is_batch_invariant(f.part.deterministic);
-  const std::shared_ptr<Backend> backend = make_backend("cuda", options);
+  OfflineOptions options{.architecture = arch, .plan_libraries = f.cudnn, .backend = common.backend_options()};
+  options.backend.batch_invariant = is_batch_invariant(f.part.deterministic);
+  const std::unique_ptr<OfflineCompiler> compiler = make_offline_compiler("cuda", options);
+  const std::shared_ptr<Backend> backend = compiler->backend();
   for (const std::string& part : model->parts_named(f.part.part)) {
     check_stop();
     const Plan plan = model->plan(part, f.part.request, f.part.networks(*backend, *model));
@@ -103,7 +102,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
   }
   spdlog::info("{}: waiting for kernels; compiling those that are not in the cache takes minutes for a whole model",
                arch);
-  const std::vector<CompiledKernel> compiled = backend->compiled();  // waits for the compiler
+  const std::vector<CompiledKernel> compiled = compiler->compiled();  // waits for the compiler
   check_stop();
   ordered_json kernels = ordered_json::array();
   int bad = 0, max_registers = 0;
@@ -118,7 +117,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
     std::cout << arch << ": " << kernels.size() << " kernels, at most " << max_registers << " registers, " << bad
               << " with problems, " << seconds_text(seconds) << "\n";
   out.push_back({{"arch", arch}, {"seconds", seconds}, {"kernels", kernels}});
-  return bad + report_plans(arch, backend->planned(), common, out.back());
+  return bad + report_plans(arch, compiler->planned(), common, out.back());
 }
 
 Action declare_compile(CLI::App& app, const Common& common) {

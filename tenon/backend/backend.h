@@ -80,27 +80,6 @@ class Replay {
   virtual void run(Stream& stream) = 0;
 };
 
-/// A kernel that a backend compiled, as seen in its machine code.
-struct CompiledKernel {
-  std::string name;
-  int registers = 0, stack_bytes = 0, shared_bytes = 0;
-  int launches = 0;                   ///< in all plans prepared so far
-  std::vector<std::string> problems;  ///< what is wrong with it, as sentences
-};
-
-/// Whether a vendor's library has plans for the work that launches could hand to it, for a GPU that need not be
-/// present.
-struct PlannedCalls {
-  struct Call {
-    std::string problem;
-    std::string engine;   ///< the library's choice; empty if it has none
-    std::string why_not;  ///< why it has none
-  };
-  std::string library;  ///< with its version; empty if no library was asked
-  std::vector<Call> calls;
-  double seconds = 0;  ///< time that planning took
-};
-
 /// A device's memory and kernels. Calls may come from several threads; each object it makes (stream, kernel, replay) is
 /// used by one thread at a time.
 class Backend {
@@ -160,17 +139,11 @@ class Backend {
   virtual void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;
   /// Copies to the host; returns when the data has arrived.
   virtual void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;
-  /// All kernels that a backend which compiles for an architecture (BackendOptions::compile_for) has compiled.
-  virtual std::vector<CompiledKernel> compiled() { return {}; }
-  /// The library plans of a backend that also plans (BackendOptions::plan_libraries).
-  virtual PlannedCalls planned() { return {}; }
 };
 
 struct BackendOptions {
-  int threads = 0;               ///< 0: all processors
-  int ordinal = 0;               ///< which of several devices
-  std::string compile_for = {};  ///< cuda: compile for this architecture ("sm_90a") without a GPU, instead of running
-  bool plan_libraries = false;   ///< with compile_for: also check whether vendors' libraries have plans for it
+  int threads = 0;  ///< 0: all processors
+  int ordinal = 0;  ///< which of several devices
   /// Results for a sample (of the first axis) are bit-identical in every batch. Costs time on a GPU; always true on the
   /// CPU.
   bool batch_invariant = false;

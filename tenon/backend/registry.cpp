@@ -31,15 +31,6 @@ std::pair<std::string, int> with_ordinal(const std::string& name) {
   return {number ? name.substr(0, colon) : name, number ? ordinal : -1};
 }
 
-// Options that only mean something for a backend whose devices are probed for.
-void check_only_device(const std::string& name, const BackendOptions& options) {
-  TENON_CHECK(Device, options.ordinal == 0, "device")
-      << "no device " << options.ordinal << ": '" << name << "' has only one";
-  TENON_CHECK(Usage, options.compile_for.empty() && !options.plan_libraries, "compile_for")
-      << "expected nothing for '" << name << "', which compiles for no architecture, found '" << options.compile_for
-      << "'";
-}
-
 // Hint for a name that is no backend but may mean a kind of device: suggests the backend whose device is probed for.
 std::string hint_of_a_gpu() {
   for (const auto& [name, registered] : registry())
@@ -96,7 +87,9 @@ std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOpti
   if (it != registry().end()) {
     BackendOptions numbered = options;
     if (ordinal >= 0) numbered.ordinal = ordinal;
-    if (!it->second.automatic.look) check_only_device(plain, numbered);
+    // Only a backend whose devices are probed for can have several.
+    TENON_CHECK(Device, numbered.ordinal == 0 || it->second.automatic.look, "device")
+        << "no device " << numbered.ordinal << ": '" << plain << "' has only one";
     return it->second.make(numbered);
   }
   std::vector<std::string> known = backend_names();

@@ -1,6 +1,7 @@
 // Calls of executables and stores that cannot mean anything: each is refused by name, before any memory is touched.
 #include <gtest/gtest.h>
 
+#include "tenon/backend/offline_compiler.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
 #include "tests/support/refusing.h"
@@ -124,8 +125,8 @@ TEST_F(Misuse, OptionsOfAnotherBackend) {
       "[device] no device 2: 'cpu' has only one", [] { make_backend("cpu", {.ordinal = 2}); }, ErrorKind::Device);
   refused(
       "[device] no device -1: 'null' has only one", [] { make_backend("null", {.ordinal = -1}); }, ErrorKind::Device);
-  refused("[compile_for] expected nothing for 'cpu', which compiles for no architecture, found 'sm_90a'",
-          [] { make_backend("cpu", {.compile_for = "sm_90a"}); });
+  refused("[offline compiler] expected one of cuda, found 'cpu', which compiles for no architecture",
+          [] { make_offline_compiler("cpu", {.architecture = "sm_90a"}); });
 }
 
 TEST_F(Misuse, AnUpdateWithoutAnAddressChangesNothing) {

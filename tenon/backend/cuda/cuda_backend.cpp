@@ -18,8 +18,7 @@ class RecordedRuns : public Replay {
 
 class CudaBackend : public Backend {
  public:
-  CudaBackend(std::shared_ptr<Device> device, Compiled compiled, Planned planned)
-      : device_(std::move(device)), compiled_(std::move(compiled)), planned_(std::move(planned)) {}
+  explicit CudaBackend(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
   std::string_view name() const override { return "cuda"; }
   std::string describe() const override {
@@ -54,19 +53,15 @@ class CudaBackend : public Backend {
   void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override {
     device_->copy_out(stream, dst, src, bytes);
   }
-  std::vector<CompiledKernel> compiled() override { return compiled_ ? compiled_() : std::vector<CompiledKernel>(); }
-  PlannedCalls planned() override { return planned_ ? planned_() : PlannedCalls(); }
 
  private:
   std::shared_ptr<Device> device_;
-  Compiled compiled_;
-  Planned planned_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device, Compiled compiled, Planned planned) {
-  return std::make_unique<CudaBackend>(std::move(device), std::move(compiled), std::move(planned));
+std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device) {
+  return std::make_unique<CudaBackend>(std::move(device));
 }
 
 }  // namespace tenon::cuda

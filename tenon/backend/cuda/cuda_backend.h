@@ -5,13 +5,7 @@
 
 namespace tenon::cuda {
 
-/// Returns what Backend::compiled gives.
-using Compiled = std::function<std::vector<CompiledKernel>()>;
-/// Returns what Backend::planned gives.
-using Planned = std::function<PlannedCalls()>;
-
 /// A backend whose launches run on `device`.
-std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device, Compiled compiled = {},
-                                           Planned planned = {});
+std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device);
 
 }  // namespace tenon::cuda

@@ -1,4 +1,4 @@
-// The backend named "cuda": on a GPU through the driver, and what it needs from the machine.
+// The backend named "cuda": on a GPU through the driver, and what it needs from the machine; and its compiler.
 #include <sstream>
 
 #include "tenon/backend/cuda/cuda_backend.h"
@@ -8,6 +8,7 @@
 #include "tenon/backend/cuda/driver/libraries.h"
 #include "tenon/backend/cuda/products/core_names.h"
 #include "tenon/backend/cuda/products/tile_tuning.h"
+#include "tenon/backend/offline_compiler.h"
 
 namespace tenon::cuda {
 namespace {
@@ -62,51 +63,68 @@ KernelExpectations expect(const KernelSource& source) {
   return e;
 }
 
-std::vector<CompiledKernel> compiled(CompileDevice& device) {
-  std::vector<CompiledKernel> out;
-  for (const KernelReport& r : device.finish(expect)) {
-    CompiledKernel k{r.name,     r.kernel.registers, r.kernel.stack_bytes, r.kernel.static_shared_bytes,
-                     r.launches, r.violations};
-    if (!r.error.empty()) k.problems.push_back(r.error);
-    out.push_back(std::move(k));
-  }
-  return out;
-}
-
-PlannedCalls planned(const CompileDevice& device) {
-  PlannedCalls out;
-  const CudnnCheck* cudnn = device.cudnn();
-  if (!cudnn) return out;
-  out.library = cudnn->name();
-  out.seconds = cudnn->seconds();
-  for (const CudnnVerdict& v : cudnn->verdicts()) out.calls.push_back({v.problem, v.engine, v.why_not});
-  return out;
+// Reports invalid values immediately, even without a GPU.
+void check_settings() {
+  static_cast<void>(asked_core());
+  static_cast<void>(asked_to_tune());
 }
 
 std::unique_ptr<Backend> make(const BackendOptions& options) {
-  // Reports invalid values immediately, even without a GPU.
-  static_cast<void>(asked_core());
-  static_cast<void>(asked_to_tune());
-  if (options.compile_for.empty()) {
-    DriverOptions driver;
-    driver.ordinal = options.ordinal;
-    driver.batch_invariant = options.batch_invariant;
-    driver.one_order = options.one_order;
-    return make_cuda_backend(std::make_shared<DriverDevice>(driver));
+  check_settings();
+  DriverOptions driver;
+  driver.ordinal = options.ordinal;
+  driver.batch_invariant = options.batch_invariant;
+  driver.one_order = options.one_order;
+  return make_cuda_backend(std::make_shared<DriverDevice>(driver));
+}
+
+class CudaCompiler : public OfflineCompiler {
+ public:
+  CudaCompiler(const std::string& architecture, const CompileOptions& options)
+      : device_(std::make_shared<CompileDevice>(architecture, options)), backend_(make_cuda_backend(device_)) {}
+
+  std::shared_ptr<Backend> backend() const override { return backend_; }
+
+  std::vector<CompiledKernel> compiled() override {
+    std::vector<CompiledKernel> out;
+    for (const KernelReport& r : device_->finish(expect)) {
+      CompiledKernel k{r.name,     r.kernel.registers, r.kernel.stack_bytes, r.kernel.static_shared_bytes,
+                       r.launches, r.violations};
+      if (!r.error.empty()) k.problems.push_back(r.error);
+      out.push_back(std::move(k));
+    }
+    return out;
   }
+
+  PlannedCalls planned() override {
+    PlannedCalls out;
+    const CudnnCheck* cudnn = device_->cudnn();
+    if (!cudnn) return out;
+    out.library = cudnn->name();
+    out.seconds = cudnn->seconds();
+    for (const CudnnVerdict& v : cudnn->verdicts()) out.calls.push_back({v.problem, v.engine, v.why_not});
+    return out;
+  }
+
+ private:
+  std::shared_ptr<CompileDevice> device_;
+  std::shared_ptr<Backend> backend_;
+};
+
+std::unique_ptr<OfflineCompiler> make_compiler(const OfflineOptions& options) {
+  check_settings();
   CompileOptions compile;
-  compile.threads = options.threads;
+  compile.threads = options.backend.threads;
   compile.cudnn = options.plan_libraries;
-  compile.batch_invariant = options.batch_invariant;
-  compile.one_order = options.one_order;
-  const auto device = std::make_shared<CompileDevice>(options.compile_for, compile);
-  return make_cuda_backend(
-      device, [device] { return compiled(*device); }, [device] { return planned(*device); });
+  compile.batch_invariant = options.backend.batch_invariant;
+  compile.one_order = options.backend.one_order;
+  return std::make_unique<CudaCompiler>(options.architecture, compile);
 }
 
 const RegisterBackend kRegisteredCuda("cuda", &make, probe, {.preference = 2, .look = [] {
                                                                return look_at_gpu(SearchSettings::from_environment());
                                                              }});
+const RegisterOfflineCompiler kRegisteredCompiler("cuda", &make_compiler);
 
 }  // namespace
 }  // namespace tenon::cuda
