@@ -18,7 +18,13 @@ cmake --build "$work/build" -j "$2"
 if hidden="$(ldd -r "$prefix/bin/tenon" 2>&1 | grep 'undefined symbol')"; then fail "the installed library hides: $hidden"; fi
 shown="$(nm -DC --defined-only "$prefix"/lib*/libtenon.so)"
 if grep -E ' tenon::(cpu|cuda)::' <<<"$shown"; then fail "the installed library shows what backends are made of"; fi
-[[ -e "$prefix/include/tenon/plan/plan.h" && ! -e "$prefix/include/tenon/plan/partition.h" ]] || fail "headers that are not the door's are installed"
+headers="$prefix/include/tenon"
+[[ -e "$headers/plan/plan.h" ]] || fail "a header of the door is not installed"
+for header in plan/partition.h kernels/form.h backend/kernel.h runtime/plan_kernels.h io/safetensors.h models/weights.h \
+    pipelines/networks.h pipelines/samplers/sampler.h; do
+  [[ ! -e "$headers/$header" ]] || fail "headers that are not the door's are installed: $header"
+done
+echo "$(find "$headers" -name '*.h' | wc -l) headers are installed"
 echo "the installed library shows $(wc -l <<<"$shown") symbols"
 # oneDNN, the yardstick of `bench`, is loaded at run time, never linked.
 if readelf -d "$prefix"/bin/tenon "$prefix"/lib*/libtenon.so | grep -E 'NEEDED.*(libdnnl|libgomp|libOpenCL)'; then exit 1; fi

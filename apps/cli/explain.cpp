@@ -15,6 +15,7 @@
 #include "tenon/explain/plan_counts.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon::cli {
 namespace {

@@ -24,6 +24,7 @@
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/offload_size.h"
 #include "tenon/pipelines/picture_text.h"
+#include "tenon/pipelines/samplers/sampler.h"
 
 namespace tenon::cli {
 namespace {

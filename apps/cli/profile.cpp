@@ -14,6 +14,7 @@
 #include "tenon/explain/profile.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon::cli {
 namespace {

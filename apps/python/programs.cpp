@@ -8,6 +8,7 @@
 #include "tenon/core/error.h"
 #include "tenon/explain/explanation.h"
 #include "tenon/explain/plan_counts.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon::python {
 namespace {

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "tenon/backend/backend.h"
+#include "tenon/backend/stream.h"
 #include "tenon/optim/lion.h"
 
 namespace {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/kernel.h"
 #include "tenon/backend/list_form.h"
 #include "tenon/core/error.h"
 

@@ -80,6 +80,10 @@ void check_type(const Backend& backend, DType type, const std::string& where) {
       << name_of(type) << " is not supported by " << backend.name();
 }
 
+void check_offloads(const Backend& backend) {
+  TENON_CHECK(Usage, backend.offloads(), "offload") << "weights on " << backend.name() << " are already in host memory";
+}
+
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options) {
   if (name == kAutomaticDevice) return make_backend(choose_backend().name, options);
   const auto [plain, ordinal] = with_ordinal(name);

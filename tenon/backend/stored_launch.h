@@ -5,6 +5,8 @@
 #include <string>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/kernel.h"
+#include "tenon/backend/weights.h"
 #include "tenon/kernels/launch.h"
 
 namespace tenon {

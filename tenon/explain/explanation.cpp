@@ -8,6 +8,7 @@
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
 #include "tenon/kernels/skeleton.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 namespace {

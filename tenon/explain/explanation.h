@@ -10,10 +10,11 @@
 #include "tenon/explain/readable.h"
 #include "tenon/explain/roofline.h"
 #include "tenon/plan/plan.h"
-#include "tenon/runtime/executable.h"
-#include "tenon/runtime/plan_kernels.h"
+#include "tenon/runtime/memory_plan.h"
 
 namespace tenon {
+
+struct PlanKernels;
 
 struct ExplainedHole {
   std::string name;

@@ -7,10 +7,15 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/added_tokens.h"
 #include "tenon/io/bpe.h"
+#include "tenon/io/bpe_files.h"
 #include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/files.h"
+#include "tenon/io/gguf.h"
 #include "tenon/io/json.h"
+#include "tenon/io/pre_tokenizer.h"
+#include "tenon/io/tokenizer_parts.h"
 
 namespace tenon {
 namespace fs = std::filesystem;

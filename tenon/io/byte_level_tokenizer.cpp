@@ -8,7 +8,10 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/added_tokens.h"
 #include "tenon/io/bpe.h"
+#include "tenon/io/bpe_files.h"
+#include "tenon/io/tokenizer_parts.h"
 #include "tenon/io/unicode.h"
 
 namespace tenon {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "tenon/core/error.h"
+#include "tenon/io/files.h"
 #include "tenon/io/orientation.h"
 
 namespace tenon {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tenon/io/files.h"
+#include "tenon/core/atomic_file.h"
 
 namespace tenon {
 

@@ -1,10 +1,12 @@
 // What the planner knows of the device that a plan is for, as its backend reports it (Backend::target).
 #pragma once
+#include <cstdint>
 #include <functional>
 
-#include "tenon/kernels/form.h"
-
 namespace tenon {
+
+class Expr;
+struct Form;
 
 struct Target {
   /// Whether the kernel of the form's anchor computes this hole itself. If not, it would read the hole's value from

@@ -12,6 +12,7 @@
 
 #include "tenon/io/safetensors.h"
 #include "tenon/models/lora_names.h"
+#include "tenon/models/lora_report.h"
 
 namespace tenon {
 
@@ -31,16 +32,6 @@ struct LoraMatrix {
 struct LoraChange {
   LoraTarget target;
   std::shared_ptr<const LoraMatrix> matrix;
-};
-
-/// What was used of a file.
-struct LoraReport {
-  std::map<std::string, int64_t> layers;  ///< number of changed layers, by component
-  int64_t rank = 0;                       ///< the largest
-  std::vector<std::string> unmatched;     ///< names of tensors that were not used
-  std::vector<std::string> redundant;     ///< those of fused layers that it also has unfused, and of layers never read
-  /// "128 layers of unet, 72 of text_encoder, rank 16".
-  std::string str() const;
 };
 
 struct Lora {

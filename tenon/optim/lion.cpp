@@ -5,6 +5,7 @@
 #include <sstream>
 #include <vector>
 
+#include "tenon/backend/kernel.h"
 #include "tenon/backend/list_form.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"

@@ -17,10 +17,13 @@
 #include <span>
 #include <string>
 
-#include "tenon/backend/backend.h"
+#include "tenon/core/dtype.h"
 #include "tenon/core/not_null.h"
 
 namespace tenon {
+
+class Backend;
+class Stream;
 
 /// How to treat gradients that are NaN or infinite.
 enum class NonFinite : uint8_t {

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/kernel.h"
+#include "tenon/expr/expr.h"
+#include "tenon/kernels/launch.h"
 #include "tenon/optim/optimizer.h"
 
 namespace tenon {

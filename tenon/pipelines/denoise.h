@@ -10,6 +10,9 @@
 #include "tenon/models/vae.h"
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/kept_networks.h"
+#include "tenon/pipelines/networks.h"
+#include "tenon/pipelines/samplers/sampler.h"
+#include "tenon/pipelines/samplers/settings.h"
 #include "tenon/runtime/executable.h"
 
 namespace tenon {

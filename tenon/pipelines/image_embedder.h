@@ -8,12 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/backend.h"
 #include "tenon/io/image.h"
 #include "tenon/pipelines/family.h"
-#include "tenon/pipelines/networks.h"
+#include "tenon/pipelines/network_type.h"
 
 namespace tenon {
+
+class Backend;
 
 /// From picture to network input: resize the short side (bicubic), crop the centre, normalise channels.
 struct ImagePreprocessing {

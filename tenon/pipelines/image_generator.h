@@ -8,15 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/backend.h"
+#include "tenon/core/shape.h"
 #include "tenon/io/image_resize.h"
-#include "tenon/models/lora.h"
+#include "tenon/models/lora_report.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/known_words.h"
-#include "tenon/pipelines/networks.h"
-#include "tenon/pipelines/samplers/sampler.h"
+#include "tenon/pipelines/network_type.h"
+#include "tenon/pipelines/samplers/sampler_options.h"
 
 namespace tenon {
+
+class Backend;
 
 /// A picture to start from: RGB values in [-1, 1], rows from the top, channels interleaved.
 struct InitImage {

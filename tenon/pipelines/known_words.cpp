@@ -6,6 +6,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/io/clip_text.h"
+#include "tenon/io/prompt_weights.h"
 
 namespace tenon {
 namespace {

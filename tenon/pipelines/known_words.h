@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tenon/io/prompt_weights.h"
-
 namespace tenon {
+
+struct WeightedText;
 
 /// All words that a model was trained on, by kind ("shapes", "colors", ..). Empty: the model has no such limit.
 using KnownWords = std::map<std::string, std::vector<std::string>>;

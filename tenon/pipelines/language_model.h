@@ -4,25 +4,28 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
-#include "tenon/backend/backend.h"
+#include "tenon/backend/weight_source.h"
+#include "tenon/core/dtype.h"
+#include "tenon/core/shape.h"
 #include "tenon/io/byte_level_tokenizer.h"
-#include "tenon/io/gguf_checkpoint.h"
-#include "tenon/io/safetensors.h"
-#include "tenon/models/decoder.h"
-#include "tenon/pipelines/model_report.h"
 #include "tenon/pipelines/sampling.h"
 
 namespace tenon {
+
+struct DecoderConfig;
+struct ModelReport;
 
 /// The type in which text is made unless another is asked for. A token waits for the weights to arrive, so weights of
 /// 16 bits are faster even where they must be widened.
 inline constexpr DType kTextType = DType::BF16;
 
 class LanguageModel {
+  struct State;
+
  public:
   /// `spec`: "random:NAME" or a path, as Model::open. A folder holds config.json and model.safetensors (or its index,
   /// or one other .safetensors file), tokenizer files and optionally generation_config.json; or it holds one .gguf
@@ -34,15 +37,18 @@ class LanguageModel {
   /// not even its tensors can be listed.
   static ModelReport inspect(const std::filesystem::path& path);
 
-  const std::string& name() const { return name_; }
-  const DecoderConfig& config() const { return config_; }
+  explicit LanguageModel(std::unique_ptr<const State> state);  ///< made by open()
+  ~LanguageModel();
+
+  const std::string& name() const;
+  const DecoderConfig& config() const;
   /// Error(Model) for random weights, and for a file without a tokenizer.
   const ByteLevelTokenizer& tokenizer() const;
-  bool has_tokenizer() const { return tokenizer_.has_value(); }
+  bool has_tokenizer() const;
   /// The model files' settings for sampling; greedy if they have none.
-  const Sampling& sampling() const { return sampling_; }
+  const Sampling& sampling() const;
   /// Tokens that end a text: from generation_config.json, else config.json, else the tokenizer.
-  const std::vector<int32_t>& stop_ids() const { return stop_ids_; }
+  const std::vector<int32_t>& stop_ids() const;
   std::unique_ptr<WeightSource> weights() const;
   /// Identifies a model without reading gigabytes, wherever its files are: a hash of its configuration and of the
   /// names, shapes and first bytes of its tensors. For random weights, of their name.
@@ -52,7 +58,8 @@ class LanguageModel {
   /// random weights, and for biases that no config.json describes.
   const nlohmann::ordered_json& saved_config() const;
   std::map<std::string, std::string> saved_files() const;
-  WeightShapes shapes() const { return decoder_weights(config_); }
+  /// Names and shapes of the weights.
+  std::map<std::string, Shape> shapes() const;
   /// A conversation in the model's chat template, followed by the beginning of an answer. Error(Model) if there is no
   /// template; Error(Usage) if it refuses the messages.
   std::string render_chat(const nlohmann::ordered_json& messages) const;
@@ -61,31 +68,7 @@ class LanguageModel {
   std::vector<int32_t> encode_chat(const nlohmann::ordered_json& messages) const;
 
  private:
-  void open_path(const std::filesystem::path& path);
-  void open_folder(const std::filesystem::path& folder);
-  void open_gguf(const std::filesystem::path& file);
-  void read_stop_ids(const nlohmann::json& config, const std::string& where);
-  WeightReport required(const WeightShapes& network, const WeightShapes& found) const;
-  Component component(const std::filesystem::path& path) const;
-
-  std::string name_;
-  std::filesystem::path folder_;  // the model's folder, if it is one with a config.json
-  nlohmann::ordered_json saved_config_;
-  DecoderConfig config_;
-  std::optional<WeightSet> stored_;
-  std::map<std::string, TensorView> tensors_;  // by transformers' names
-  std::optional<GgufFile> gguf_;
-  GgufCheckpoint gguf_tensors_;
-  std::optional<ByteLevelTokenizer> tokenizer_;
-  Sampling sampling_;
-  std::vector<int32_t> stop_ids_;
-  bool savable_ = true;  // as a folder with a config.json
-  uint64_t random_seed_ = 0;
+  std::unique_ptr<const State> state_;
 };
-
-/// Throws Error(Model) if any of these tensors of a decoder's file, of which no network here knows a use, would change
-/// results: rotary factors (Llama 3.1), biases, norms, scales of quantised weights. Rotary tensors of old files only
-/// repeat their base.
-void refuse_left_over(std::vector<std::string> names, const std::string& where);
 
 }  // namespace tenon

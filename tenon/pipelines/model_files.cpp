@@ -132,4 +132,17 @@ fs::path embedded_model_folder(const std::string& name) {
 
 fs::path default_model_folder() { return embedded_model_folder("default-model"); }
 
+void refuse_left_over(std::vector<std::string> names, const std::string& where) {
+  std::erase_if(names, [](const std::string& name) {
+    return name.find("rot_embd") != std::string::npos || name.ends_with("rotary_emb.inv_freq");
+  });
+  if (names.empty()) return;
+  const bool scaled = std::ranges::find(names, "rope_freqs.weight") != names.end();
+  throw Error(ErrorKind::Model, where,
+              scaled ? "scaled rotary positions ('rope_freqs.weight') are not supported"
+                     : "the network has no tensor '" + names.front() + "'" +
+                           (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "") +
+                           "; ignoring that would give wrong results");
+}
+
 }  // namespace tenon

@@ -34,4 +34,9 @@ std::filesystem::path only_file(const std::filesystem::path& folder, const std::
 /// Error(Model) says what was looked for.
 std::filesystem::path find_model(const std::string& spec);
 
+/// Throws Error(Model) if any of these tensors of a decoder's file, of which no network here knows a use, would change
+/// results: rotary factors (Llama 3.1), biases, norms, scales of quantised weights. Rotary tensors of old files only
+/// repeat their base.
+void refuse_left_over(std::vector<std::string> names, const std::string& where);
+
 }  // namespace tenon

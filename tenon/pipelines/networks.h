@@ -10,27 +10,10 @@
 #include "tenon/models/weights.h"
 #include "tenon/nn/low_rank.h"
 #include "tenon/nn/scope.h"
+#include "tenon/pipelines/network_type.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon {
-
-/// The type that networks compute in (`--type`): the type of weights and activations in memory, and a precision policy
-/// for all networks. In this policy the rule `e4m3 rows` means those layers of a network that tolerate it according to
-/// the network's own policy, and an exception may name a network ("text_encoder") instead of a part of weight names.
-struct NetworkType {
-  DType stored = DType::BF16;
-  PrecisionPolicy policy = {};
-
-  /// bf16, f16 and f32 apply to operands as well; e4m3 and i8 mean bf16 with linear layers in rows of that type.
-  NetworkType(DType type);  // NOLINT(google-explicit-constructor): a type is the common choice
-  /// Parses a type (bf16, f16, f32, e4m3 or int8, or other tools' spellings), optionally followed by exceptions as
-  /// PrecisionPolicy::parse takes them: "e4m3, bf16: text_encoder". Throws Error(Usage) that names what was expected.
-  static NetworkType parse(std::string_view text);
-  /// The type of the policy's rule, as given to the constructor.
-  DType name() const;
-  /// Inverse of parse.
-  std::string text() const;
-};
 
 /// How a pipeline's networks are computed and planned.
 struct NetworkOptions {

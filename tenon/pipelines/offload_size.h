@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "tenon/backend/backend.h"
 #include "tenon/backend/offload.h"
 
 namespace tenon {

@@ -11,6 +11,7 @@
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/pipelines/lora_set.h"
+#include "tenon/pipelines/samplers/sampler.h"
 
 namespace tenon {
 namespace {

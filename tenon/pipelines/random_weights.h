@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/weight_source.h"
 #include "tenon/models/weights.h"
 
 namespace tenon {

@@ -14,14 +14,15 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/backend.h"
 #include "tenon/core/error.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/language_model.h"
-#include "tenon/pipelines/networks.h"
+#include "tenon/pipelines/network_type.h"
 #include "tenon/pipelines/sampling.h"
 
 namespace tenon {
+
+class Backend;
 
 struct TextOptions {
   std::string device = "cpu";
@@ -139,11 +140,5 @@ std::vector<TextResult> generate_all(TextGenerator& generator, std::span<const T
 /// that is enough.
 std::unique_ptr<TextGenerator> make_text_generator(std::shared_ptr<const LanguageModel> model,
                                                    const TextOptions& options);
-
-/// The plan that puts tokens into the cache: the network of decoder() without its logits.
-Plan plan_prompt(const DecoderConfig& c, const DecoderShape& shape, nn::Precision p, const PlanOptions& options);
-
-/// The plan of the network of decoder(), with its caches as states and its logits as "logits".
-Plan plan_decoder(const DecoderConfig& c, const DecoderShape& shape, const NetworkOptions& options);
 
 }  // namespace tenon

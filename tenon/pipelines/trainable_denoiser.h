@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/weight_source.h"
 #include "tenon/io/image.h"
 #include "tenon/models/lora_names.h"
 #include "tenon/models/weights.h"

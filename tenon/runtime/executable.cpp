@@ -11,6 +11,7 @@
 #include "tenon/core/host_tensor.h"
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 struct Executable::State {

@@ -2,12 +2,15 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tenon/backend/arena.h"
 #include "tenon/core/not_null.h"
-#include "tenon/runtime/plan_kernels.h"
+#include "tenon/runtime/buffers.h"
+#include "tenon/runtime/memory_plan.h"
+#include "tenon/runtime/weight_store.h"
 
 namespace tenon {
 

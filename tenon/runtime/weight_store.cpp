@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tenon/backend/staging.h"
 #include "tenon/backend/stored_launch.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"

@@ -11,9 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "tenon/backend/backend.h"
 #include "tenon/backend/offload.h"
+#include "tenon/backend/weight_source.h"
+#include "tenon/expr/expr.h"
 
 namespace tenon {
+
+struct ParamView;
+struct WeightRequest;
 
 /// Thread-safe: calls wait for one another. Entries stay until they are released.
 class WeightStore {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tenon/core/philox.h"
+#include "tenon/io/files.h"
 
 namespace tenon::train {
 namespace {

@@ -5,6 +5,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/not_null.h"
 #include "tenon/core/stop.h"
+#include "tenon/pipelines/decoder_plans.h"
 #include "tenon/pipelines/text_generator.h"
 
 namespace tenon::train {

@@ -12,6 +12,7 @@
 #include "tenon/expr/ops.h"
 #include "tenon/pipelines/kept_networks.h"
 #include "tenon/runtime/executable.h"
+#include "tenon/runtime/plan_kernels.h"
 #include "tests/cuda/counting_emulator.h"
 
 namespace tenon::offload_test {

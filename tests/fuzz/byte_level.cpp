@@ -7,6 +7,8 @@
 #include "tenon/core/error.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/byte_level_tokenizer.h"
+#include "tenon/io/pre_tokenizer.h"
+#include "tenon/io/tokenizer_parts.h"
 #include "tenon/io/unicode.h"
 
 namespace {

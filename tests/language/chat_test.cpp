@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tenon/core/error.h"
+#include "tenon/models/decoder.h"
 #include "tenon/pipelines/generation_config.h"
 #include "tests/language/language_fixtures.h"
 

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "tenon/core/error.h"
+#include "tenon/models/decoder.h"
 #include "tenon/pipelines/language_model.h"
 #include "tests/gguf/gguf_bytes.h"
 #include "tests/language/language_fixtures.h"

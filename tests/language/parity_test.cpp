@@ -6,6 +6,10 @@
 #include <map>
 
 #include "tenon/core/error.h"
+#include "tenon/models/decoder.h"
+#include "tenon/nn/scope.h"
+#include "tenon/pipelines/decoder_plans.h"
+#include "tenon/pipelines/networks.h"
 #include "tenon/runtime/executable.h"
 #include "tests/language/language_fixtures.h"
 #include "tests/support/close.h"

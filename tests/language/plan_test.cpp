@@ -3,8 +3,12 @@
 
 #include "tenon/explain/explanation.h"
 #include "tenon/explain/parse_plan.h"
+#include "tenon/models/decoder.h"
+#include "tenon/pipelines/decoder_plans.h"
+#include "tenon/pipelines/networks.h"
 #include "tenon/pipelines/text_generator.h"
 #include "tenon/runtime/executable.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 namespace {

@@ -3,6 +3,8 @@
 #include <map>
 
 #include <gtest/gtest.h>
+#include "tenon/backend/kernel.h"
+#include "tenon/backend/list_form.h"
 #include "tenon/backend/null/null_backend.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"

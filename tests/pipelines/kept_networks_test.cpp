@@ -6,6 +6,7 @@
 #include "tenon/core/error.h"
 #include "tenon/pipelines/families/stable_diffusion/networks.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 namespace {

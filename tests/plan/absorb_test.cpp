@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
 #include "tenon/kernels/view_facts.h"
 #include "tenon/plan/plan.h"
 

@@ -7,6 +7,7 @@
 #include "tenon/explain/parse_plan.h"
 #include "tenon/explain/plan_counts.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
 #include "tenon/kernels/view_facts.h"
 #include "tenon/plan/one_launch.h"
 #include "tenon/plan/plan.h"

@@ -1,5 +1,6 @@
 // The types that anchors multiply in: the policy's rules, how plans show them, and what becomes of quantised layers.
 #include "tenon/plan/precision.h"
+#include "tenon/kernels/form.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // Sandwich norms on any target, and on one whose kernels read tensors only.
 #include "tests/plan/sandwich.h"
 #include "tenon/explain/parse_plan.h"
+#include "tenon/kernels/form.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

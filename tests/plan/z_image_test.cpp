@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tenon/explain/plan_counts.h"
+#include "tenon/kernels/form.h"
 #include "tenon/kernels/view_facts.h"
 #include "tenon/models/z_image.h"
 #include "tenon/pipelines/families/z_image/networks.h"

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "tenon/expr/node_type.h"
+#include "tenon/kernels/form.h"
 #include "tenon/kernels/view_facts.h"
 #include "tests/planned/check.h"
 #include "tests/planned/shrink.h"

@@ -1,5 +1,5 @@
 // Which weights are offloaded, and that no copy overwrites what is still to be read. Needs no device.
-#include "tenon/backend/offload.h"
+#include "tenon/backend/staging.h"
 
 #include <gtest/gtest.h>
 

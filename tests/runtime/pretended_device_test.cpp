@@ -7,10 +7,12 @@
 #include <functional>
 #include <utility>
 
+#include "tenon/backend/kernel.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon::pretended_test {
 namespace {

@@ -1,5 +1,7 @@
 // Weights that executables share: made once, released by their source, replaced in place.
 #include "tenon/runtime/weight_store.h"
+#include "tenon/backend/kernel.h"
+#include "tenon/runtime/plan_kernels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/kernel.h"
+#include "tenon/backend/weight_source.h"
 #include "tenon/core/compare.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"

@@ -9,6 +9,8 @@
 #include "tenon/models/registry.h"
 #include "tenon/models/vit.h"
 #include "tenon/pipelines/decode_loop.h"
+#include "tenon/pipelines/decoder_plans.h"
+#include "tenon/pipelines/networks.h"
 #include "tenon/pipelines/text_generator.h"
 #include "tenon/runtime/plan_kernels.h"
 #include "tests/plan/golden.h"

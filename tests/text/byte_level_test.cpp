@@ -6,6 +6,7 @@
 #include "tenon/io/bpe.h"
 #include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/files.h"
+#include "tenon/io/gguf.h"
 #include "tenon/io/json.h"
 #include "tenon/io/unicode.h"
 #include "tests/io/io_test_tools.h"

@@ -4,6 +4,7 @@
 
 #include "tenon/io/chat_template.h"
 #include "tenon/io/files.h"
+#include "tenon/io/gguf.h"
 #include "tests/io/io_test_tools.h"
 #include "tests/support/sanitized.h"
 #include "tests/text/real_vocabularies.h"

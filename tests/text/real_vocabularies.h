@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "tenon/io/byte_level_tokenizer.h"
+#include "tenon/io/tokenizer_parts.h"
 
 namespace io_test {
 

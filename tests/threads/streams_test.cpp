@@ -18,6 +18,7 @@
 #include "tenon/pipelines/random_weights.h"
 #include "tenon/pipelines/text_generator.h"
 #include "tenon/runtime/executable.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 namespace {

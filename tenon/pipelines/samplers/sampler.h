@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tenon/pipelines/samplers/sampler_options.h"
 #include "tenon/pipelines/samplers/settings.h"
 
 namespace tenon {
@@ -81,13 +82,6 @@ class Sampler {
   std::vector<double> all_timesteps_;
   size_t first_ = 0;  // index of call 0
   int next_call_ = 0;
-};
-
-/// Options that scheduler_config.json does not contain.
-struct SamplerOptions {
-  std::optional<double> eta;              ///< share of fresh noise, 0..1: DDIM (default 0), Euler ancestral (default 1)
-  std::optional<bool> karras;             ///< Karras noise levels; unset: use_karras_sigmas of the config
-  std::optional<double> flow_shift = {};  ///< of the noise levels in flow matching, above 0; unset: the config's
 };
 
 /// A sampler with every choice made.

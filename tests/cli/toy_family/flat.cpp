@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tenon/backend/backend.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/pipelines/image_generator.h"

@@ -6,6 +6,7 @@
 
 #include "tenon/backend/cpu/launches/launch_kernel.h"
 #include "tenon/backend/cpu/tile/pack.h"
+#include "tenon/backend/weights.h"
 
 namespace tenon::cpu {
 

@@ -10,6 +10,8 @@
 #include "tenon/backend/bodies.h"
 #include "tenon/backend/cpu/launches/statistics.h"
 #include "tenon/backend/cpu/tape/tape.h"
+#include "tenon/backend/kernel.h"
+#include "tenon/backend/weights.h"
 
 namespace tenon::cpu {
 

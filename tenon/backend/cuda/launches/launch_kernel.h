@@ -12,6 +12,7 @@
 #include "tenon/backend/cuda/launches/device_weights.h"
 #include "tenon/backend/cuda/launches/kernel_call.h"
 #include "tenon/backend/cuda/products/core_counts.h"
+#include "tenon/backend/kernel.h"
 #include "tenon/kernels/form.h"
 
 namespace tenon::cuda {

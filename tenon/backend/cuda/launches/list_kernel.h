@@ -4,6 +4,8 @@
 
 #include "tenon/backend/backend.h"
 #include "tenon/backend/cuda/device.h"
+#include "tenon/backend/kernel.h"
+#include "tenon/kernels/launch.h"
 
 namespace tenon::cuda {
 

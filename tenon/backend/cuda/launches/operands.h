@@ -8,6 +8,8 @@
 #include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/products/row_factor.h"
+#include "tenon/kernels/form.h"
+#include "tenon/kernels/launch.h"
 #include "tenon/kernels/target.h"
 
 namespace tenon::cuda {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/weight_source.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/models/vit.h"
 #include "tenon/pipelines/image_embedder.h"

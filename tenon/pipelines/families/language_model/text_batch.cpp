@@ -15,32 +15,7 @@ constexpr int64_t kMaxRows = 1024;
 bool concerns_one_text(const Error& e) { return e.kind() == ErrorKind::Memory || e.kind() == ErrorKind::Usage; }
 }  // namespace
 
-PrecisionPolicy decoder_precision(const NetworkOptions& o) {
-  using Rule = PrecisionPolicy::Rule;
-  PrecisionPolicy out = precision_of("decoder", o);
-  const auto as_target_has_it = [&](Rule& r) { r = r == Rule::I8Weights && o.target.i8_blocks ? Rule::I8Blocks : r; };
-  as_target_has_it(out.rule);
-  for (PrecisionPolicy::Exception& e : out.exceptions) as_target_has_it(e.rule);
-  return out;
-}
-
-nn::Precision decoder_types(const NetworkOptions& o) {
-  const bool blocks = decoder_precision(o).rule == PrecisionPolicy::Rule::I8Blocks;
-  return {o.precision.act, blocks ? DType::F32 : o.precision.weight};
-}
-
 int64_t TextSetup::page_bytes() const { return kCachePage * model->config().cache_bytes(networks.precision.act); }
-
-PlanOptions decoder_options(const std::string& name, const NetworkOptions& networks) {
-  PlanOptions o;
-  o.name = name;
-  o.fusion = networks.fusion;
-  o.fold_scales = networks.fold_scales && !decoder_precision(networks).follows(PrecisionPolicy::Rule::I8Blocks);
-  o.anchors_alone = networks.anchors_alone;
-  o.target = networks.target;
-  o.precision = decoder_precision(networks);
-  return o;
-}
 
 DecoderBatch::Text::Text(int64_t number, TextRequest r, OnText f, const ByteLevelTokenizer& tokenizer)
     : id(number), request(std::move(r)), each(std::move(f)), stream(tokenizer, request.stop), seen(request.prompt) {}

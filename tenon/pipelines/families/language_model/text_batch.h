@@ -6,18 +6,11 @@
 
 #include "tenon/core/clock.h"
 #include "tenon/pipelines/decode_loop.h"
+#include "tenon/pipelines/decoder_plans.h"
 #include "tenon/pipelines/text_generator.h"
 #include "tenon/pipelines/text_stream.h"
 
 namespace tenon {
-
-/// Precision of a language model's linear layers. Error(Usage) for e4m3 rows, except for layers by name.
-PrecisionPolicy decoder_precision(const NetworkOptions& options);
-/// How its plans are made. Channel scales are not folded into a file's i8 blocks, which would then be rounded a second
-/// time.
-PlanOptions decoder_options(const std::string& name, const NetworkOptions& options);
-/// Its element types: weights that become i8 blocks are rounded once, from the file's values.
-nn::Precision decoder_types(const NetworkOptions& options);
 
 /// Shared by the batches of one generator.
 struct TextSetup {

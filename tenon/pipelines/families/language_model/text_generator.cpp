@@ -140,19 +140,4 @@ std::unique_ptr<TextGenerator> make_text_generator(std::shared_ptr<const Languag
   return std::make_unique<DecoderGenerator>(std::move(model), options);
 }
 
-Plan plan_prompt(const DecoderConfig& c, const DecoderShape& shape, nn::Precision p, const PlanOptions& options) {
-  Graph g;
-  std::vector<Result> results;
-  for (const auto& [name, value] : decoder(g, c, shape, p).states) results.push_back({name, value});
-  return make_plan(results, options);
-}
-
-Plan plan_decoder(const DecoderConfig& c, const DecoderShape& shape, const NetworkOptions& options) {
-  Graph g;
-  const Decoder d = decoder(g, c, shape, decoder_types(options));
-  std::vector<Result> results{{"logits", d.logits}};
-  for (const auto& [name, value] : d.states) results.push_back({name, value});
-  return make_plan(results, decoder_options("decoder", options));
-}
-
 }  // namespace tenon

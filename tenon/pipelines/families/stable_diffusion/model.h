@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/weight_source.h"
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/models/stable_diffusion.h"
 #include "tenon/models/stable_diffusion_checkpoint.h"

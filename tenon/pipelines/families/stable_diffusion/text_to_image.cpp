@@ -11,6 +11,7 @@
 #include "tenon/pipelines/denoise.h"
 #include "tenon/pipelines/emphasis.h"
 #include "tenon/pipelines/model_files.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, const PipelineOptions& options)

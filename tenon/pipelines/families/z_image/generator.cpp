@@ -10,6 +10,7 @@
 #include "tenon/pipelines/denoise.h"
 #include "tenon/pipelines/families/z_image/guidance.h"
 #include "tenon/pipelines/model_files.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const PipelineOptions& options)

@@ -9,6 +9,7 @@
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/kept_networks.h"
 #include "tenon/pipelines/lora_set.h"
+#include "tenon/pipelines/samplers/sampler.h"
 
 namespace tenon {
 

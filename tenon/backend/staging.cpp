@@ -1,4 +1,4 @@
-#include "tenon/backend/offload.h"
+#include "tenon/backend/staging.h"
 
 #include <algorithm>
 #include <cmath>
@@ -149,10 +149,6 @@ class Places {
 };
 
 }  // namespace
-
-void check_offloads(const Backend& backend) {
-  TENON_CHECK(Usage, backend.offloads(), "offload") << "weights on " << backend.name() << " are already in host memory";
-}
 
 StagingPlan plan_staging(std::span<const WeightRead> reads, const Offload& offload, int64_t all) {
   StagingPlan out;
