@@ -51,12 +51,9 @@ class ShapesOnly : public WeightSource {
 };
 
 ordered_json kernel_json(const CompiledKernel& k) {
-  return {{"name", k.name},
-          {"registers", k.registers},
-          {"stack_bytes", k.stack_bytes},
-          {"shared_bytes", k.shared_bytes},
-          {"launches", k.launches},
-          {"problems", k.problems}};
+  return {
+      {"name", k.name},   {"registers", k.registers}, {"stack_bytes", k.stack_bytes}, {"shared_bytes", k.shared_bytes},
+      {"calls", k.calls}, {"problems", k.problems}};
 }
 
 // Reports which plans of a library are available; returns the number of missing ones.

@@ -14,7 +14,7 @@ namespace tenon {
 struct CompiledKernel {
   std::string name;
   int registers = 0, stack_bytes = 0, shared_bytes = 0;
-  int launches = 0;                   ///< in all plans prepared so far
+  int calls = 0;                      ///< in all plans prepared so far
   std::vector<std::string> problems;  ///< what is wrong with it, as sentences
 };
 

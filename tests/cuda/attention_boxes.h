@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "tenon/backend/cuda/attention/attention_launch.h"
+#include "tenon/backend/cuda/attention/attention_tiles.h"
 #include "tenon/backend/cuda/driver/cubin.h"
 #include "tests/cuda/attention_problem.h"
 #include "tests/cuda/nvrtc_environment.h"
@@ -76,7 +76,7 @@ inline std::vector<std::byte> bytes_of(const BoxParams& params) {
 }
 
 /// The core under test, without a workspace.
-inline AttentionCore box_core(const BoxKernel& kernel, DType type, int run, const LaunchShape& shape) {
+inline AttentionCore box_core(const BoxKernel& kernel, DType type, int run, const CallShape& shape) {
   return {kernel.tile,
           type,
           {"attention", kernel.text(type, run)},

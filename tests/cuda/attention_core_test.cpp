@@ -2,7 +2,7 @@
 // grouped queries, strided heads, NaNs.
 #include <gmock/gmock.h>
 
-#include "tenon/backend/cuda/attention/attention_launch.h"
+#include "tenon/backend/cuda/attention/attention_tiles.h"
 #include "tenon/backend/cuda/driver/cubin.h"
 #include "tests/cuda/attention_problem.h"
 #include "tests/cuda/nvrtc_environment.h"
@@ -62,7 +62,7 @@ MakeAttentionCore core_of(const Variant& v) {
     return AttentionCore{v.tile.type(),
                          v.type,
                          {"attention", text_of(v)},
-                         attention_launch(v.tile, s).shape,
+                         attention_needs(v.tile, s).shape,
                          [](Device&, const AttentionProblem& x, float* y) {
                            const Params params{x.s, x.q.get(), x.k.get(), x.v.get(), y, x.tokens_first};
                            const auto bytes = std::as_bytes(std::span(&params, 1));

@@ -18,7 +18,7 @@ std::vector<std::byte> params_of(const AttentionDeepShape& tile, Meetings& meeti
                                  const AttentionProblem& x, float* y) {
   BoxParams params = box_params(device, x, tile.keys, y);
   auto memory = std::make_unique<Emulator>();
-  auto meeting = std::make_unique<Meeting>(*memory, attention_launch(tile, x.s), params.sizes.split);
+  auto meeting = std::make_unique<Meeting>(*memory, attention_needs(tile, x.s), params.sizes.split);
   meetings.emplace_back(std::move(memory), std::move(meeting));
   return bytes_of(params);
 }
@@ -31,7 +31,7 @@ MakeAttentionCore core_of(const Variant& v, std::shared_ptr<Meetings> meetings =
     return AttentionCore{tile.type() + " x" + std::to_string(splits),
                          v.type,
                          {"attention", kernel_of(tile).text(v.type, 8)},
-                         attention_launch(tile, s).shape,
+                         attention_needs(tile, s).shape,
                          [tile, splits, meetings](Device& device, AttentionProblem x, float* y) {
                            x.s.split.splits = splits;
                            return params_of(tile, *meetings, device, x, y);

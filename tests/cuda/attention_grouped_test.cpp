@@ -50,15 +50,15 @@ MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacit
         " && Tile::kResident == " + std::to_string(tile.resident()) +
         ");\nKERNEL(Tile::kThreads, Tile::kResident, Params, p) { " + core_of(tile) +
         "<Tile, Q, K, V, Epilogue>(p); }\n";
-    const CoreLaunch launch = attention_launch(tile, s);
+    const CallNeeds needs = attention_needs(tile, s);
     // Memory where runs of keys are combined; a second run of the kernel finds it as the first left it.
-    const auto workspace = std::make_shared<std::vector<float>>(static_cast<size_t>(launch.workspace_bytes / 4) + 1,
+    const auto workspace = std::make_shared<std::vector<float>>(static_cast<size_t>(needs.workspace_bytes / 4) + 1,
                                                                 std::numeric_limits<float>::quiet_NaN());
-    const auto counters = std::make_shared<std::vector<unsigned>>(static_cast<size_t>(launch.counters) + 1);
+    const auto counters = std::make_shared<std::vector<unsigned>>(static_cast<size_t>(needs.counters) + 1);
     return AttentionCore{tile.type(),
                          type,
                          {"attention", text},
-                         launch.shape,
+                         needs.shape,
                          [workspace, counters](Device&, const AttentionProblem& x, float* y) {
                            GroupedParams params{x.s, x.q.get(), x.k.get(), x.v.get(), y, x.tokens_first};
                            params.sizes.split.workspace = workspace->data();
@@ -201,11 +201,11 @@ std::string token_kernel(const std::string& header, DType type, const std::strin
          ";\nKERNEL(Tile::kThreads, 1, Params, p) { " + body + "(p); }\n";
 }
 
-std::vector<float> results(Device& device, const KernelSource& source, const LaunchShape& shape, int64_t floats,
+std::vector<float> results(Device& device, const KernelSource& source, const CallShape& shape, int64_t floats,
                            const std::function<std::vector<std::byte>(float*)>& params) {
   const auto stream = device.make_stream();
   const auto y = poisoned(device, floats * 4);
-  device.load(source)->launch(*stream, shape, params(static_cast<float*>(y.get())));
+  device.load(source)->enqueue(*stream, shape, params(static_cast<float*>(y.get())));
   std::vector<float> out(static_cast<size_t>(floats));
   device.copy_out(*stream, out.data(), y.get(), floats * 4);
   return out;
@@ -245,13 +245,13 @@ void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF1
   const BoxKernel kernel = kernel_of(whole);
   const std::vector<float> text =
       results(device, {"attention", storing_what_it_gets(kernel.text(type, 8))},
-              attention_launch(whole, s, facts.multiprocessors).shape, s.heads * s.keys * d, [&](float* y) {
+              attention_needs(whole, s, facts.multiprocessors).shape, s.heads * s.keys * d, [&](float* y) {
                 return bytes_of(box_params(device, {s, q.memory, k.memory, v.memory, true}, kernel.box_keys, y));
               });
 
   device::AttentionSizes one = s;
   one.queries = 1, one.causal = 0, one.batch = (s.keys - 2) / step + 2;
-  const auto run = [&](const std::string& source, const LaunchShape& shape, const device::AttentionSizes& sizes) {
+  const auto run = [&](const std::string& source, const CallShape& shape, const device::AttentionSizes& sizes) {
     const int64_t floats = int64_t{sizes.batch} * s.heads * sizes.queries * d;
     return results(device, {"attention", source}, shape, floats, [&](float* y) {
       const TokenParams params{sizes, q.memory.get(), k.memory.get(), v.memory.get(), y, step};
@@ -261,17 +261,17 @@ void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF1
   };
   const AttentionGroupedShape rows = pick_attention_grouped(s.heads / s.kv_heads, s.depth);
   for (const AttentionGroupedShape& tile : {over_keys(rows, one, facts, false), chunk_per_warp(rows, facts)}) {
-    const CoreLaunch launch = attention_launch(tile, one);
+    const CallNeeds needs = attention_needs(tile, one);
     const Meeting meeting(device, launch, one.split);
     const std::string core = core_of(tile);
     const std::vector<float> tokens =
-        run(token_kernel(core, type, tile.type(), core + "<Tile, Q, K, V, Epilogue, Keys>"), launch.shape, one);
+        run(token_kernel(core, type, tile.type(), core + "<Tile, Q, K, V, Epilogue, Keys>"), needs.shape, one);
     expect_rows_of(text, tokens, s, one.batch, step, whole.type() + ", " + tile.type());
   }
   const AttentionTileShape stands_in = pick_attention_tile(s.depth, 101376, attention_order(s, facts));
   const std::vector<float> by_mma =
       run(token_kernel("attention_mma", type, stands_in.type(), "attention_mma<Tile, Whole, K, V, Epilogue>"),
-          attention_launch(stands_in, s).shape, s);
+          attention_needs(stands_in, s).shape, s);
   EXPECT_EQ(std::memcmp(by_mma.data(), text.data(), text.size() * 4), 0) << stands_in.type();
 }
 

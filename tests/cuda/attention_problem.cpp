@@ -10,7 +10,7 @@ std::vector<float> AttentionCore::run(const AttentionProblem& x) const {
     Emulator device(EmulatorOptions{.backwards = backwards == 1});
     const auto stream = device.make_stream();
     const auto y = poisoned(device, static_cast<int64_t>(floats) * 4);
-    device.load(source)->launch(*stream, shape, params(device, x, static_cast<float*>(y.get())));
+    device.load(source)->enqueue(*stream, shape, params(device, x, static_cast<float*>(y.get())));
     out[backwards].resize(floats);
     device.copy_out(*stream, out[backwards].data(), y.get(), static_cast<int64_t>(floats) * 4);
   }

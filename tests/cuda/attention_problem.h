@@ -21,7 +21,7 @@ struct AttentionCore {
   std::string name;
   DType type;
   KernelSource source;
-  LaunchShape shape;
+  CallShape shape;
   std::function<std::vector<std::byte>(Device& device, const AttentionProblem& x, float* y)> params;
 
   /// Without what the epilogue adds. Runs twice, once with threads in the opposite order: results must be

@@ -15,7 +15,7 @@ struct Variant {
 MakeAttentionCore core_of(const Variant& v) {
   return [v](const device::AttentionSizes& s) {
     const AttentionShortShape tile = v.tile.depth ? v.tile : pick_attention_short(s, hopper());
-    LaunchShape shape = attention_launch(tile, s, v.multiprocessors).shape;
+    CallShape shape = attention_needs(tile, s, v.multiprocessors).shape;
     if (v.parts) shape.grid_y = static_cast<unsigned>(v.parts);
     return box_core(kernel_of(tile), v.type, v.run, shape);
   };
@@ -97,7 +97,7 @@ TEST(AttentionShort, Parts) {
   const auto grid = [](int batch) {
     const device::AttentionSizes s{
         .batch = batch, .heads = 24, .kv_heads = 24, .queries = 257, .keys = 257, .depth = 64};
-    const LaunchShape shape = attention_launch(pick_attention_short(s, hopper()), s, 132).shape;
+    const CallShape shape = attention_needs(pick_attention_short(s, hopper()), s, 132).shape;
     return std::pair(shape.grid_x, shape.grid_y);
   };
   EXPECT_EQ(grid(256), std::pair(132u, 1u));

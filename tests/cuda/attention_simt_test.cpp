@@ -77,7 +77,7 @@ MakeAttentionCore simt_core(const SimtVariant& v) {
     return AttentionCore{v.tile.type(),
                          DType::F32,
                          {"attention", simt_text(v)},
-                         attention_launch(v.tile, s).shape,
+                         attention_needs(v.tile, s).shape,
                          [](Device&, const AttentionProblem& x, float* y) {
                            const SimtParams params{x.s, x.q.get(), x.k.get(), x.v.get(), y, {}, {}, x.tokens_first};
                            const auto bytes = std::as_bytes(std::span(&params, 1));
@@ -177,7 +177,7 @@ struct SimtText {
                       there.data(),
                       0};
     device.load({"attention", simt_text(variant)})
-        ->launch(*stream, attention_launch(variant.tile, sizes).shape, std::as_bytes(std::span(&params, 1)));
+        ->enqueue(*stream, attention_needs(variant.tile, sizes).shape, std::as_bytes(std::span(&params, 1)));
     std::vector<std::vector<float>> out;
     for (int r = 0; r < count; ++r) {
       const float* from = static_cast<const float*>(y.get()) + r * sizes.depth;
@@ -269,7 +269,7 @@ TEST(AttentionSimt, TilesSuitTheirProblems) {
       token{.heads = 14, .kv_heads = 2, .queries = 1, .keys = 384, .depth = 64},
       decoder{.queries = 4096, .keys = 4096, .depth = 512};
   const device::AttentionSizes nothing{.heads = 0, .kv_heads = 0, .queries = 1, .keys = 1, .depth = 64};
-  EXPECT_EQ(attention_launch(pick_attention_simt(nothing, hopper), nothing).shape.grid_x, 0u);
+  EXPECT_EQ(attention_needs(pick_attention_simt(nothing, hopper), nothing).shape.grid_x, 0u);
   EXPECT_EQ(picked(hopper, picture), "AttentionSimtTile<8, 40, 40, 4, false>");
   EXPECT_EQ(picked(ada, picture), "AttentionSimtTile<8, 40, 40, 4, false>");
   EXPECT_EQ(picked(hopper, token), "AttentionSimtTile<2, 64, 64, 4, true>");

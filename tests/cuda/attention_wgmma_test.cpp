@@ -15,7 +15,7 @@ struct Variant {
 MakeAttentionCore core_of(const Variant& v) {
   return [v](const device::AttentionSizes& s) {
     const AttentionWgmmaShape tile = v.tile.depth ? v.tile : pick_attention_wgmma(s, hopper());
-    return box_core(kernel_of(tile), v.type, v.run, attention_launch(tile, s, v.multiprocessors).shape);
+    return box_core(kernel_of(tile), v.type, v.run, attention_needs(tile, s, v.multiprocessors).shape);
   };
 }
 void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first = false) {

@@ -48,13 +48,13 @@ TEST_F(CompileDeviceTest, FillsTheCacheForBothArchitectures) {
       const auto function = device.load(scale("scale by 2", "2.0f"));
       EXPECT_EQ(function, device.load(scale("again", "2.0f")));
       device.load(scale("scale by 3", "3.0f"));
-      const auto recording = device.record([&](Stream& on) { function->launch(on, {.threads = 128}, kArguments); });
-      recording->launch(*device.make_stream());
+      const auto recording = device.record([&](Stream& on) { function->enqueue(on, {.threads = 128}, kArguments); });
+      recording->enqueue(*device.make_stream());
       const std::vector<KernelReport> reports = device.finish();
       ASSERT_EQ(reports.size(), 2U);
       EXPECT_EQ(reports[0].name, "scale by 2");
-      EXPECT_EQ(reports[0].launches, 1);
-      EXPECT_EQ(reports[1].launches, 0);
+      EXPECT_EQ(reports[0].calls, 1);
+      EXPECT_EQ(reports[1].calls, 0);
       for (const KernelReport& report : reports) {
         EXPECT_EQ(report.error, "");
         EXPECT_GT(report.kernel.registers, 0);
@@ -71,7 +71,7 @@ TEST_F(CompileDeviceTest, ErrorsAndViolationsAreReportedByKernel) {
   CompileDevice device("sm_89", options_);
   device.load(scale("broken", "no_such_thing"));
   const auto function = device.load(scale("narrow", "2.0f"));
-  function->launch(*device.make_stream(), {.threads = 256, .shared_bytes = 150000}, std::span(kArguments).first(8));
+  function->enqueue(*device.make_stream(), {.threads = 256, .shared_bytes = 150000}, std::span(kArguments).first(8));
   const std::vector<KernelReport> reports = device.finish([](const KernelSource& source) {
     KernelExpectations expected;
     if (source.name == "narrow") expected.wide_loads = 1;
@@ -80,8 +80,8 @@ TEST_F(CompileDeviceTest, ErrorsAndViolationsAreReportedByKernel) {
   ASSERT_EQ(reports.size(), 2U);
   EXPECT_THAT(reports[0].error, HasSubstr("no_such_thing"));
   EXPECT_THAT(reports[1].violations,
-              ElementsAre("it is launched with 256 threads and declared for 128", HasSubstr("0 of 1 global loads"),
-                          "it is launched with 150000 bytes of shared memory; NVIDIA L4 has 101376",
+              ElementsAre("it is called with 256 threads and declared for 128", HasSubstr("0 of 1 global loads"),
+                          "it is called with 150000 bytes of shared memory; NVIDIA L4 has 101376",
                           "it takes 16 bytes of arguments and is given 8"));
 }
 

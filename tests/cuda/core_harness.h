@@ -75,15 +75,15 @@ inline std::shared_ptr<void> poisoned(Device& device, int64_t bytes) {
   return memory;
 }
 
-/// Workspace (poisoned) and counters of a launch.
+/// Workspace (poisoned) and counters of a kernel call.
 struct Meeting {
   std::shared_ptr<void> workspace, counters;
   int64_t count;
 
-  Meeting(Device& device, const CoreLaunch& launch, device::SplitK& split)
-      : workspace(poisoned(device, launch.workspace_bytes)),
-        counters(device.allocate(launch.counters * 4)),
-        count(launch.counters) {
+  Meeting(Device& device, const CallNeeds& needs, device::SplitK& split)
+      : workspace(poisoned(device, needs.workspace_bytes)),
+        counters(device.allocate(needs.counters * 4)),
+        count(needs.counters) {
     split.workspace = static_cast<float*>(workspace.get());
     split.counters = static_cast<unsigned*>(counters.get());
   }
@@ -107,16 +107,16 @@ void expect_faults_fail(const std::vector<float>& y, const Check& check) {
 /// The result of kernel `text` for `params`, `floats` numbers at params.y. Runs twice, once with the blocks' threads in
 /// the opposite order: the results must be bit-identical.
 template <class Params>
-std::vector<float> run_core(const std::string& name, const std::string& text, const CoreLaunch& launch, Params params,
+std::vector<float> run_core(const std::string& name, const std::string& text, const CallNeeds& needs, Params params,
                             int64_t floats) {
   std::vector<float> out[2];
   for (int backwards = 0; backwards < 2; ++backwards) {
     Emulator device(EmulatorOptions{.backwards = backwards == 1});
     const auto stream = device.make_stream();
-    Meeting meeting(device, launch, params.sizes.split);
+    Meeting meeting(device, needs, params.sizes.split);
     auto y = poisoned(device, floats * 4);
     params.y = static_cast<float*>(y.get());
-    device.load({name, text})->launch(*stream, launch.shape, std::as_bytes(std::span(&params, 1)));
+    device.load({name, text})->enqueue(*stream, needs.shape, std::as_bytes(std::span(&params, 1)));
     out[backwards].resize(static_cast<size_t>(floats));
     device.copy_out(*stream, out[backwards].data(), y.get(), floats * 4);
     EXPECT_TRUE(meeting.counters_are_zero());

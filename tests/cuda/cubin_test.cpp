@@ -153,7 +153,7 @@ TEST(CheckKernel, EveryRule) {
               ElementsAre("the compiler spills registers",
                           "it has 60000 bytes of static shared memory; at most 49152 are expected",
                           "it has 200 registers a thread; 2 blocks of 512 threads leave 64",
-                          "it is launched with 512 threads and declared for 256",
+                          "it is called with 512 threads and declared for 256",
                           "1 of 4 global loads move 16 bytes (0 move 8, 2 move 4, 1 less); expected at least 50 %",
                           "the assembler serialises wgmma"));
   EXPECT_THAT(check_kernel(CubinKernel{}, "0 bytes stack frame, 0 bytes spill stores", {}), IsEmpty());

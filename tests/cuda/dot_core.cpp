@@ -25,14 +25,14 @@ class DotCore : public ProductCore {
     return read_tile(text, kText, {&tile.threads}) ? std::optional(TileChoice{.tile = tile}) : std::nullopt;
   }
 
-  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
+  CallNeeds needs(const ProductKernel& kernel, const TileChoice& choice) const override {
     const auto sizes = std::get<device::GemmSizes>(kernel.sizes(choice));
     const int threads = choice.as<DotTileShape>().threads;
-    CoreLaunch launch;
-    launch.shape.grid_x = static_cast<unsigned>(div_up(int64_t{sizes.m} * sizes.n, threads));
-    launch.shape.grid_z = static_cast<unsigned>(sizes.batch);
-    launch.shape.threads = static_cast<unsigned>(threads);
-    return launch;
+    CallNeeds needs;
+    needs.shape.grid_x = static_cast<unsigned>(div_up(int64_t{sizes.m} * sizes.n, threads));
+    needs.shape.grid_z = static_cast<unsigned>(sizes.batch);
+    needs.shape.threads = static_cast<unsigned>(threads);
+    return needs;
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
     KernelParts text;

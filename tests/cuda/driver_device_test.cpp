@@ -199,7 +199,7 @@ TEST_F(DriverDeviceTest, OutOfMemory) {
   EXPECT_EQ(state_->allocations, 1);  // a partial failure was rolled back
 }
 
-TEST_F(DriverDeviceTest, ALaunch) {
+TEST_F(DriverDeviceTest, AKernelCall) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);
   const auto stream = device.make_stream();
@@ -207,9 +207,9 @@ TEST_F(DriverDeviceTest, ALaunch) {
   EXPECT_EQ(function, device.load(store_kernel("the same under another name")));
   EXPECT_NE(function, device.load(store_kernel("another", "*p.to = 2 * p.n;")));
   const Arguments arguments{&device, 42};
-  function->launch(*stream,
-                   {.grid_x = 7, .grid_y = 2, .threads = 128, .shared_bytes = 100000, .cluster = 2, .overlaps = true},
-                   bytes(arguments));
+  function->enqueue(*stream,
+                    {.grid_x = 7, .grid_y = 2, .threads = 128, .shared_bytes = 100000, .cluster = 2, .overlaps = true},
+                    bytes(arguments));
   EXPECT_EQ(state_->launches, 1);
   EXPECT_EQ(state_->grid[0] * 100 + state_->grid[1] * 10 + state_->grid[2], 721U);
   EXPECT_EQ(state_->threads, 128U);
@@ -219,27 +219,27 @@ TEST_F(DriverDeviceTest, ALaunch) {
   EXPECT_TRUE(state_->overlaps);
   EXPECT_EQ(std::memcmp(state_->first_parameters, &arguments, sizeof arguments), 0);
   EXPECT_GT(function->resources().registers, 0);
-  function->launch(*stream, {.threads = 128}, bytes(arguments));
+  function->enqueue(*stream, {.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->cluster, 0U);
   EXPECT_FALSE(state_->overlaps);
-  const LaunchShape hasty{.threads = 128, .overlaps = true, .starts_next = true, .reads_early = true};
-  for (int i = 0; i < 2; ++i) function->launch(*stream, hasty, bytes(arguments));
+  const CallShape hasty{.threads = 128, .overlaps = true, .starts_next = true, .reads_early = true};
+  for (int i = 0; i < 2; ++i) function->enqueue(*stream, hasty, bytes(arguments));
   EXPECT_FALSE(state_->overlaps) << "reads early behind one that has not waited yet";
   EXPECT_EQ(state_->modules, 1);
 }
 
-TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
+TEST_F(DriverDeviceTest, AKernelCallOnTheCallersStream) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);
   EXPECT_EQ(device.facts().argument_bytes, kMaxArgumentBytes);
   const auto function = device.load(store_kernel("store"));
   const Arguments arguments{&device, 42};
   const auto ours = device.make_stream(), theirs = device.borrow_stream(reinterpret_cast<void*>(uintptr_t{0x55}));
-  function->launch(*ours, {.threads = 128}, bytes(arguments));
+  function->enqueue(*ours, {.threads = 128}, bytes(arguments));
   const uintptr_t own = state_->stream, context = state_->current_context;
   EXPECT_NE(own, 0U);
   state_->current_context = 7;  // the caller's thread is using another GPU
-  function->launch(*theirs, {.threads = 128}, bytes(arguments));
+  function->enqueue(*theirs, {.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->stream, 0x55U);
   EXPECT_EQ(state_->context, context);
   int64_t word = 1;
@@ -254,7 +254,7 @@ TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
   }
   EXPECT_EQ(state_->current_context, 7U);
   state_->current_context = 0;  // a thread without a context keeps ours
-  function->launch(*ours, {.threads = 128}, bytes(arguments));
+  function->enqueue(*ours, {.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->stream, own);
   EXPECT_EQ(state_->current_context, context);
 }
@@ -282,9 +282,9 @@ TEST_F(DriverDeviceTest, OneStreamWaitsForAnother) {
   const auto function = device.load(store_kernel("store"));
   const Arguments arguments{&device, 42};
   const auto first = device.make_stream(), second = device.make_stream();
-  function->launch(*first, {.threads = 128}, bytes(arguments));
+  function->enqueue(*first, {.threads = 128}, bytes(arguments));
   const uintptr_t one = state_->stream;
-  function->launch(*second, {.threads = 128}, bytes(arguments));
+  function->enqueue(*second, {.threads = 128}, bytes(arguments));
   const uintptr_t other = state_->stream;
   EXPECT_NE(one, other);
   {
@@ -353,18 +353,18 @@ TEST_F(DriverDeviceTest, ADeviceIsNamedByItsNumber) {
   unsetenv("TENON_CUDA_PATH");
 }
 
-TEST_F(DriverDeviceTest, LaunchesThatCannotBe) {
+TEST_F(DriverDeviceTest, CallsThatCannotBe) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);
   const auto stream = device.make_stream();
   const auto function = device.load(store_kernel("rows: silly"));
   const Arguments arguments{};
-  const auto launch = [&](const LaunchShape& shape, size_t size = sizeof arguments) {
-    return error_of([&] { function->launch(*stream, shape, bytes(arguments).first(size)); }).second;
+  const auto enqueue = [&](const CallShape& shape, size_t size = sizeof arguments) {
+    return error_of([&] { function->enqueue(*stream, shape, bytes(arguments).first(size)); }).second;
   };
-  EXPECT_THAT(launch({.threads = 128}, 8), AllOf(HasSubstr("rows: silly"), HasSubstr("takes 16 bytes")));
-  EXPECT_THAT(launch({.threads = 256}), HasSubstr("at most 128 threads"));
-  EXPECT_THAT(launch({.threads = 128, .shared_bytes = 300000}), HasSubstr("300000 bytes of shared memory"));
+  EXPECT_THAT(enqueue({.threads = 128}, 8), AllOf(HasSubstr("rows: silly"), HasSubstr("takes 16 bytes")));
+  EXPECT_THAT(enqueue({.threads = 256}), HasSubstr("at most 128 threads"));
+  EXPECT_THAT(enqueue({.threads = 128, .shared_bytes = 300000}), HasSubstr("300000 bytes of shared memory"));
   EXPECT_EQ(state_->launches, 0);
 }
 
@@ -386,23 +386,23 @@ TEST_F(DriverDeviceTest, FailuresOfTheDriverNameTheKernel) {
   const auto function = device.load(store_kernel("rows: silly"));
   const Arguments arguments{};
   state_->fail_load = 209;
-  EXPECT_THAT(error_of([&] { function->launch(*stream, {.threads = 128}, bytes(arguments)); }).second,
+  EXPECT_THAT(error_of([&] { function->enqueue(*stream, {.threads = 128}, bytes(arguments)); }).second,
               HasSubstr("cannot load kernel 'rows: silly'"));
   state_->fail_launch = 701;
-  EXPECT_THAT(error_of([&] { function->launch(*stream, {.threads = 128}, bytes(arguments)); }).second,
-              HasSubstr("cannot launch kernel 'rows: silly'"));
-  function->launch(*stream, {.threads = 128}, bytes(arguments));
+  EXPECT_THAT(error_of([&] { function->enqueue(*stream, {.threads = 128}, bytes(arguments)); }).second,
+              HasSubstr("cannot start kernel 'rows: silly'"));
+  function->enqueue(*stream, {.threads = 128}, bytes(arguments));
   stream->synchronize();
 }
 
-TEST_F(DriverDeviceTest, AFaultNamesTheLastLaunchesAndStays) {
+TEST_F(DriverDeviceTest, AFaultNamesTheLastCallsAndStays) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);
   const auto stream = device.make_stream();
   const auto memory = device.allocate(100);
   const auto function = device.load(store_kernel("rows: silly"));
   const Arguments arguments{};
-  function->launch(*stream, {.threads = 128}, bytes(arguments));
+  function->enqueue(*stream, {.threads = 128}, bytes(arguments));
   state_->fault_at_wait = kIllegalAddress;
   const auto [kind, text] = error_of([&] { stream->synchronize(); });
   EXPECT_EQ(kind, ErrorKind::Device);
@@ -421,19 +421,19 @@ TEST_F(DriverDeviceTest, Recordings) {
     const Arguments arguments{};
     stream = device.borrow_stream(reinterpret_cast<void*>(uintptr_t{0x55}));  // it need not support recording
     recording = device.record([&](Stream& on) {
-      for (int i = 0; i < 3; ++i) function->launch(on, {.threads = 128}, bytes(arguments));
+      for (int i = 0; i < 3; ++i) function->enqueue(on, {.threads = 128}, bytes(arguments));
       int word = 0;
       EXPECT_THAT(error_of([&] { device.copy_in(on, &word, &word, 4); }).second,
-                  HasSubstr("while launches are recorded"));
-      EXPECT_THAT(error_of([&] { on.wait(*stream->mark()); }).second, HasSubstr("while launches are recorded"));
-      function->launch(*stream, {.threads = 128}, bytes(arguments));  // other launches continue
+                  HasSubstr("while kernel calls are recorded"));
+      EXPECT_THAT(error_of([&] { on.wait(*stream->mark()); }).second, HasSubstr("while kernel calls are recorded"));
+      function->enqueue(*stream, {.threads = 128}, bytes(arguments));  // other calls continue
     });
     EXPECT_EQ(state_->recorded, 3);
     EXPECT_EQ(state_->launches, 1);
-    recording->launch(*stream);
+    recording->enqueue(*stream);
     EXPECT_EQ(state_->graphs, 0);
   }
-  recording->launch(*stream);  // outlives the device
+  recording->enqueue(*stream);  // outlives the device
   EXPECT_EQ(state_->graph_launches, 2);
 }
 
@@ -442,14 +442,14 @@ TEST_F(DriverDeviceTest, ARecordingThatFails) {
   DriverDevice device(options_);
   const auto function = device.load(store_kernel("store"));
   const Arguments arguments{};
-  const auto launch = [&](Stream& on) { function->launch(on, {.threads = 128}, bytes(arguments)); };
+  const auto enqueue = [&](Stream& on) { function->enqueue(on, {.threads = 128}, bytes(arguments)); };
   state_->fail_launch = 701;
-  EXPECT_THROW(device.record(launch), Error);
+  EXPECT_THROW(device.record(enqueue), Error);
   EXPECT_FALSE(state_->capturing);
   state_->fail_instantiate = 1;
-  EXPECT_THROW(device.record(launch), Error);
+  EXPECT_THROW(device.record(enqueue), Error);
   EXPECT_FALSE(state_->capturing);
-  device.record(launch)->launch(*device.make_stream());
+  device.record(enqueue)->enqueue(*device.make_stream());
 }
 
 TEST_F(DriverDeviceTest, TensorMaps) {

@@ -95,31 +95,31 @@ TEST_F(DriverOffload, CopiesFromPinnedMemoryAreWaitedFor) {
   EXPECT_EQ(state_->waits, before + 1);
 }
 
-TEST_F(DriverOffload, CopiesAreRecordedBesideLaunches) {
+TEST_F(DriverOffload, CopiesAreRecordedBesideKernelCalls) {
   const auto function = device_->load(kernel());
   const auto host = device_->allocate_pinned(64);
   const auto there = device_->allocate(64);
   const Arguments arguments;
-  const LaunchShape shape{.threads = 128, .overlaps = true};
-  const auto launch = [&](Stream& on) { function->launch(on, shape, std::as_bytes(std::span(&arguments, 1))); };
+  const CallShape shape{.threads = 128, .overlaps = true};
+  const auto enqueue = [&](Stream& on) { function->enqueue(on, shape, std::as_bytes(std::span(&arguments, 1))); };
   const auto outside = device_->make_stream();
   const auto earlier = outside->mark();
   std::shared_ptr<const Event> inside;
   const auto recording = device_->record([&](Stream& on) {
-    launch(on);
+    enqueue(on);
     EXPECT_TRUE(state_->overlaps);
     Stream& beside = on.beside();
     EXPECT_EQ(&beside, &on.beside());
     beside.wait(*(inside = on.mark()));
     device_->fetch(beside, there.get(), host.get(), 64);
     EXPECT_THAT(error_of([&] { device_->copy_in(beside, there.get(), host.get(), 64); }),
-                HasSubstr("while launches are recorded"));
-    launch(on);
+                HasSubstr("while kernel calls are recorded"));
+    enqueue(on);
     EXPECT_TRUE(state_->overlaps);
     on.wait(*beside.mark());
-    launch(on);
+    enqueue(on);
     EXPECT_FALSE(state_->overlaps) << "it may read what was copied before its predecessor has ended";
-    launch(on);
+    enqueue(on);
     EXPECT_TRUE(state_->overlaps);
     EXPECT_THAT(error_of([&] { on.wait(*earlier); }), HasSubstr("wait for work that is not recorded"));
     EXPECT_THAT(error_of([&] { outside->wait(*inside); }), HasSubstr("outside a recording for an event inside it"));
@@ -127,7 +127,7 @@ TEST_F(DriverOffload, CopiesAreRecordedBesideLaunches) {
   EXPECT_EQ(state_->recorded, 4);
   EXPECT_EQ(state_->recorded_copies, 1);
   EXPECT_EQ(state_->launches, 0);
-  recording->launch(*outside);
+  recording->enqueue(*outside);
   EXPECT_EQ(state_->graph_launches, 1);
   EXPECT_THAT(error_of([&] { outside->wait(*inside); }), HasSubstr("outside a recording for an event inside it"));
 }
@@ -141,7 +141,7 @@ TEST_F(DriverOffload, WhatIsNotWaitedForCannotBeRecorded) {
                   device_->fetch(on.beside(), there.get(), host.get(), 64);
                 });
               }),
-              HasSubstr("cannot record launches"));
+              HasSubstr("cannot record kernel calls"));
   EXPECT_FALSE(state_->capturing);
 }
 

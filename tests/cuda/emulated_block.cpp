@@ -31,7 +31,7 @@ Block::Block() {
 
 Block::~Block() { munmap(stacks_, kStackBytes * kMaxBlockThreads); }
 
-void Block::prepare(const LaunchShape& shape) {
+void Block::prepare(const CallShape& shape) {
   threads = static_cast<int>(shape.threads);
   fibers_.assign(shape.threads, Fiber{});
   ready_.clear();
@@ -56,7 +56,7 @@ void Block::prepare(const LaunchShape& shape) {
   std::string().swap(error_);  // release memory that fail() would swap
 }
 
-void Block::start(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3]) {
+void Block::start(KernelEntry kernel, const void* params, const CallShape& shape, const unsigned (&at)[3]) {
   prepare(shape);
   kernel_ = kernel, params_ = params;
   const unsigned size[3] = {shape.grid_x, shape.grid_y, shape.grid_z};
@@ -91,7 +91,7 @@ void Block::finish() {
         std::to_string(block[2]) + ")";
 }
 
-void Block::run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const LaunchShape& shape,
+void Block::run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const CallShape& shape,
                 const unsigned (&at)[3], bool backwards, const std::function<void()>& in_front) {
   std::vector<Block*> order(cluster.begin(), cluster.end());
   for (size_t rank = 0; rank < cluster.size(); ++rank) {
@@ -361,7 +361,7 @@ void Block::griddep_wait() {
   suspend("griddep_wait");
 }
 
-// What a successor reads before its wait must be complete: it existed before this launch's own wait.
+// What a successor reads before its wait must be complete: it existed before this kernel's own wait.
 void Block::griddep_launch() {
   if (!waited_ && !starts_next_) fail("lets its successor start before it has waited for its predecessor");
 }

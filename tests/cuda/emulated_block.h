@@ -33,9 +33,9 @@ class Block final : public Machine {
   Block();
   ~Block();
   /// Runs all threads of a cluster's blocks to their end, or of a whole grid; the first block is block `at`. Threads
-  /// that wait for the preceding launch do so until `in_front`, if given, was called, which happens once no thread can
+  /// that wait for the preceding kernel do so until `in_front`, if given, was called, which happens once no thread can
   /// continue otherwise. Throws std::string: what went wrong and where, without a kernel name.
-  static void run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const LaunchShape& shape,
+  static void run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const CallShape& shape,
                   const unsigned (&at)[3], bool backwards, const std::function<void()>& in_front);
   BlockStatistics statistics;
 
@@ -114,8 +114,8 @@ class Block final : public Machine {
 
   static void fiber_main(boost::context::detail::transfer_t from);
   unsigned char* stack_of(int t) const { return stacks_ + static_cast<size_t>(t) * kStackBytes; }
-  void prepare(const LaunchShape& shape);
-  void start(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3]);
+  void prepare(const CallShape& shape);
+  void start(KernelEntry kernel, const void* params, const CallShape& shape, const unsigned (&at)[3]);
   bool run_ready();
   void finish();
   Block& peer(int rank);
@@ -150,9 +150,9 @@ class Block final : public Machine {
   unsigned shared_bytes_ = 0;
   std::vector<unsigned char> shared_store_;
   bool backwards_ = false;
-  bool waited_ = false;               ///< some thread has waited for the preceding launch
-  bool starts_next_ = false;          ///< LaunchShape's: before that wait, too
-  bool holds_ = false;                ///< that launch has not run yet
+  bool waited_ = false;               ///< some thread has waited for the preceding kernel
+  bool starts_next_ = false;          ///< CallShape's: before that wait, too
+  bool holds_ = false;                ///< that kernel has not run yet
   std::vector<int> grid_waiters_;     ///< threads that wait for it
   std::vector<Block*> cluster_;       ///< its blocks, this one among them
   std::vector<int> cluster_waiters_;  ///< threads of this block at sync_cluster

@@ -217,7 +217,7 @@ struct Emulator::Tape : Recording {
   void add(bool beside, const std::function<void(Queue& on, Marks& marks)>& one) {
     all.emplace_back([beside, one](Queue& on, Marks& known) { one(beside ? on.beside() : on, known); });
   }
-  void launch(Stream& stream) override {
+  void enqueue(Stream& stream) override {
     Marks known;
     for (const auto& one : all) one(Queue::of(stream), known);
   }
@@ -273,11 +273,11 @@ class Emulator::Kernel : public Function {
     TENON_CHECK(Device, entry_ != nullptr && facts_ != nullptr, name_) << "defines no KERNEL";
   }
 
-  void launch(Stream& stream, const LaunchShape& shape, std::span<const std::byte> params) override {
+  void enqueue(Stream& stream, const CallShape& shape, std::span<const std::byte> params) override {
     TENON_CHECK(Device, static_cast<int>(params.size()) == facts_[1], name_)
         << "takes " << facts_[1] << " bytes of parameters, got " << params.size();
     TENON_CHECK(Device, static_cast<int>(shape.threads) == facts_[0], name_)
-        << "has " << facts_[0] << " threads in a block, launched with " << shape.threads;
+        << "has " << facts_[0] << " threads in a block, called with " << shape.threads;
     TENON_CHECK(Device, static_cast<int>(shape.shared_bytes) <= on_.facts_.shared_bytes, name_)
         << "wants " << shape.shared_bytes << " bytes of shared memory, there are " << on_.facts_.shared_bytes;
     TENON_CHECK(Device,
@@ -285,7 +285,7 @@ class Emulator::Kernel : public Function {
                     shape.grid_z < 65536 && shape.cluster >= 1 && shape.cluster <= 8 &&
                     shape.grid_x % shape.cluster == 0,
                 name_)
-        << "launched with a grid that no device takes";
+        << "called with a grid that no device takes";
     const std::vector<std::byte> copy(params.begin(), params.end());
     Queue::of(stream).add([this, shape, copy] { put(shape, copy); });
   }
@@ -297,11 +297,11 @@ class Emulator::Kernel : public Function {
     if (library != nullptr) dlclose(library);
   }
 
-  void put(const LaunchShape& shape, const std::vector<std::byte>& params) {
+  void put(const CallShape& shape, const std::vector<std::byte>& params) {
     const bool behind = std::exchange(on_.next_starts_, shape.starts_next);
     if (!shape.overlaps || (behind && shape.reads_early)) on_.run_late();
-    // After a late launch, one that lets its successor start before it has waited is late, too.
-    if (on_.launches_++ == on_.options_.late || (on_.late_ && shape.starts_next))
+    // After a late kernel, one that lets its successor start before it has waited is late, too.
+    if (on_.calls_++ == on_.options_.late || (on_.late_ && shape.starts_next))
       on_.late_ = [this, shape, params, in_front = on_.late_] {
         if (in_front) in_front();
         run(shape, params, true);
@@ -310,7 +310,7 @@ class Emulator::Kernel : public Function {
       run(shape, params, false);
   }
 
-  void run(const LaunchShape& shape, const std::vector<std::byte>& params, bool late) const {
+  void run(const CallShape& shape, const std::vector<std::byte>& params, bool late) const {
     struct alignas(64) Line {
       std::byte bytes[64];
     };
@@ -346,7 +346,7 @@ Emulator::Emulator(EmulatorOptions options) : options_(std::move(options)) {
 Emulator::~Emulator() = default;
 
 void Emulator::run_late() {
-  if (const std::function<void()> launch = std::exchange(late_, nullptr)) launch();
+  if (const std::function<void()> late = std::exchange(late_, nullptr)) late();
 }
 
 std::shared_ptr<Function> Emulator::load(const KernelSource& source) {

@@ -24,7 +24,7 @@ struct EmulatorOptions {
   /// Of a block's threads that can go on the last one does, not the one that has waited longest: finds errors that the
   /// usual order hides.
   bool backwards = false;
-  /// Runs this launch, counted from 0, as late as possible: when its successor or the host waits for it.
+  /// Runs this kernel call, counted from 0, as late as possible: when its successor or the host waits for it.
   int late = -1;
   /// Work on a stream is done when somebody waits for it: finds missing waits.
   bool lazy = false;
@@ -38,7 +38,7 @@ struct EmulatorOptions {
 };
 
 /// Errors in a kernel (a deadlock, lanes of a warp at different instructions, an access outside shared memory) are
-/// thrown by the launch as Error(Device) that names kernel, block and thread. Memory ends at an inaccessible page.
+/// thrown by the call as Error(Device) that names kernel, block and thread. Memory ends at an inaccessible page.
 class Emulator : public Device {
  public:
   explicit Emulator(EmulatorOptions options = {});
@@ -62,7 +62,7 @@ class Emulator : public Device {
   std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox& box) const override;
   void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) override;
-  /// Totals over all launches of the process; a test may reset it to {}.
+  /// Totals over all kernel calls of the process; a test may reset it to {}.
   static BlockStatistics& statistics();
 
  private:
@@ -73,9 +73,9 @@ class Emulator : public Device {
   void run_late();
   EmulatorOptions options_;
   DeviceFacts facts_;
-  int launches_ = 0;
-  std::function<void()> late_;  ///< launches that have not run yet
-  bool next_starts_ = false;    ///< LaunchShape::starts_next of the last launch
+  int calls_ = 0;
+  std::function<void()> late_;  ///< kernel calls that have not run yet
+  bool next_starts_ = false;    ///< CallShape::starts_next of the last call
   std::shared_ptr<std::set<const void*>> host_memory_ = std::make_shared<std::set<const void*>>();
   std::map<std::string, std::shared_ptr<Kernel>> kernels_;
 };

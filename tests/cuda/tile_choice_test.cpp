@@ -16,7 +16,7 @@
 
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
 #include "tenon/backend/cuda/products/mma_tile.h"
-#include "tenon/backend/cuda/products/skinny_launch.h"
+#include "tenon/backend/cuda/products/skinny_call.h"
 #include "tenon/backend/cuda/products/tile_table.h"
 #include "tenon/backend/cuda/products/wgmma_tile.h"
 #include "tenon/core/error.h"
@@ -296,8 +296,8 @@ TEST_F(Tiles, BlocksOfAFewRowsFitIntoSharedMemory) {
                 EXPECT_FALSE(choices.empty());
                 for (const TileChoice& c : choices) {
                   if (!is_of(c, "skinny")) continue;
-                  const SkinnyLaunch made(p, facts, c.as<SkinnyTileShape>());
-                  EXPECT_LE(static_cast<int>(made.launch().shape.shared_bytes), facts.shared_bytes) << made.type();
+                  const SkinnyCall made(p, facts, c.as<SkinnyTileShape>());
+                  EXPECT_LE(static_cast<int>(made.needs().shape.shared_bytes), facts.shared_bytes) << made.type();
                 }
               }
 }

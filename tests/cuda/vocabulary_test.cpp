@@ -40,8 +40,8 @@ class Vocabulary : public testing::Test {
     device.copy_in(*stream, from.get(), in.data(), static_cast<int64_t>(in.size() * 4));
     const Buffers params{from.get(), static_cast<float*>(to.get())};
     device.load(source(body, threads))
-        ->launch(*stream, {.threads = static_cast<unsigned>(threads), .shared_bytes = shared},
-                 std::as_bytes(std::span(&params, 1)));
+        ->enqueue(*stream, {.threads = static_cast<unsigned>(threads), .shared_bytes = shared},
+                  std::as_bytes(std::span(&params, 1)));
     std::vector<float> out(floats);
     device.copy_out(*stream, out.data(), to.get(), static_cast<int64_t>(floats * 4));
     return out;
@@ -55,11 +55,11 @@ class Vocabulary : public testing::Test {
     }
     return "no error";
   }
-  // A device whose first launch runs as late as possible, and 256 floats of it.
+  // A device whose first kernel runs as late as possible, and 256 floats of it.
   struct Late {
-    void put(const KernelSource& kernel, const LaunchShape& shape) {
+    void put(const KernelSource& kernel, const CallShape& shape) {
       const Buffers params{nullptr, x};
-      device.load(kernel)->launch(*stream, shape, std::as_bytes(std::span(&params, 1)));
+      device.load(kernel)->enqueue(*stream, shape, std::as_bytes(std::span(&params, 1)));
     }
     Emulator device{[] {
       EmulatorOptions options;
@@ -254,7 +254,7 @@ TEST_F(Vocabulary, BoxesAndProductsComeAtTheirWaits) {
                                         .swizzle_bytes = 128}),
                          static_cast<float*>(out.get())};
   device.load({"probe", kBoxAndProduct})
-      ->launch(*stream, {.threads = 128, .shared_bytes = 8200}, std::as_bytes(std::span(&params, 1)));
+      ->enqueue(*stream, {.threads = 128, .shared_bytes = 8200}, std::as_bytes(std::span(&params, 1)));
   EXPECT_TRUE(std::isnan(got[0]));
   EXPECT_EQ(got[1], 0.0f);  // row -1 is outside
   EXPECT_EQ(got[2], values[0]);
@@ -300,7 +300,7 @@ KERNEL(32, 1, Params, p) {
   if (lane() == 0) {
     tma_store(p.map, shared_address(shared_memory()), 0, 1, 0);
     )" + order + "\n  }\n}"})
-        ->launch(*stream, {.threads = 32, .shared_bytes = 512}, std::as_bytes(std::span(&map, 1)));
+        ->enqueue(*stream, {.threads = 32, .shared_bytes = 512}, std::as_bytes(std::span(&map, 1)));
     std::vector<double> values;
     for (int i = 0; i < 3 * 64; ++i) values.push_back(load_element(DType::BF16, out.get(), i));
     return values;
@@ -351,8 +351,8 @@ KERNEL(32, 1, Params, p) {
   )" + written + R"(
   counter_set(p.counter, *p.counter + 1);
 })"})
-        ->launch(*stream, {.grid_x = 3, .threads = 32, .shared_bytes = 128, .waits_for_blocks = true},
-                 std::as_bytes(std::span(&params, 1)));
+        ->enqueue(*stream, {.grid_x = 3, .threads = 32, .shared_bytes = 128, .waits_for_blocks = true},
+                  std::as_bytes(std::span(&params, 1)));
     return load_element(DType::F32, memory.get(), 31);
   };
   const std::string written = "tma_store_finish();";
@@ -385,22 +385,22 @@ TEST_F(Vocabulary, BankConflictsAreCounted) {
   EXPECT_EQ(conflicts("128"), 28);
 }
 
-TEST_F(Vocabulary, LaunchesAreRecorded) {
+TEST_F(Vocabulary, KernelCallsAreRecorded) {
   auto memory = device.allocate(1024);
   auto* x = static_cast<float*>(memory.get());
   EXPECT_EQ(x[5], 0.0f);
   const Buffers params{nullptr, x};
   auto kernel = device.load(source("p.out[thread_index()] += 1.0f;"));
   auto recording =
-      device.record([&](Stream& on) { kernel->launch(on, {.threads = 64}, std::as_bytes(std::span(&params, 1))); });
+      device.record([&](Stream& on) { kernel->enqueue(on, {.threads = 64}, std::as_bytes(std::span(&params, 1))); });
   EXPECT_EQ(x[5], 0.0f);
-  recording->launch(*stream);
-  recording->launch(*stream);
+  recording->enqueue(*stream);
+  recording->enqueue(*stream);
   EXPECT_EQ(x[5], 2.0f);
 }
 
-// The preceding launch runs when its successor waits for it; the successor has by then read what was there before.
-TEST_F(Vocabulary, ALateLaunchRunsWhenItIsWaitedFor) {
+// The preceding kernel runs when its successor waits for it; the successor has by then read what was there before.
+TEST_F(Vocabulary, ALateKernelRunsWhenItIsWaitedFor) {
   Late late;
   const float* x = late.x;
   const auto put = [&](const std::string& body) { late.put(source(body), {.threads = 64, .overlaps = true}); };
@@ -463,13 +463,13 @@ TEST_F(Vocabulary, QuotientsAreThoseOfDivisions) {
   }
 }
 
-// A launch that lets its successor start before it has waited is late together with the launch before it; a successor
+// A kernel that lets its successor start before it has waited is late together with the kernel before it; a successor
 // that reads early must say so.
-TEST_F(Vocabulary, AnEarlyReaderDoesNotStartBehindAHastyLaunch) {
+TEST_F(Vocabulary, AnEarlyReaderDoesNotStartBehindAHastyKernel) {
   for (const bool says_so : {true, false}) {
     Late late;
     const float* x = late.x;
-    const auto put = [&](const std::string& body, const LaunchShape& shape) { late.put(source(body), shape); };
+    const auto put = [&](const std::string& body, const CallShape& shape) { late.put(source(body), shape); };
     put("p.out[thread_index()] = 3.0f;", {.threads = 64, .overlaps = true});
     put("griddep_launch(); griddep_wait();", {.threads = 64, .overlaps = true, .starts_next = true});
     EXPECT_EQ(x[5], 0.0f);

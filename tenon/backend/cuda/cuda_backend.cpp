@@ -10,7 +10,7 @@ namespace {
 class RecordedRuns : public Replay {
  public:
   explicit RecordedRuns(std::unique_ptr<Recording> recording) : recording_(std::move(recording)) {}
-  void run(Stream& stream) override { recording_->launch(stream); }
+  void run(Stream& stream) override { recording_->enqueue(stream); }
 
  private:
   std::unique_ptr<Recording> recording_;

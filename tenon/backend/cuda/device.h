@@ -1,4 +1,4 @@
-// What the CUDA backend needs from a device: compile a kernel's source, move memory, launch, capture. The driver
+// What the CUDA backend needs from a device: compile a kernel's source, move memory, start kernels, capture. The driver
 // implements it for a GPU (driver/), the tests for this machine's CPU: the same sources, block by block.
 #pragma once
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace tenon::cuda {
 
-/// Limit on a launch's arguments since CUDA 12.1; 4096 before.
+/// Limit on a kernel call's arguments since CUDA 12.1; 4096 before.
 inline constexpr int kMaxArgumentBytes = 32764;
 
 inline constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -29,12 +29,13 @@ struct KernelSource {
       false;  ///< every product and sum rounds separately: no fused multiply-add except where the source has one
 };
 
-struct LaunchShape {
+/// How a kernel is called: its grid, and how it may overlap its neighbours in the stream.
+struct CallShape {
   unsigned grid_x = 1, grid_y = 1, grid_z = 1;
   unsigned threads = 1;           ///< in x
   unsigned shared_bytes = 0;      ///< dynamic shared memory
   unsigned cluster = 1;           ///< blocks per cluster, along x
-  bool overlaps = false;          ///< may start while its predecessor drains (programmatic dependent launch)
+  bool overlaps = false;          ///< may start while its predecessor drains (CUDA: programmatic dependent launch)
   bool starts_next = false;       ///< lets its successor start before its own wait has ended
   bool reads_early = false;       ///< reads settled memory before its wait: not after a kernel that starts_next
   bool waits_for_blocks = false;  ///< blocks wait for others of the grid, which is along x alone
@@ -52,16 +53,16 @@ struct KernelResources {
 class Function {
  public:
   virtual ~Function() = default;
-  /// Enqueues a launch. `params` is the kernel's single argument, byte for byte.
-  virtual void launch(Stream& stream, const LaunchShape& shape, std::span<const std::byte> params) = 0;
+  /// Enqueues a call. `params` is the kernel's single argument, byte for byte.
+  virtual void enqueue(Stream& stream, const CallShape& shape, std::span<const std::byte> params) = 0;
   virtual KernelResources resources() = 0;
 };
 
-/// Launches recorded once and replayed as one.
+/// Kernel calls recorded once and replayed as one.
 class Recording {
  public:
   virtual ~Recording() = default;
-  virtual void launch(Stream& stream) = 0;
+  virtual void enqueue(Stream& stream) = 0;
 };
 
 /// A rectangular box of a tensor of 1 to 5 dimensions that TMA copies to shared memory. Innermost dimension first.
@@ -86,7 +87,7 @@ struct DeviceFacts {
   int multiprocessors = 1;
   int shared_bytes = 49152;  ///< most dynamic shared memory per block
   int64_t memory_bytes = 0;
-  int argument_bytes = 4096;  ///< most bytes of arguments per launch
+  int argument_bytes = 4096;  ///< most bytes of arguments per kernel call
   /// Number of samples (of the first axis) for which cores, tiles and summation orders are chosen, however many a
   /// launch has, so that a sample's results are the same in every batch. 0: use the launch's own number.
   int chosen_samples = 0;
@@ -117,7 +118,7 @@ class Device {
   virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
   /// Page-locked host memory that the copy engine can read directly. Throws Error(Memory).
   virtual std::shared_ptr<void> allocate_pinned(int64_t bytes) = 0;
-  /// A copy from such memory in stream order; recorded like launches.
+  /// A copy from such memory in stream order; recorded like kernel calls.
   virtual void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) = 0;
   virtual void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;  ///< returns when src may change
   virtual void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;  ///< returns once it arrived
@@ -127,7 +128,7 @@ class Device {
   virtual std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) = 0;
   virtual TensorMap encode(const TensorBox& box) const = 0;
   /// Enqueues a library's work: `put` gets the stream as a CUstream with the GPU's context current. Recorded like
-  /// launches. `name`: for people, like a kernel's.
+  /// kernel calls. `name`: for people, like a kernel's.
   virtual void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) = 0;
   /// Counts the kernels, fills and copies that `put` enqueues on a stream, given as in call(), without running them. 1
   /// if the device cannot tell.

@@ -38,7 +38,7 @@ AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& l
   if (plan_)
     workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
   else
-    reserve_split(choice_.launch);
+    reserve_split(choice_.needs);
   reserve_statistics();
 }
 
@@ -119,7 +119,7 @@ std::string AttentionKernel::lse_source(Params& params) const {
 TunedCall AttentionKernel::finish(const AttentionChoice& choice, KernelParts text, const Params& params) const {
   text.name = name() + (choice.tile.empty() ? "" : " " + choice.tile) +
               (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
-  return {KernelCall(device(), text, params, choice.launch.shape), choice.launch,
+  return {KernelCall(device(), text, params, choice.needs.shape), choice.needs,
           offsetof(device::AttentionSizes, split)};
 }
 

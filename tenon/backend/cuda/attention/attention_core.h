@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/core_call.h"
 
 namespace tenon::cuda {
 
@@ -17,7 +17,7 @@ struct TunedCall;
 struct AttentionChoice {
   const AttentionCore* core = nullptr;
   std::string tile = {};  ///< the tile's type in the kernel's text
-  CoreLaunch launch = {};
+  CallNeeds needs = {};
   int splits = 1;                  ///< ranges of keys whose results are combined (split-KV)
   int box_keys = 0, resident = 1;  ///< of a core that reads boxes: keys per box, and blocks per multiprocessor
 };

@@ -33,7 +33,7 @@ class AttentionGradientKernel : public AnchorKernel {
     }
     for (size_t i = kHeads; i < form_.holes.size(); ++i) read_beside(form_.holes[i]);
     sizes_ = attention_sizes(form_);
-    reserve_split(attention_launch(tile_, sizes_));
+    reserve_split(attention_needs(tile_, sizes_));
     reserve_statistics();
   }
 
@@ -59,8 +59,8 @@ class AttentionGradientKernel : public AnchorKernel {
     text.kernel =
         "KERNEL(Tile::kThreads, 1, Params, p) { attention_gradient<Tile, Q, K, V, G, Sums, Epilogue, Keys, "
         "QuerySums>(p); }\n";
-    const CoreLaunch launch = attention_launch(tile_, sizes_);
-    add_core(KernelCall(device(), text, params, launch.shape), offsetof(device::AttentionSizes, split));
+    const CallNeeds needs = attention_needs(tile_, sizes_);
+    add_core(KernelCall(device(), text, params, needs.shape), offsetof(device::AttentionSizes, split));
   }
 
   // "struct Q { .. };": the boxes of an operand.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/cuda/attention/attention_launch.h"
+#include "tenon/backend/cuda/attention/attention_tiles.h"
 #include "tenon/backend/cuda/libraries/dnn_library.h"
 #include "tenon/kernels/form.h"
 

@@ -17,7 +17,7 @@ class DeepCore : public AttentionCore {
     device::AttentionSizes sizes = kernel.sizes();
     sizes.split.splits = attention_deep_splits(tile, kernel.sizes_to_choose_for(), kernel.multiprocessors());
     return AttentionChoice{.tile = tile.type(),
-                           .launch = attention_launch(tile, sizes),
+                           .needs = attention_needs(tile, sizes),
                            .splits = sizes.split.splits,
                            .box_keys = tile.keys};
   }

@@ -39,7 +39,7 @@ class GroupedCore : public AttentionCore {
   std::optional<AttentionChoice> take(const AttentionKernel& kernel) const override {
     if (kernel.grouped().depth == 0) return std::nullopt;
     const AttentionGroupedShape tile = tile_of(kernel);
-    return AttentionChoice{.tile = tile.type(), .launch = attention_launch(tile, kernel.sizes())};
+    return AttentionChoice{.tile = tile.type(), .needs = attention_needs(tile, kernel.sizes())};
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
     KernelParts text;

@@ -14,7 +14,7 @@ class AttentionMmaCore : public AttentionCore {
     if (!kernel.tensor_cores()) return std::nullopt;
     const AttentionTileShape tile = pick_attention_tile(kernel.sizes().depth, kernel.device().facts().shared_bytes,
                                                         attention_order(kernel.sizes(), kernel.device().facts()));
-    return AttentionChoice{.tile = tile.type(), .launch = attention_launch(tile, kernel.sizes())};
+    return AttentionChoice{.tile = tile.type(), .needs = attention_needs(tile, kernel.sizes())};
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
     return kernel.rows_call(

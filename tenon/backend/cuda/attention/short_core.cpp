@@ -15,7 +15,7 @@ class ShortCore : public AttentionCore {
     const AttentionShortShape tile = pick_attention_short(kernel.sizes_to_choose_for(), kernel.device().facts());
     if (tile.depth == 0) return std::nullopt;
     return AttentionChoice{.tile = tile.type(),
-                           .launch = attention_launch(tile, kernel.sizes(), kernel.multiprocessors()),
+                           .needs = attention_needs(tile, kernel.sizes(), kernel.multiprocessors()),
                            .box_keys = tile.keys / 2};
   }
 };

@@ -15,7 +15,7 @@ class AttentionSimtCore : public AttentionCore {
     if (kernel.tensor_cores()) return std::nullopt;
     const AttentionSimtShape tile = pick_attention_simt(kernel.sizes(), kernel.device().facts());
     if (tile.depth == 0) return std::nullopt;
-    return AttentionChoice{.tile = tile.type(), .launch = attention_launch(tile, kernel.sizes())};
+    return AttentionChoice{.tile = tile.type(), .needs = attention_needs(tile, kernel.sizes())};
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
     return kernel.rows_call(

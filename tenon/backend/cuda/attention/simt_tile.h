@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/core_call.h"
 
 namespace tenon::cuda {
 
@@ -81,15 +81,15 @@ inline AttentionSimtShape pick_attention_simt(const device::AttentionSizes& s, c
 }
 
 /// Grid, threads and shared memory; there is no workspace.
-inline CoreLaunch attention_launch(const AttentionSimtShape& tile, const device::AttentionSizes& s) {
+inline CallNeeds attention_needs(const AttentionSimtShape& tile, const device::AttentionSizes& s) {
   const int rows = rows_of_group(s);
-  CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>((rows + tile.rows() - 1) / tile.rows()),
-                  .grid_y = static_cast<unsigned>(s.kv_heads),
-                  .grid_z = static_cast<unsigned>(s.batch),
-                  .threads = static_cast<unsigned>(tile.threads()),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
-  return launch;
+  CallNeeds needs;
+  needs.shape = {.grid_x = static_cast<unsigned>((rows + tile.rows() - 1) / tile.rows()),
+                 .grid_y = static_cast<unsigned>(s.kv_heads),
+                 .grid_z = static_cast<unsigned>(s.batch),
+                 .threads = static_cast<unsigned>(tile.threads()),
+                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return needs;
 }
 
 }  // namespace tenon::cuda

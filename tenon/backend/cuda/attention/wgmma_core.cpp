@@ -15,7 +15,7 @@ class AttentionWgmmaCore : public AttentionCore {
         pick_attention_wgmma(kernel.sizes_to_choose_for(), kernel.device().facts(), kernel.page());
     if (tile.depth == 0) return std::nullopt;
     return AttentionChoice{.tile = tile.type(),
-                           .launch = attention_launch(tile, kernel.sizes(), kernel.multiprocessors()),
+                           .needs = attention_needs(tile, kernel.sizes(), kernel.multiprocessors()),
                            .box_keys = tile.keys,
                            .resident = tile.blocks};
   }

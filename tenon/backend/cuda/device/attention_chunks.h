@@ -110,7 +110,7 @@ struct ChunkSlots {
   }
 };
 
-/// Before the wait: prefetches into L2 the first half of what this launch read when it ran last, as the first blocks'
+/// Before the wait: prefetches into L2 the first half of what this kernel read when it ran last, as the first blocks'
 /// halves have room there.
 template <class Tile, class K, class V, class Params>
 DEV void chunk_prefetch(const Params& p) {

@@ -18,12 +18,12 @@
 // together with the number of keys, so that nothing waits for it.
 //
 // Cache rows that the launch itself adds (Fresh) are computed and stored by the warp whose piece they belong to: no
-// other warp reads them in this launch.
+// other warp of the kernel reads them.
 //
 // grid.x = Tile::kBlocks for each run of the capacity (runs without keys exit at once), grid.y = heads of keys, grid.z
 // = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q computes its values, Q::eval(p, row,
 // column), up to 4 per call; K and V are operands with kRun = 8. The next kernel may start before this one has waited
-// (LaunchShape::starts_next).
+// (CallShape::starts_next).
 #pragma once
 #include "tenon/backend/cuda/device/attention_meeting.h"
 #include "tenon/backend/cuda/device/attention_tile.h"
@@ -39,7 +39,7 @@ DEV auto grouped_row(const Params& p, const GroupedPlace<Tile>& at, int place, i
     return Operand::row(p, at.kv_row + key);
 }
 
-/// Before the wait: prefetches into L2 what this launch read when it ran last.
+/// Before the wait: prefetches into L2 what this kernel read when it ran last.
 template <class Tile, class K, class V, class Params>
 DEV void grouped_prefetch(const Params& p) {
   const AttentionSizes& s = p.sizes;

@@ -81,7 +81,7 @@ struct GroupedPlace {
 };
 
 /// Counters: blocks arrived, per run if they combine through memory; runs arrived, per head and block that finishes
-/// columns; keys that each head had when the launch ran last.
+/// columns; keys that each head had when the kernel ran last.
 template <class Tile>
 struct GroupedCounters {
   unsigned *of_runs, *of_heads, *keys;

@@ -16,7 +16,7 @@
 // grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q, K, V are tensors
 // [batch][head][token][column] with any strides:
 //   struct Q { using T = F16; DEV static const TensorMap& map(const Params& p) { return p.map0; } };
-// in boxes (attention_launch.h's head_box) of 64 columns by 64 tokens for q, kKeys for k and v. If k and v are paged
+// in boxes (attention_tiles.h's head_box) of 64 columns by 64 tokens for q, kKeys for k and v. If k and v are paged
 // (InPages), the boxes are of the pool. Epilogue (one lane) gets the rows of Q, row (batch * heads + head) * queries +
 // token. Keys (attention_keys.h) may give their number per batch entry: tiles beyond it are not copied, and what the
 // last tile holds beyond it is ignored. Lse: as in attention_mma.h. A NaN reaches the results of all queries that see

@@ -9,7 +9,7 @@
 // resizing views and strides.
 //
 // grid.x = min(kResident * multiprocessors, boxes * tiles of n * splits); WgmmaTile::kThreads, kSharedBytes; tensor
-// maps as in core_launch.h's pixels_box and taps_box; operands as in gemm_wgmma.h, where A's column is the channel.
+// maps as in core_call.h's pixels_box and taps_box; operands as in gemm_wgmma.h, where A's column is the channel.
 #pragma once
 #include "tenon/backend/cuda/device/wgmma_tile.h"
 

@@ -11,7 +11,7 @@
 // per row has to be computed from A, the lanes that hold A reduce it alongside the product, and the factor is applied
 // to the sums.
 // The epilogue's operands are loaded while the product is computed. The next kernel may start before this one has
-// waited (LaunchShape::starts_next): only constants are read before the wait.
+// waited (CallShape::starts_next): only constants are read before the wait.
 //
 // grid.x = columns of a lane, rounded up to 32, / SkinnyTile::kColumns; SkinnyTile::kThreads, SkinnyShared::kBytes.
 #pragma once

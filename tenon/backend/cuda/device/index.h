@@ -1,5 +1,5 @@
-// Index arithmetic. Division by a number known at launch: a multiplication and a shift (Granlund and Montgomery,
-// "Division by invariant integers using multiplication", 1994). Shared with the host, which fills it
+// Index arithmetic. Division by a number known when the kernel starts: a multiplication and a shift (Granlund and
+// Montgomery, "Division by invariant integers using multiplication", 1994). Shared with the host, which fills it
 // (codegen/params.cpp).
 #pragma once
 #if defined(TENON_DEVICE) || defined(TENON_DEVICE_ON_HOST)

@@ -1,5 +1,5 @@
-// The map skeleton over a list of tensors in one launch. The argument holds the list itself, a pointer for each vector
-// of each item, so that nothing is copied to the device first and a recorded launch keeps all it needs. A block
+// The map skeleton over a list of tensors in one kernel call. The argument holds the list itself, a pointer for each
+// vector of each item, so that nothing is copied to the device first and a recorded call keeps all it needs. A block
 // processes one chunk of one item.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"

@@ -7,12 +7,12 @@ namespace tenon::device {
 
 struct ListSizes {
   int32_t items, chunk;  ///< items in the list, elements per chunk
-  uint32_t* found;       ///< where launches that look for something report it
+  uint32_t* found;       ///< where kernels that look for something report it
   uint32_t last;         ///< the value reported for the list's first item; one less for each later item
   uint32_t padding;
 };
 
-/// V vectors of `count` elements, whose first chunk is chunk `first_chunk` of the launch.
+/// V vectors of `count` elements, whose first chunk is chunk `first_chunk` of the call.
 template <int V>
 struct ListEntry {
   void* vectors[V];

@@ -262,7 +262,7 @@ DEV void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// ---- Hints, and neighbouring launches in the stream.
+// ---- Hints, and neighbouring kernels in the stream.
 DEV void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 /// Loads kBytes (1, 2, 4, 8 or a multiple of 16, aligned alike) from global memory into registers, bypassing L1.
 template <int kBytes>
@@ -286,13 +286,13 @@ DEV void copy_past_l1(void* to, const void* from) {
     *static_cast<uint8_t*>(to) = static_cast<uint8_t>(wide);
   }
 }
-/// Waits for the previous launch, whose end this one may overlap (LaunchShape::overlaps).
+/// Waits for the previous kernel, whose end this one may overlap (CallShape::overlaps).
 DEV void griddep_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-/// Lets the next launch start.
+/// Lets the next kernel start.
 DEV void griddep_launch() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

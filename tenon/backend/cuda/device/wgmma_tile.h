@@ -114,7 +114,7 @@ DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
     load(b + at * Tile::kRowBytes, row + lane * lane_rows + at - lane * kLaneRows);
   }
 }
-/// One copy of such rows; `at`: the coordinates within a row. The boxes that permute rows (core_launch.h's runs_box and
+/// One copy of such rows; `at`: the coordinates within a row. The boxes that permute rows (core_call.h's runs_box and
 /// taps_runs_box) count rows in eights, between two dimensions that they span fully.
 template <class Tile, bool kInRuns, class... At>
 DEV void load_box_of_b(uint32_t dst, const TensorMap& map, uint32_t full, int row, At... at) {

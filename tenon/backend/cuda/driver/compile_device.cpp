@@ -42,7 +42,7 @@ DeviceFacts facts_of(const std::string& arch) {
 
 class NoRecording : public Recording {
  public:
-  void launch(Stream&) override {}
+  void enqueue(Stream&) override {}
 };
 
 }  // namespace
@@ -52,9 +52,9 @@ class CompileDevice::Kernel : public Function {
   Kernel(KernelSource source, std::string key, PendingKernel pending)
       : source_(std::move(source)), key_(std::move(key)), pending_(std::move(pending)) {}
 
-  void launch(Stream&, const LaunchShape& shape, std::span<const std::byte> params) override {
+  void enqueue(Stream&, const CallShape& shape, std::span<const std::byte> params) override {
     const std::lock_guard lock(mutex_);
-    ++launches_;
+    ++calls_;
     threads_ = std::max(threads_, static_cast<int>(shape.threads));
     shared_bytes_ = std::max(shared_bytes_, static_cast<int>(shape.shared_bytes));
     parameter_sizes_.insert(static_cast<int>(params.size()));
@@ -72,13 +72,13 @@ class CompileDevice::Kernel : public Function {
       report.error = e.what();
       return report;
     }
-    report.launches = launches_;
+    report.calls = calls_;
     KernelExpectations expected = expect ? expect(source_) : KernelExpectations{};
     expected.threads = std::max(expected.threads, threads_);
     report.violations = check_kernel(report.kernel, report.log, expected);
     report.shared_bytes = shared_bytes_ + report.kernel.static_shared_bytes;
     if (report.shared_bytes > facts.shared_bytes)
-      report.violations.push_back("it is launched with " + std::to_string(report.shared_bytes) +
+      report.violations.push_back("it is called with " + std::to_string(report.shared_bytes) +
                                   " bytes of shared memory; " + facts.name + " has " +
                                   std::to_string(facts.shared_bytes));
     for (int size : parameter_sizes_)
@@ -93,7 +93,7 @@ class CompileDevice::Kernel : public Function {
   std::string key_;
   PendingKernel pending_;
   std::mutex mutex_;
-  int launches_ = 0, threads_ = 0, shared_bytes_ = 0;
+  int calls_ = 0, threads_ = 0, shared_bytes_ = 0;
   std::set<int> parameter_sizes_;
 };
 

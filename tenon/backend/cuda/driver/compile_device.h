@@ -33,12 +33,12 @@ struct KernelReport {
   std::string error;  ///< from the compiler; if set, the fields below are empty
   CubinKernel kernel;
   std::string log;
-  int launches = 0;                     ///< number of times it would have been launched
-  int shared_bytes = 0;                 ///< static, plus the most dynamic that a launch requested
-  std::vector<std::string> violations;  ///< of expectations (check_kernel) and of its launch shapes
+  int calls = 0;                        ///< how often it would have been called
+  int shared_bytes = 0;                 ///< static, plus the most dynamic that a call requested
+  std::vector<std::string> violations;  ///< of expectations (check_kernel) and of its calls' shapes
 };
 
-/// What to expect of a kernel's machine code; the largest block size launched is filled in.
+/// What to expect of a kernel's machine code; the largest block size called is filled in.
 using ExpectKernel = std::function<KernelExpectations(const KernelSource&)>;
 
 class CompileDevice : public Device {

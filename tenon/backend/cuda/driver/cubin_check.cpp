@@ -112,7 +112,7 @@ std::vector<std::string> check_kernel(const CubinKernel& kernel, const std::stri
     found.add("it has ", kernel.registers, " registers a thread; ", expected.blocks, " blocks of ", threads,
               " threads leave ", limit);
   if (expected.threads > 0 && kernel.max_threads > 0 && expected.threads > kernel.max_threads)
-    found.add("it is launched with ", expected.threads, " threads and declared for ", kernel.max_threads);
+    found.add("it is called with ", expected.threads, " threads and declared for ", kernel.max_threads);
   for (Opcode opcode : expected.contains)
     if (kernel.count(opcode) == 0) found.add("it has no ", opcode_name(opcode), " instruction");
   for (Opcode opcode : expected.lacks)

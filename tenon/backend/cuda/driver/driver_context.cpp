@@ -8,7 +8,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr size_t kRecentLaunches = 8;
+constexpr size_t kRecentCalls = 8;
 
 // Errors after which the context accepts no more work: kernel and hardware faults.
 bool unusable_after(DriverResult result) {
@@ -114,22 +114,22 @@ void DriverContext::check(DriverResult result, const std::string& action) const 
   if (!unusable_after(result)) throw Error(ErrorKind::Device, facts_.name.empty() ? "cuda" : facts_.name, what);
   const std::lock_guard lock(mutex_);
   if (!recent_.empty()) {
-    what += "; the fault is in one of the last launches: ";
+    what += "; the fault is in one of the last kernel calls: ";
     for (size_t i = 0; i < recent_.size(); ++i) what += (i ? ", " : "") + ("'" + recent_[i].second + "'");
   }
   broken_ = what;
-  throw Error(ErrorKind::Device, facts_.name, what, "CUDA_LAUNCH_BLOCKING=1 shows which launch fails");
+  throw Error(ErrorKind::Device, facts_.name, what, "CUDA_LAUNCH_BLOCKING=1 shows which kernel fails");
 }
 
-void DriverContext::launched(StreamHandle stream, const std::string& kernel) {
+void DriverContext::enqueued(StreamHandle stream, const std::string& kernel) {
   const std::lock_guard lock(mutex_);
-  if (recent_.size() == kRecentLaunches) recent_.erase(recent_.begin());
+  if (recent_.size() == kRecentCalls) recent_.erase(recent_.begin());
   recent_.emplace_back(stream, kernel);
 }
 
 void DriverContext::waited(StreamHandle stream) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(recent_, [stream](const auto& launch) { return launch.first == stream; });
+  std::erase_if(recent_, [stream](const auto& call) { return call.first == stream; });
 }
 
 void DriverContext::clear(DeviceAddress memory, size_t bytes) {

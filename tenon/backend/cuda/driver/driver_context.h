@@ -31,10 +31,10 @@ class DriverContext {
   /// if an earlier fault made the GPU unusable.
   void use() const;
   /// Throws Error(Device) or Error(Memory) that names the failed call. Kernel faults surface late, in whatever call
-  /// comes next: then the message lists the launches since the last wait, and the context stays unusable.
+  /// comes next: then the message lists the kernel calls since the last wait, and the context stays unusable.
   void check(DriverResult result, const std::string& action) const;
-  /// Remembers a launch until its stream has been waited for.
-  void launched(StreamHandle stream, const std::string& kernel);
+  /// Remembers a kernel call until its stream has been waited for.
+  void enqueued(StreamHandle stream, const std::string& kernel);
   void waited(StreamHandle stream);
   /// Fills memory with zeros, and waits for that only.
   void clear(DeviceAddress memory, size_t bytes);
@@ -48,7 +48,7 @@ class DriverContext {
   ContextHandle context_ = nullptr;
   StreamHandle stream_ = nullptr;  ///< for zero-filling memory
   mutable std::mutex mutex_;
-  std::vector<std::pair<StreamHandle, std::string>> recent_;  ///< the last few launches not waited for yet; guarded
+  std::vector<std::pair<StreamHandle, std::string>> recent_;  ///< the last few kernel calls not waited for yet; guarded
   mutable std::string broken_;                                ///< the fault that made the context unusable; guarded too
 };
 

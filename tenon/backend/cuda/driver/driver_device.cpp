@@ -18,7 +18,7 @@ constexpr int kSharedWithoutOptIn = 48 * 1024;
 
 DeviceAddress address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
-// A kernel: compiled in the background, loaded into the context when first launched.
+// A kernel: compiled in the background, loaded into the context before its first call.
 class DriverFunction : public Function {
  public:
   DriverFunction(std::shared_ptr<DriverContext> context, std::string name, PendingKernel pending)
@@ -30,7 +30,7 @@ class DriverFunction : public Function {
   DriverFunction(const DriverFunction&) = delete;
   DriverFunction& operator=(const DriverFunction&) = delete;
 
-  void launch(Stream& stream, const LaunchShape& shape, std::span<const std::byte> params) override {
+  void enqueue(Stream& stream, const CallShape& shape, std::span<const std::byte> params) override {
     DriverStream& on = DriverStream::of(stream, *context_);
     const KeptContext kept(*context_);
     prepare(shape, params.size());
@@ -44,8 +44,8 @@ class DriverFunction : public Function {
  private:
   const CubinKernel& code();
   void load();
-  void prepare(const LaunchShape& shape, size_t params);
-  void start(DriverStream& on, const LaunchShape& shape, std::span<const std::byte> params);
+  void prepare(const CallShape& shape, size_t params);
+  void start(DriverStream& on, const CallShape& shape, std::span<const std::byte> params);
 
   std::shared_ptr<DriverContext> context_;
   std::string name_;
@@ -74,15 +74,15 @@ void DriverFunction::load() {
   module_ = module;
 }
 
-// Loads the kernel, and rejects launches that the driver would reject without a reason.
-void DriverFunction::prepare(const LaunchShape& shape, size_t params) {
+// Loads the kernel, and rejects calls that the driver would reject without a reason.
+void DriverFunction::prepare(const CallShape& shape, size_t params) {
   const std::string where = "kernel " + name_;
   const std::lock_guard lock(mutex_);
   const CubinKernel& kernel = code();
   TENON_CHECK(Internal, static_cast<int>(params) == kernel.argument_bytes, where)
       << "takes " << kernel.argument_bytes << " bytes of arguments but was given " << params;
   TENON_CHECK(Internal, kernel.max_threads == 0 || static_cast<int>(shape.threads) <= kernel.max_threads, where)
-      << "is compiled for at most " << kernel.max_threads << " threads but was launched with " << shape.threads;
+      << "is compiled for at most " << kernel.max_threads << " threads but was started with " << shape.threads;
   const int64_t shared = int64_t{shape.shared_bytes} + kernel.static_shared_bytes;
   TENON_CHECK(Internal, shared <= context_->facts().shared_bytes, where)
       << "needs " << shared << " bytes of shared memory; a block has " << context_->facts().shared_bytes;
@@ -101,7 +101,7 @@ void DriverFunction::prepare(const LaunchShape& shape, size_t params) {
   }
 }
 
-void DriverFunction::start(DriverStream& on, const LaunchShape& shape, std::span<const std::byte> params) {
+void DriverFunction::start(DriverStream& on, const CallShape& shape, std::span<const std::byte> params) {
   if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_z == 0) return;
   LaunchAttribute attributes[2];
   unsigned count = 0;
@@ -111,7 +111,7 @@ void DriverFunction::start(DriverStream& on, const LaunchShape& shape, std::span
     attributes[count].cluster[1] = attributes[count].cluster[2] = 1;
     ++count;
   }
-  // After a copy on another stream, a launch must not start before all earlier work is done, since it may read the
+  // After a copy on another stream, a kernel must not start before all earlier work is done, since it may read the
   // copied data before its own wait.
   const bool behind_copy = on.takes_wait(), whole = on.starts_behind(shape.starts_next) && shape.reads_early;
   if (shape.overlaps && !whole && !behind_copy && context_->facts().arch == "sm_90a") {
@@ -126,27 +126,27 @@ void DriverFunction::start(DriverStream& on, const LaunchShape& shape, std::span
                             attributes,
                             count};
   void* arguments[] = {const_cast<std::byte*>(params.data())};
-  on.launched(name_);
-  context_->check(context_->api().launch(&config, function_, arguments, nullptr), "launch kernel '" + name_ + "'");
+  on.enqueued(name_);
+  context_->check(context_->api().launch(&config, function_, arguments, nullptr), "start kernel '" + name_ + "'");
 }
 
 class DriverRecording : public Recording {
  public:
-  DriverRecording(std::shared_ptr<DriverContext> context, GraphExecHandle graph, int launches)
+  DriverRecording(std::shared_ptr<DriverContext> context, GraphExecHandle graph, int calls)
       : context_(std::move(context)),
         graph_(graph),
-        name_("a recording of " + std::to_string(launches) + " launches") {}
+        name_("a recording of " + std::to_string(calls) + " kernel calls") {}
   ~DriverRecording() override {
     const KeptContext kept(*context_, std::nothrow);
     context_->api().destroy_graph_exec(graph_);
   }
   DriverRecording(const DriverRecording&) = delete;
   DriverRecording& operator=(const DriverRecording&) = delete;
-  void launch(Stream& stream) override {
+  void enqueue(Stream& stream) override {
     DriverStream& on = DriverStream::of(stream, *context_);
     const KeptContext kept(*context_);
-    on.launched(name_);
-    context_->check(context_->api().launch_graph(graph_, on.handle()), "launch " + name_);
+    on.enqueued(name_);
+    context_->check(context_->api().launch_graph(graph_, on.handle()), "start " + name_);
   }
 
  private:
@@ -284,7 +284,7 @@ std::unique_ptr<Recording> DriverDevice::record(const std::function<void(Stream&
 void DriverDevice::call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) {
   DriverStream& on = DriverStream::of(stream, *context_);
   const KeptContext kept(*context_);
-  on.launched(name);
+  on.enqueued(name);
   on.takes_wait();
   put(on.handle());
 }

@@ -60,7 +60,7 @@ DriverStream& DriverStream::of(Stream& stream, const DriverContext& context) {
 
 void DriverStream::synchronize() {
   const KeptContext kept(*context_);
-  context_->check(context_->api().synchronize(handle_), "finish the launched work");
+  context_->check(context_->api().synchronize(handle_), "finish the enqueued work");
   context_->waited(handle_);
 }
 
@@ -91,13 +91,13 @@ DriverStream& DriverStream::beside() {
 void DriverStream::begin_capture() {
   TENON_CHECK(Internal, !capturing_, "cuda") << "a recording is already under way";
   const KeptContext kept(*context_);
-  context_->check(context_->api().begin_capture(handle_, kRelaxedCapture), "begin to record launches");
+  context_->check(context_->api().begin_capture(handle_, kRelaxedCapture), "begin to record kernel calls");
   capturing_ = true;
   captured_ = 0;
 }
 
 void DriverStream::not_capturing(const char* action) const {
-  TENON_CHECK(Internal, !recording(), "cuda") << "cannot " << action << " while launches are recorded";
+  TENON_CHECK(Internal, !recording(), "cuda") << "cannot " << action << " while kernel calls are recorded";
 }
 
 GraphExecHandle DriverStream::end_capture() {
@@ -106,13 +106,13 @@ GraphExecHandle DriverStream::end_capture() {
   const DriverApi& api = context_->api();
   capturing_ = false;
   GraphHandle graph = nullptr;
-  context_->check(api.end_capture(handle_, &graph), "record launches");
+  context_->check(api.end_capture(handle_, &graph), "record kernel calls");
   GraphExecHandle exec = nullptr;
   const DriverResult made = api.instantiate(&exec, graph, 0);
   api.destroy_graph(graph);
-  context_->check(made, "create a graph of the recorded launches");
+  context_->check(made, "create a graph of the recorded kernel calls");
   DriverResult uploaded = api.upload_graph(exec, handle_);
-  if (uploaded == kSuccess) uploaded = api.synchronize(handle_);  // other streams will launch it
+  if (uploaded == kSuccess) uploaded = api.synchronize(handle_);  // other streams will start it
   if (uploaded != kSuccess) api.destroy_graph_exec(exec);
   context_->check(uploaded, "upload a graph to the GPU");
   return exec;
@@ -123,7 +123,7 @@ int DriverStream::count_captured() {
   const KeptContext kept(*context_);
   capturing_ = false;
   GraphHandle graph = nullptr;
-  context_->check(context_->api().end_capture(handle_, &graph), "record launches");
+  context_->check(context_->api().end_capture(handle_, &graph), "record kernel calls");
   size_t nodes = 0;
   const DriverResult counted = context_->api().graph_nodes(graph, nullptr, &nodes);
   context_->api().destroy_graph(graph);
@@ -138,11 +138,11 @@ void DriverStream::abandon_capture() noexcept {
   if (context_->api().end_capture(handle_, &graph) == kSuccess && graph) context_->api().destroy_graph(graph);
 }
 
-void DriverStream::launched(const std::string& kernel) {
+void DriverStream::enqueued(const std::string& kernel) {
   if (capturing_)
     ++captured_;
   else
-    context_->launched(handle_, kernel);
+    context_->enqueued(handle_, kernel);
 }
 
 }  // namespace tenon::cuda

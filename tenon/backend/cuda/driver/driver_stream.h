@@ -38,13 +38,13 @@ class DriverStream : public Stream {
   int count_captured();
   /// Throws Error(Internal) while capturing: what `action` does would be captured too.
   void not_capturing(const char* action) const;
-  /// Launches in the current or last capture.
+  /// Kernel calls in the current or last capture.
   int captured() const { return captured_; }
-  /// Remembers a launch until the next wait; during a capture, counts it.
-  void launched(const std::string& kernel);
+  /// Remembers a kernel call until the next wait; during a capture, counts it.
+  void enqueued(const std::string& kernel);
   /// True once after every wait for an event.
   bool takes_wait() { return std::exchange(waited_, false); }
-  /// True if the previous launch allowed this one to start before its own wait ended. `this_does`: whether this one
+  /// True if the previous kernel allowed this one to start before its own wait ended. `this_does`: whether this one
   /// allows that.
   bool starts_behind(bool this_does) { return std::exchange(next_starts_, this_does); }
 

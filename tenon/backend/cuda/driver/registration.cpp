@@ -88,8 +88,8 @@ class CudaCompiler : public OfflineCompiler {
   std::vector<CompiledKernel> compiled() override {
     std::vector<CompiledKernel> out;
     for (const KernelReport& r : device_->finish(expect)) {
-      CompiledKernel k{r.name,     r.kernel.registers, r.kernel.stack_bytes, r.kernel.static_shared_bytes,
-                       r.launches, r.violations};
+      CompiledKernel k{r.name,  r.kernel.registers, r.kernel.stack_bytes, r.kernel.static_shared_bytes,
+                       r.calls, r.violations};
       if (!r.error.empty()) k.problems.push_back(r.error);
       out.push_back(std::move(k));
     }

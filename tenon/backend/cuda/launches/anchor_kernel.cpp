@@ -79,10 +79,10 @@ int AnchorKernel::operand_calls() const {
   return n;
 }
 
-void AnchorKernel::reserve_split(const CoreLaunch& launch) {
-  if (launch.counters == 0) return;
+void AnchorKernel::reserve_split(const CallNeeds& needs) {
+  if (needs.counters == 0) return;
   split_ =
-      Split{.workspace_at = reserve_scratch(launch.workspace_bytes), .counters_at = reserve_kept(launch.counters * 4)};
+      Split{.workspace_at = reserve_scratch(needs.workspace_bytes), .counters_at = reserve_kept(needs.counters * 4)};
 }
 
 void AnchorKernel::add_core(KernelCall call, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch) {

@@ -5,7 +5,7 @@
 #pragma once
 #include "tenon/backend/cuda/launches/launch_kernel.h"
 #include "tenon/backend/cuda/launches/operands.h"
-#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/core_call.h"
 #include "tenon/backend/cuda/products/row_factor.h"
 
 namespace tenon::cuda {
@@ -68,8 +68,8 @@ class AnchorKernel : public LaunchKernel {
   /// "struct Factors { .. }", whose compute multiplies the anchor's result, all lanes as one, by `factors`.
   std::string scaled_source(std::span<const Expr> factors, Params& params, std::string& headers) const;
 
-  /// Reserves the workspace for split-K (split-KV in attention); nothing if `launch` is not split.
-  void reserve_split(const CoreLaunch& launch);
+  /// Reserves the workspace for split-K (split-KV in attention); nothing if `needs` has none.
+  void reserve_split(const CallNeeds& needs);
   /// Adds the kernel's own kernel call, whose SplitK, at byte `split_at` of its sizes, points to what was reserved.
   void add_core(KernelCall call, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch = {});
 

@@ -42,7 +42,7 @@ void upload(Device& device, const WeightMaking& with, const ParamView& view, con
   const ProgramOutput cast_to{from, to, leaf.dtype()};
   KernelCall call = plain_call(device, "convert weights", std::array{cast_to}, view.shape);
   call.bind([&](const Expr& l) { return l == from ? raw : dst; });
-  call.launch(stream);
+  call.enqueue(stream);
   stream.synchronize();
 }
 
@@ -153,7 +153,7 @@ void PackingCalls::run(Device& device, Stream& stream, const Packed& packed, con
       const auto it = leaf_of_.find(l.get());
       return it == leaf_of_.end() ? dst : const_cast<void*>(views.at(it->second).data);
     });
-    call.launch(stream);
+    call.enqueue(stream);
   }
 }
 

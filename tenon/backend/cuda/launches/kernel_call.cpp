@@ -60,7 +60,7 @@ RowTeam row_team(int64_t cols, int run, int held) {
 
 }  // namespace
 
-KernelCall::KernelCall(Device& device, const KernelParts& text, const Params& params, const LaunchShape& shape)
+KernelCall::KernelCall(Device& device, const KernelParts& text, const Params& params, const CallShape& shape)
     : name_(text.name),
       params_(params.bytes()),
       pointers_(params.pointers()),
@@ -108,12 +108,12 @@ void KernelCall::set(const SizesPointer& pointer) {
   std::memcpy(params_.data() + sizes_at_ + pointer.at, &pointer.address, sizeof(pointer.address));
 }
 
-void KernelCall::launch(Stream& stream) {
-  if (!call_) return function_->launch(stream, shape_, params_);
+void KernelCall::enqueue(Stream& stream) {
+  if (!call_) return function_->enqueue(stream, shape_, params_);
   std::vector<void*> addresses(1 + pointers_.size());
   std::memcpy(addresses.data(), params_.data(), params_.size());
   device_->call(stream, name_, [call = call_, addresses](void* native) {
-    call->launch(native, std::span<void* const>(addresses).subspan(1), addresses.front());
+    call->enqueue(native, std::span<void* const>(addresses).subspan(1), addresses.front());
   });
 }
 
@@ -121,7 +121,7 @@ int KernelCall::library_kernels() const {
   const std::shared_ptr<void> workspace = device_->allocate(std::max<int64_t>(call_->workspace_bytes(), 1)),
                               operand = device_->allocate(1);  // never read or written
   const std::vector<void*> addresses(pointers_.size(), operand.get());
-  return device_->count([&](void* native) { call_->launch(native, addresses, workspace.get()); });
+  return device_->count([&](void* native) { call_->enqueue(native, addresses, workspace.get()); });
 }
 
 int64_t leaf_bytes(const Expr& leaf) { return leaf.shape().numel() * size_of(leaf.dtype()); }
@@ -144,7 +144,7 @@ std::optional<KernelCall> lets_call(Device& device, const std::string& name, std
   text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  begin_plain<" +
                 std::string(constants.empty() ? "NoConstants" : "Constants") +
                 ">(p);\n  Lets::run(p, Lets::first(p));\n}\n";
-  LaunchShape shape;
+  CallShape shape;
   shape.threads = kLetsThreads;
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
   return KernelCall(device, text, params, shape);
@@ -281,7 +281,7 @@ KernelCall rows_call(Device& device, const std::string& name, std::span<const Pr
   const RowsWalk walk(device.facts(), outputs, matrix);
   const RowTeam& team = walk.team;
   const int threads = team.block() ? walk.teams * team.threads : kWarpRowThreads;
-  LaunchShape shape;
+  CallShape shape;
   shape.threads = static_cast<unsigned>(threads);
   if (team.block())
     params.reserve_shared(walk.teams * device::row_exchange_bytes(team.threads, walk.reductions_at_once));
@@ -347,7 +347,7 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
   Params params;
   params.set_sizes("MapSizes", device::MapSizes{});
   KernelParts text;
-  LaunchShape shape;
+  CallShape shape;
   shape.threads = lets.empty() ? kMapThreads : kMapLetsThreads;
   text.headers = "#include \"tenon/backend/cuda/device/map.h\"\n";
   if (!lets.empty()) text.functors = constants_source(lets, params, static_cast<int>(shape.threads));

@@ -35,18 +35,18 @@ struct KernelParts {
 class KernelCall {
  public:
   /// Starts compilation.
-  KernelCall(Device& device, const KernelParts& text, const Params& params, const LaunchShape& shape);
+  KernelCall(Device& device, const KernelParts& text, const Params& params, const CallShape& shape);
   /// A library call on `operands`.
   KernelCall(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
              const std::vector<LibraryOperand>& operands);
-  /// Fills in the argument's pointers: before the first launch, and again after an address has changed.
+  /// Fills in the argument's pointers: before the first call, and again after an address has changed.
   void bind(const Resolve& resolve);
   /// Sets a pointer inside the sizes, or a library call's workspace (at kLibraryWorkspace).
   void set(const SizesPointer& pointer);
-  void launch(Stream& stream);
+  void enqueue(Stream& stream);
   const std::string& name() const { return name_; }
   bool calls_library() const { return call_ != nullptr; }
-  /// Number of kernels that a library call launches.
+  /// Number of kernels that a library call starts.
   int library_kernels() const;
 
  private:
@@ -59,7 +59,7 @@ class KernelCall {
   std::vector<Params::Map> maps_;
   size_t sizes_at_ = 0;
   Device* device_;
-  LaunchShape shape_;
+  CallShape shape_;
 };
 
 /// A kernel call that computes `outputs` over `domain`: the rows skeleton if a value reduces rows, else map. With map,

@@ -170,7 +170,7 @@ void LaunchKernel::make_sums_call(const Counted& c) {
   text.functors = "struct Statistics {\n" + statistics_source("store", c.wanted, params, text.headers) + "};\n";
   text.kernel = "KERNEL(" + std::to_string(32 * lines) + ", 1, Params, p) { count_sums<Statistics, " +
                 std::to_string(lines) + ">(p); }\n";
-  LaunchShape shape;
+  CallShape shape;
   shape.threads = static_cast<unsigned>(32 * lines);
   shape.grid_x = static_cast<unsigned>((c.shape[2] + 31) / 32);
   shape.grid_y = static_cast<unsigned>(c.shape[0]);
@@ -234,7 +234,7 @@ void LaunchKernel::make_groups_call(const Counted& c) {
   const int64_t cluster = has_clusters(*device_) ? kCluster : 1;
   text.kernel =
       "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ", Statistics>(p); }\n";
-  LaunchShape shape;
+  CallShape shape;
   const int64_t width = int64_t{8} * program.run();
   shape.threads = 256;
   shape.grid_x = static_cast<unsigned>(c.blocks);
@@ -364,7 +364,7 @@ void LaunchKernel::run(Stream& stream, void* scratch) {
     }
     bound_ = true;
   }
-  for (PlacedCall& c : calls_) c.call.launch(stream);
+  for (PlacedCall& c : calls_) c.call.enqueue(stream);
 }
 
 std::string LaunchKernel::describe() const {

@@ -39,12 +39,12 @@ class DeviceListKernel : public ListBody {
 
   void run(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) override {
     check(items, scalars, false);
-    launch(stream, items, scalars);
+    enqueue(stream, items, scalars);
   }
   int64_t find(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) override;
   std::string describe() const override {
     return "one kernel, " + std::to_string(run_) + " elements a thread at a time, up to " +
-           std::to_string(variants_.back().most) + " tensors a launch";
+           std::to_string(variants_.back().most) + " tensors a call";
   }
 
  private:
@@ -60,7 +60,7 @@ class DeviceListKernel : public ListBody {
   std::vector<std::byte> head(std::span<const float> scalars) const;
   size_t entry_bytes() const { return 8 * names_.size() + 16; }
   bool wide(const ListItem& item) const;
-  void launch(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars);
+  void enqueue(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars);
   void append_entry(std::vector<std::byte>& bytes, const ListItem& item, int64_t first_chunk) const;
   void start(Stream& stream, std::vector<std::byte>& argument, size_t head_bytes, int32_t count, int64_t blocks,
              int64_t first, int64_t total);
@@ -158,7 +158,7 @@ void DeviceListKernel::append_entry(std::vector<std::byte>& bytes, const ListIte
   append(bytes, static_cast<int32_t>(wide(item)));
 }
 
-void DeviceListKernel::launch(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) {
+void DeviceListKernel::enqueue(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) {
   std::vector<std::byte> argument = head(scalars);
   const size_t head_bytes = argument.size();
   int32_t count = 0;
@@ -168,7 +168,7 @@ void DeviceListKernel::launch(Stream& stream, std::span<const ListItem> items, s
     const ListItem& item = items[static_cast<size_t>(i)];
     const int64_t more = div_up(item.count, kChunk);
     TENON_CHECK(Memory, more <= kMaxBlocks, name_)
-        << "a tensor of " << item.count << " elements is too large for one launch";
+        << "a tensor of " << item.count << " elements is too large for one kernel call";
     if (static_cast<size_t>(count) == variants_.back().most || blocks + more > kMaxBlocks) {
       start(stream, argument, head_bytes, count, blocks, first, total);
       argument.resize(head_bytes);
@@ -191,16 +191,16 @@ void DeviceListKernel::start(Stream& stream, std::vector<std::byte>& argument, s
   const auto last = static_cast<uint32_t>(total - first);
   std::memcpy(argument.data() + offsetof(device::ListSizes, items), &count, sizeof(count));
   std::memcpy(argument.data() + offsetof(device::ListSizes, last), &last, sizeof(last));
-  LaunchShape shape;
+  CallShape shape;
   shape.threads = kThreads;
   shape.grid_x = static_cast<unsigned>(blocks);
-  variant.function->launch(stream, shape, argument);
+  variant.function->enqueue(stream, shape, argument);
 }
 
 int64_t DeviceListKernel::find(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) {
   check(items, scalars, true);
   device_->fill_zero(stream, found_.get(), sizeof(uint32_t));
-  launch(stream, items, scalars);
+  enqueue(stream, items, scalars);
   uint32_t from_end = 0;
   device_->copy_out(stream, &from_end, found_.get(), sizeof(from_end));
   return from_end ? static_cast<int64_t>(items.size()) - from_end : -1;

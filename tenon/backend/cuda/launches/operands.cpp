@@ -6,13 +6,13 @@
 #include "tenon/backend/affine.h"
 #include "tenon/backend/arithmetic.h"
 #include "tenon/backend/attention_scale.h"
-#include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/attention/attention_route.h"
+#include "tenon/backend/cuda/attention/attention_tiles.h"
 #include "tenon/backend/cuda/attention/paged_heads.h"
 #include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/launches/device_weights.h"
 #include "tenon/backend/cuda/products/core_names.h"
-#include "tenon/backend/cuda/products/skinny_launch.h"
+#include "tenon/backend/cuda/products/skinny_call.h"
 #include "tenon/backend/forms.h"
 #include "tenon/backend/paged_axis.h"
 #include "tenon/expr/ops.h"
@@ -221,7 +221,7 @@ bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   ProductShape product{.m = hole.shape().rows(), .n = form.holes[1].shape()[-2], .k = columns};
   product.lanes = lanes_apart(form) ? 1 : form.lanes;
   product.front = product.m * (columns + SkinnyTileShape::kFrontPadding) * size_of(unit);
-  return hole.shape().numel() * size_of(unit) <= kMaxBytes && SkinnyLaunch(product, facts, {}).fits();
+  return hole.shape().numel() * size_of(unit) <= kMaxBytes && SkinnyCall(product, facts, {}).fits();
 }
 
 MatrixStack stack_of(const Expr& operand, const AffinePiece& whole) {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "tenon/backend/affine.h"
-#include "tenon/backend/cuda/attention/attention_launch.h"
+#include "tenon/backend/cuda/attention/attention_tiles.h"
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/products/row_factor.h"
 #include "tenon/kernels/form.h"

@@ -48,7 +48,7 @@ class SampleKernel : public AnchorKernel {
     // Clusters find places sooner if two blocks fit on a multiprocessor.
     text.kernel = "KERNEL(" + std::to_string(32 * warps) + (blocks > 1 ? ", 2" : ", 1") + ", Params, p) { sample<" +
                   std::to_string(blocks) + ", Scores, Rule, Seed, Counter, Epilogue>(p); }\n";
-    LaunchShape shape;
+    CallShape shape;
     shape.grid_x = static_cast<unsigned>(blocks * scores_.shape()[0]);
     shape.threads = static_cast<unsigned>(32 * warps);
     shape.cluster = static_cast<unsigned>(blocks);

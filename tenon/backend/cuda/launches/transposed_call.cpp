@@ -73,7 +73,7 @@ std::optional<KernelCall> transposed_call(Device& device, const std::string& nam
   text.headers = "#include \"tenon/backend/cuda/device/transposed.h\"\n" + load.includes() + store.includes();
   text.kernel =
       "KERNEL(kTransposedThreads, 1, Params, p) { map_transposed<Load, Store, " + type_source(out.dtype) + ">(p); }\n";
-  LaunchShape shape;
+  CallShape shape;
   shape.threads = device::kTransposedThreads;
   shape.grid_x = static_cast<unsigned>(div_up(matrix.rows(), device::kTransposedRows) * column_tiles);
   shape.shared_bytes = static_cast<unsigned>(device::kTransposedRows * (kLineBytes + 4));

@@ -143,7 +143,7 @@ class CublasLtCall : public LibraryCall {
         workspace_bytes_(workspace_bytes) {}
 
   int64_t workspace_bytes() const override { return static_cast<int64_t>(workspace_bytes_); }
-  void launch(void* stream, std::span<void* const> addresses, void* workspace) override {
+  void enqueue(void* stream, std::span<void* const> addresses, void* workspace) override {
     const bool adds = problem_.beta != 0;
     TENON_CHECK(Internal, addresses.size() == 3 + size_t{adds} + size_t{problem_.bias}, "cublaslt")
         << "wrong number of operands for a product: " << addresses.size();

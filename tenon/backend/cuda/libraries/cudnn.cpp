@@ -38,7 +38,7 @@ class CudnnCall : public LibraryCall {
       : session_(std::move(session)), plan_(std::move(plan)) {}
 
   int64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
-  void launch(void* stream, std::span<void* const> addresses, void* workspace) override {
+  void enqueue(void* stream, std::span<void* const> addresses, void* workspace) override {
     const std::lock_guard lock(session_->mutex);
     session_->api->check(session_->api->set_stream(session_->handle, stream), "take a stream");
     plan_.execute(session_->handle, addresses, workspace);

@@ -34,10 +34,10 @@ std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const 
 
 TunedCall dnn_call(Device& device, const std::string& name, const DnnPlan& plan,
                    const std::vector<LibraryOperand>& operands) {
-  CoreLaunch launch;
-  launch.workspace_bytes = plan.call->workspace_bytes();
+  CallNeeds needs;
+  needs.workspace_bytes = plan.call->workspace_bytes();
   return {KernelCall(device, name + " " + device.dnn_library()->name() + " " + plan.engine, plan.call, operands),
-          launch};
+          needs};
 }
 
 }  // namespace tenon::cuda

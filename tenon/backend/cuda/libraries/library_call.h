@@ -23,7 +23,7 @@ class LibraryCall {
   virtual int64_t workspace_bytes() const = 0;
   /// Enqueues the call on `stream` (a CUstream), with the GPU's context current; does not allocate or wait.
   /// `addresses`: of the kernel call's operands, in their order. Throws Error(Device).
-  virtual void launch(void* stream, std::span<void* const> addresses, void* workspace) = 0;
+  virtual void enqueue(void* stream, std::span<void* const> addresses, void* workspace) = 0;
 };
 
 /// Makes the GPU's context current while the returned object lives: a library needs it to start and to plan.

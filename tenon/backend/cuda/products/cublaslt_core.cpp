@@ -26,8 +26,8 @@ class CublasLtCore : public ProductCore {
     return algorithm ? std::optional(TileChoice{.tile = *algorithm}) : std::nullopt;
   }
 
-  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
-    return alone(kernel, choice).launch;
+  CallNeeds needs(const ProductKernel& kernel, const TileChoice& choice) const override {
+    return alone(kernel, choice).needs;
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
     return kernel.route()->call(kernel.device(), kernel.name(), choice.as<MatmulAlgorithm>(), kernel.fills_bias());

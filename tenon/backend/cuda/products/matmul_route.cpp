@@ -48,9 +48,9 @@ TunedCall MatmulRoute::call(Device& device, const std::string& name, const Matmu
   MatmulLibrary* const library = device.matmul_library();
   std::shared_ptr<LibraryCall> call = library ? library->plan(problem_, algorithm) : nullptr;
   TENON_CHECK(Internal, call != nullptr, name) << "cublaslt " << algorithm.text() << " was chosen but cannot run";
-  CoreLaunch launch;
-  launch.workspace_bytes = call->workspace_bytes();
-  TunedCall out{KernelCall(device, name + " " + library->describe(algorithm), std::move(call), operands_), launch};
+  CallNeeds needs;
+  needs.workspace_bytes = call->workspace_bytes();
+  TunedCall out{KernelCall(device, name + " " + library->describe(algorithm), std::move(call), operands_), needs};
   if (fill_bias) {
     const ProgramOutput filled{bias_.value, bias_.leaf, problem_.type};
     out.before.push_back(plain_call(device, name + " bias", std::array{filled}, bias_.leaf.shape()));

@@ -51,12 +51,12 @@ class MmaCore : public ProductCore {
     return c;
   }
 
-  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
+  CallNeeds needs(const ProductKernel& kernel, const TileChoice& choice) const override {
     const auto& tile = choice.as<MmaTileShape>();
     const ProductSizes sizes = kernel.sizes(choice);
     if (const auto* gemm = std::get_if<device::GemmSizes>(&sizes))
-      return gemm_launch(tile, *gemm, kernel.product().lanes);
-    return conv_launch(tile, std::get<device::ConvSizes>(sizes), kernel.product().lanes);
+      return gemm_needs(tile, *gemm, kernel.product().lanes);
+    return conv_needs(tile, std::get<device::ConvSizes>(sizes), kernel.product().lanes);
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
     KernelParts text;

@@ -1,11 +1,11 @@
-// Host side of device/gemm_mma.h and conv_mma.h: resources of a tile, and how a problem is launched with it. Formulas
+// Host side of device/gemm_mma.h and conv_mma.h: resources of a tile, and what a kernel call with it needs. Formulas
 // only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <string>
 
-#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/core_call.h"
 
 namespace tenon::cuda {
 
@@ -37,27 +37,27 @@ inline int k_steps(const MmaTileShape& tile, int k, int element_bytes) {
 }
 
 /// A product of m x n (n counts all lanes), `batch` times.
-inline CoreLaunch mma_launch(const MmaTileShape& tile, int m, int n, int lanes, int batch, int splits) {
+inline CallNeeds mma_needs(const MmaTileShape& tile, int m, int n, int lanes, int batch, int splits) {
   const int64_t tiles_m = (m + tile.m - 1) / tile.m, lane_columns = tile.n / lanes;
   const int64_t tiles = tiles_m * ((n / lanes + lane_columns - 1) / lane_columns);
-  CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(tiles),
-                  .grid_y = static_cast<unsigned>(splits),
-                  .grid_z = static_cast<unsigned>(batch),
-                  .threads = static_cast<unsigned>(tile.threads()),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  CallNeeds needs;
+  needs.shape = {.grid_x = static_cast<unsigned>(tiles),
+                 .grid_y = static_cast<unsigned>(splits),
+                 .grid_z = static_cast<unsigned>(batch),
+                 .threads = static_cast<unsigned>(tile.threads()),
+                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
   if (splits > 1) {
-    launch.counters = tiles * batch;
-    launch.workspace_bytes = tiles * batch * splits * tile.m * tile.n * 4;
+    needs.counters = tiles * batch;
+    needs.workspace_bytes = tiles * batch * splits * tile.m * tile.n * 4;
   }
-  return launch;
+  return needs;
 }
-inline CoreLaunch gemm_launch(const MmaTileShape& tile, const device::GemmSizes& g, int lanes) {
-  return mma_launch(tile, g.m, g.n, lanes, g.batch, g.split.splits);
+inline CallNeeds gemm_needs(const MmaTileShape& tile, const device::GemmSizes& g, int lanes) {
+  return mma_needs(tile, g.m, g.n, lanes, g.batch, g.split.splits);
 }
 /// A convolution as one product: a row per output pixel, a column per output channel.
-inline CoreLaunch conv_launch(const MmaTileShape& tile, const device::ConvSizes& c, int lanes) {
-  return mma_launch(tile, c.batch * c.out_height * c.out_width, c.outputs, lanes, 1, c.split.splits);
+inline CallNeeds conv_needs(const MmaTileShape& tile, const device::ConvSizes& c, int lanes) {
+  return mma_needs(tile, c.batch * c.out_height * c.out_width, c.outputs, lanes, 1, c.split.splits);
 }
 
 }  // namespace tenon::cuda

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tenon/backend/cuda/libraries/matmul_library.h"
-#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/core_call.h"
 #include "tenon/backend/cuda/products/core_names.h"
 
 namespace tenon::cuda {
@@ -92,8 +92,8 @@ class ProductCore {
   /// The text of its choice after the core's name, and back. A choice whose text differs after parsing is rejected.
   virtual std::string text(const TileChoice& choice) const = 0;
   virtual std::optional<TileChoice> parse(const std::string& text) const = 0;
-  /// How a choice is launched; known before anything is compiled.
-  virtual CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const = 0;
+  /// What the kernel call of a choice needs; known before anything is compiled.
+  virtual CallNeeds needs(const ProductKernel& kernel, const TileChoice& choice) const = 0;
   /// The kernel of a choice.
   virtual TunedCall call(ProductKernel& kernel, const TileChoice& choice) const = 0;
   /// Whether and how its epilogue can count statistics of what it stores.
@@ -109,7 +109,7 @@ class ProductCore {
   virtual bool library() const { return false; }
   /// For a library: true if the installed one can run a measured choice.
   virtual bool runs(const TileChoice&, const ProductShape&) const { return true; }
-  /// Kernels that its call launches.
+  /// Kernels that its call starts.
   virtual int kernels(const ProductKernel&, const TileChoice&) const { return 1; }
 };
 

@@ -35,7 +35,7 @@ void ProductKernel::choose(ProductShape product) {
   if (own_.leaf && (!library || tunes())) ask_packed(own_.leaf, {own_.piece});
   if (own_.leaf && library) ask_packed(in_order_.leaf, {in_order_.piece});
   if (layers) return;
-  library ? reserve_library() : reserve_split(choice_.core->launch(*this, choice_));
+  library ? reserve_library() : reserve_split(choice_.core->needs(*this, choice_));
 }
 
 Expr ProductKernel::weight_operand(const Shape& stored, const Layout& layout) {
@@ -179,7 +179,7 @@ bool ProductKernel::fills_bias() const {
 
 // Reserves the library's workspace, and its bias if that is not the launch's own.
 void ProductKernel::reserve_library() {
-  library_workspace_at_ = reserve_scratch(choice_.core->launch(*this, choice_).workspace_bytes);
+  library_workspace_at_ = reserve_scratch(choice_.core->needs(*this, choice_).workspace_bytes);
   const MatmulRoute::Bias& bias = route_->bias();
   if (!bias.value) return;
   if (of_weights_only(bias.value))
@@ -211,10 +211,10 @@ std::string ProductKernel::rows_source(Params& params, std::string& headers) con
   return operand_source("A", a_, a_.shape().rank() - 1, params) + b;
 }
 
-TunedCall ProductKernel::finish(KernelParts text, const Params& params, CoreLaunch launch) const {
+TunedCall ProductKernel::finish(KernelParts text, const Params& params, CallNeeds needs) const {
   text.name = name() + text.name;
   const bool gemm = product_.kind == ProductKind::Gemm;
-  return {KernelCall(device(), text, params, launch.shape), launch,
+  return {KernelCall(device(), text, params, needs.shape), needs,
           gemm ? offsetof(device::GemmSizes, split) : offsetof(device::ConvSizes, split),
           gemm ? offsetof(device::GemmSizes, count) : offsetof(device::ConvSizes, count)};
 }
@@ -228,7 +228,7 @@ TunedCall ProductKernel::tile_call(const TileChoice& choice, KernelParts text, c
   text.functors += "using Tile = " + tile + ";\n";
   text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +
                 "<Tile, A, B, Epilogue" + arguments + ">(p); }\n";
-  return finish(std::move(text), params, choice.core->launch(*this, choice));
+  return finish(std::move(text), params, choice.core->needs(*this, choice));
 }
 
 CountedRows ProductKernel::counted_rows() const {

@@ -60,7 +60,7 @@ class ProductKernel : public AnchorKernel {
   /// "struct B : Rows { .. }" from the functor named Rows.
   std::string runs_source() const { return with_runs(in_runs_, stays(b_)); }
   /// The kernel call of a text that is complete except for the launch's name.
-  TunedCall finish(KernelParts text, const Params& params, CoreLaunch launch) const;
+  TunedCall finish(KernelParts text, const Params& params, CallNeeds needs) const;
   /// The kernel call of the template of that name in device/<kind>_<core>.h, on the tile type `tile`, with `resident`
   /// blocks per multiprocessor. `arguments`: appended to the template's other arguments; `core`: the name of another
   /// core whose template it is.

@@ -67,20 +67,20 @@ class SimtCore : public ProductCore {
   std::string text(const TileChoice&) const override { return {}; }
   std::optional<TileChoice> parse(const std::string&) const override { return std::nullopt; }  // it is never measured
 
-  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
+  CallNeeds needs(const ProductKernel& kernel, const TileChoice& choice) const override {
     const ProductSizes sizes = kernel.sizes(choice);
     const int lanes = kernel.product().lanes;
     const auto* gemm = std::get_if<device::GemmSizes>(&sizes);
     if (const auto* few = std::any_cast<SimtTileShape>(&choice.tile)) {
-      CoreLaunch launch;
-      launch.shape = {.grid_x = static_cast<unsigned>(div_up(gemm->n / lanes, few->columns)),
-                      .grid_y = static_cast<unsigned>(div_up(gemm->m, few->rows)),
-                      .threads = static_cast<unsigned>(32 * few->warps(*gemm)),
-                      .shared_bytes = static_cast<unsigned>(few->shared_bytes(*gemm, lanes))};
-      return launch;
+      CallNeeds needs;
+      needs.shape = {.grid_x = static_cast<unsigned>(div_up(gemm->n / lanes, few->columns)),
+                     .grid_y = static_cast<unsigned>(div_up(gemm->m, few->rows)),
+                     .threads = static_cast<unsigned>(32 * few->warps(*gemm)),
+                     .shared_bytes = static_cast<unsigned>(few->shared_bytes(*gemm, lanes))};
+      return needs;
     }
     const auto& tile = choice.as<MmaTileShape>();
-    return gemm ? gemm_launch(tile, *gemm, lanes) : conv_launch(tile, std::get<device::ConvSizes>(sizes), lanes);
+    return gemm ? gemm_needs(tile, *gemm, lanes) : conv_needs(tile, std::get<device::ConvSizes>(sizes), lanes);
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
     KernelParts text;

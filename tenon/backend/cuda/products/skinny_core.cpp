@@ -5,7 +5,7 @@
 
 #include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/products/product_kernel.h"
-#include "tenon/backend/cuda/products/skinny_launch.h"
+#include "tenon/backend/cuda/products/skinny_call.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
@@ -38,7 +38,7 @@ double time_of_more_rows(const SkinnyTileShape& tile, const ProductShape& p, con
 constexpr int kHeldInFront = 96, kHeldInStages = 80;
 
 // How a choice runs in a kernel's launch.
-SkinnyLaunch launch_of(const ProductKernel& kernel, const TileChoice& choice) {
+SkinnyCall call_of(const ProductKernel& kernel, const TileChoice& choice) {
   return {kernel.product(), kernel.device().facts(), choice.as<SkinnyTileShape>()};
 }
 
@@ -65,7 +65,7 @@ class SkinnyCore : public ProductCore {
     const int rows = SkinnyTileShape::rows(static_cast<int>(p.m));
     if (rows > SkinnyTileShape::kMaxRowsInFront) return choices_of_more_rows(p, facts);
     const auto fits = [&](const SkinnyTileShape& tile) {
-      return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) && SkinnyLaunch(p, facts, tile).fits();
+      return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) && SkinnyCall(p, facts, tile).fits();
     };
     for (const int warps : {8, 16})
       for (const int groups : {1, 2, 4}) {
@@ -90,12 +90,12 @@ class SkinnyCore : public ProductCore {
     return read_tile(text, kText, {&tile.groups, &tile.warps}) ? std::optional(TileChoice{.tile = tile}) : std::nullopt;
   }
 
-  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
-    return launch_of(kernel, choice).launch();
+  CallNeeds needs(const ProductKernel& kernel, const TileChoice& choice) const override {
+    return call_of(kernel, choice).needs();
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
     KernelParts text;
-    const SkinnyLaunch made = launch_of(kernel, choice);
+    const SkinnyCall made = call_of(kernel, choice);
     Params params = kernel.begin(kernel.sizes(choice));
     std::string arguments;
     if (const auto& front = kernel.front()) {

@@ -1,10 +1,10 @@
-// Host side of device/gemm_skinny.h: resources of a tile, and how a problem is launched with it. Formulas only.
+// Host side of device/gemm_skinny.h: resources of a tile, and what a kernel call with it needs. Formulas only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <string>
 
-#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/core_call.h"
 
 namespace tenon::cuda {
 
@@ -55,14 +55,14 @@ struct SkinnyTileShape {
   static constexpr int kHeldFragments = 2;
 };
 /// A product of at most kMaxRows rows and one batch, operand B in memory.
-inline CoreLaunch gemm_launch(const SkinnyTileShape& tile, const device::GemmSizes& g, int lanes) {
-  CoreLaunch launch;
+inline CallNeeds gemm_needs(const SkinnyTileShape& tile, const device::GemmSizes& g, int lanes) {
+  CallNeeds needs;
   const int tiles = ((g.n / lanes + 31) / 32 * 4 + tile.groups - 1) / tile.groups;
-  launch.shape = {.grid_x = static_cast<unsigned>(tile.walkers ? std::min(tile.walkers, tiles) : tiles),
-                  .threads = static_cast<unsigned>(tile.threads()),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes(g.m, lanes, g.k)),
-                  .starts_next = true};
-  return launch;
+  needs.shape = {.grid_x = static_cast<unsigned>(tile.walkers ? std::min(tile.walkers, tiles) : tiles),
+                 .threads = static_cast<unsigned>(tile.threads()),
+                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes(g.m, lanes, g.k)),
+                 .starts_next = true};
+  return needs;
 }
 
 }  // namespace tenon::cuda

@@ -68,8 +68,8 @@ class Replays {
  public:
   Replays(Device& device, TuningMemory& memory, TunedCall& tuned)
       : stream_(memory.stream()),
-        workspace_(device.allocate(tuned.launch.workspace_bytes + 16)),
-        counters_(device.allocate(tuned.launch.counters * 4 + 16)) {
+        workspace_(device.allocate(tuned.needs.workspace_bytes + 16)),
+        counters_(device.allocate(tuned.needs.counters * 4 + 16)) {
     if (tuned.call.calls_library()) {
       tuned.call.set({kLibraryWorkspace, workspace_.get()});
     } else {
@@ -78,7 +78,7 @@ class Replays {
     }
     const auto run = [&](Stream& stream, KernelCall& call, int number) {
       call.bind([&](const Expr& leaf) { return memory.of(leaf, number); });
-      call.launch(stream);
+      call.enqueue(stream);
     };
     const auto launch = [&](Stream& stream) {
       for (int i = 0; i < kLaunches; ++i) {
@@ -119,7 +119,7 @@ class Replays {
   double once() {
     stream_.synchronize();
     const auto start = std::chrono::steady_clock::now();
-    recording_->launch(stream_);
+    recording_->enqueue(stream_);
     stream_.synchronize();
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
     return took.count() / kLaunches;

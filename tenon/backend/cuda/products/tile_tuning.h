@@ -12,7 +12,7 @@ namespace tenon::cuda {
 /// An unbound kernel call of the product for this choice, and the memory that its split-K or its library call needs.
 struct TunedCall {
   KernelCall call;
-  CoreLaunch launch;
+  CallNeeds needs;
   size_t split_at = 0, count_at = 0;    ///< offsets of SplitK and CountSizes in a kernel's sizes
   std::vector<KernelCall> before = {};  ///< calls that only this choice needs before it
   std::vector<KernelCall> after = {};   ///< and after it

@@ -53,13 +53,13 @@ class WgmmaCore : public ProductCore {
     return c;
   }
 
-  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
+  CallNeeds needs(const ProductKernel& kernel, const TileChoice& choice) const override {
     const auto& tile = choice.as<WgmmaTileShape>();
     const int multiprocessors = kernel.device().facts().multiprocessors, lanes = kernel.product().lanes;
     const ProductSizes sizes = kernel.sizes(choice, tile.m);
     if (const auto* gemm = std::get_if<device::GemmSizes>(&sizes))
-      return gemm_launch(tile, *gemm, lanes, multiprocessors);
-    return conv_launch(tile, std::get<device::ConvSizes>(sizes), lanes, multiprocessors);
+      return gemm_needs(tile, *gemm, lanes, multiprocessors);
+    return conv_needs(tile, std::get<device::ConvSizes>(sizes), lanes, multiprocessors);
   }
 
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {

@@ -1,11 +1,11 @@
-// Host side of device/gemm_wgmma.h and conv_wgmma.h: resources of a tile, and how a problem is launched with it.
+// Host side of device/gemm_wgmma.h and conv_wgmma.h: resources of a tile, and what a kernel call with it needs.
 // Formulas only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <string>
 
-#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/core_call.h"
 
 namespace tenon::cuda {
 
@@ -45,31 +45,31 @@ struct WgmmaTileShape {
 
 /// `tiles_m` x `tiles_n` tiles, `batch` times, on persistent blocks, or if blocks share tiles, one for each of the
 /// `splits` parts.
-inline CoreLaunch wgmma_launch(const WgmmaTileShape& tile, int64_t tiles_m, int64_t tiles_n, int batch, int splits,
-                               int multiprocessors) {
+inline CallNeeds wgmma_needs(const WgmmaTileShape& tile, int64_t tiles_m, int64_t tiles_n, int batch, int splits,
+                             int multiprocessors) {
   const int64_t tiles = div_up(tiles_m, tile.cluster) * tile.cluster * tiles_n * batch;
   const int64_t places = int64_t{multiprocessors} / tile.cluster * tile.cluster * tile.resident;
   const int64_t most = tile.along_k > 1 ? tiles * splits : std::max<int64_t>(places, tile.cluster);
-  CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(std::min(tiles * splits, most)),
-                  .threads = static_cast<unsigned>(tile.threads()),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
-                  .cluster = static_cast<unsigned>(tile.cluster * tile.along_k)};
+  CallNeeds needs;
+  needs.shape = {.grid_x = static_cast<unsigned>(std::min(tiles * splits, most)),
+                 .threads = static_cast<unsigned>(tile.threads()),
+                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
+                 .cluster = static_cast<unsigned>(tile.cluster * tile.along_k)};
   if (splits > tile.along_k) {
-    launch.counters = tiles;
-    launch.workspace_bytes = tiles * splits * tile.m * tile.n * 4;
+    needs.counters = tiles;
+    needs.workspace_bytes = tiles * splits * tile.m * tile.n * 4;
   }
-  return launch;
+  return needs;
 }
-inline CoreLaunch gemm_launch(const WgmmaTileShape& tile, const device::GemmSizes& g, int lanes, int multiprocessors) {
+inline CallNeeds gemm_needs(const WgmmaTileShape& tile, const device::GemmSizes& g, int lanes, int multiprocessors) {
   const int lane_columns = tile.n / lanes;
-  return wgmma_launch(tile, (g.m + tile.m - 1) / tile.m, (g.n / lanes + lane_columns - 1) / lane_columns, g.batch,
-                      g.split.splits, multiprocessors);
+  return wgmma_needs(tile, (g.m + tile.m - 1) / tile.m, (g.n / lanes + lane_columns - 1) / lane_columns, g.batch,
+                     g.split.splits, multiprocessors);
 }
 /// Call after choose_box.
-inline CoreLaunch conv_launch(const WgmmaTileShape& tile, const device::ConvSizes& c, int lanes, int multiprocessors) {
+inline CallNeeds conv_needs(const WgmmaTileShape& tile, const device::ConvSizes& c, int lanes, int multiprocessors) {
   const auto tiles = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
-  return wgmma_launch(
+  return wgmma_needs(
       tile, tiles(c.out_width, c.box_width) * tiles(c.out_height, c.box_height) * tiles(c.batch, c.box_images),
       tiles(c.outputs / lanes, tile.n / lanes) * c.phases * c.phases, 1, c.split.splits, multiprocessors);
 }

@@ -1,11 +1,11 @@
 // Host side of device/attention_mma.h, attention_wgmma.h, attention_short.h, attention_deep.h and attention_grouped.h:
-// resources of a tile, which tile suits a head, and how a problem is launched. Formulas only.
+// resources of a tile, which tile suits a head, and what the kernel call of a problem needs. Formulas only.
 #pragma once
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/core_call.h"
 
 namespace tenon::cuda {
 
@@ -79,16 +79,16 @@ inline AttentionTileShape pick_attention_tile(int depth, int shared_limit, int o
 }
 
 /// Grid, threads and shared memory; there is no workspace.
-inline CoreLaunch attention_launch(const AttentionTileShape& tile, const device::AttentionSizes& s) {
+inline CallNeeds attention_needs(const AttentionTileShape& tile, const device::AttentionSizes& s) {
   const int tiles = (s.queries + tile.queries - 1) / tile.queries;
   const int parts = (s.depth + tile.value_columns - 1) / tile.value_columns;
-  CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(tiles * parts),
-                  .grid_y = static_cast<unsigned>(s.heads),
-                  .grid_z = static_cast<unsigned>(s.batch),
-                  .threads = static_cast<unsigned>(tile.threads()),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
-  return launch;
+  CallNeeds needs;
+  needs.shape = {.grid_x = static_cast<unsigned>(tiles * parts),
+                 .grid_y = static_cast<unsigned>(s.heads),
+                 .grid_z = static_cast<unsigned>(s.batch),
+                 .threads = static_cast<unsigned>(tile.threads()),
+                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return needs;
 }
 
 /// device::AttentionWgmmaTile as a value.
@@ -204,16 +204,16 @@ inline int attention_query_tiles(const AttentionWgmmaShape& tile, int queries, i
 }
 
 /// Grid, threads and shared memory; there is no workspace.
-inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device::AttentionSizes& s,
-                                   int multiprocessors) {
-  CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(
-                      attention_query_tiles(tile, s.queries, int64_t{s.batch} * s.heads, multiprocessors)),
-                  .grid_y = static_cast<unsigned>(s.heads),
-                  .grid_z = static_cast<unsigned>(s.batch),
-                  .threads = static_cast<unsigned>(tile.threads()),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
-  return launch;
+inline CallNeeds attention_needs(const AttentionWgmmaShape& tile, const device::AttentionSizes& s,
+                                 int multiprocessors) {
+  CallNeeds needs;
+  needs.shape = {.grid_x = static_cast<unsigned>(
+                     attention_query_tiles(tile, s.queries, int64_t{s.batch} * s.heads, multiprocessors)),
+                 .grid_y = static_cast<unsigned>(s.heads),
+                 .grid_z = static_cast<unsigned>(s.batch),
+                 .threads = static_cast<unsigned>(tile.threads()),
+                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return needs;
 }
 
 /// device::AttentionShortTile as a value.
@@ -248,8 +248,8 @@ inline AttentionShortShape pick_attention_short(const device::AttentionSizes& s,
 
 /// Grid, threads and shared memory; there is no workspace. One block per multiprocessor. A head's tiles of queries are
 /// dealt to the number of parts that finishes first.
-inline CoreLaunch attention_launch(const AttentionShortShape& tile, const device::AttentionSizes& s,
-                                   int multiprocessors) {
+inline CallNeeds attention_needs(const AttentionShortShape& tile, const device::AttentionSizes& s,
+                                 int multiprocessors) {
   const int64_t heads = int64_t{s.batch} * s.heads;
   const int tiles = (s.queries + 63) / 64;
   const auto walkers = [&](int parts) { return std::min<int64_t>(heads, std::max(1, multiprocessors / parts)); };
@@ -261,13 +261,13 @@ inline CoreLaunch attention_launch(const AttentionShortShape& tile, const device
   int parts = 1;
   for (int more = 2; more <= tiles; ++more)
     if (makespan(more) <= makespan(parts)) parts = more;
-  CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(walkers(parts)),
-                  .grid_y = static_cast<unsigned>(parts),
-                  .grid_z = 1,
-                  .threads = static_cast<unsigned>(tile.threads()),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
-  return launch;
+  CallNeeds needs;
+  needs.shape = {.grid_x = static_cast<unsigned>(walkers(parts)),
+                 .grid_y = static_cast<unsigned>(parts),
+                 .grid_z = 1,
+                 .threads = static_cast<unsigned>(tile.threads()),
+                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return needs;
 }
 
 /// device::AttentionGradientTile as a value.
@@ -315,20 +315,20 @@ inline AttentionGradientShape pick_attention_gradient(int depth, bool of_keys, c
 }
 
 /// Grid, threads and shared memory; there is no workspace.
-inline CoreLaunch attention_launch(const AttentionGradientShape& tile, const device::AttentionSizes& s) {
+inline CallNeeds attention_needs(const AttentionGradientShape& tile, const device::AttentionSizes& s) {
   const int rows = tile.of_keys ? s.keys : s.queries;
-  CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>((rows + tile.rows() - 1) / tile.rows()),
-                  .grid_y = static_cast<unsigned>(tile.of_keys ? s.kv_heads : s.heads),
-                  .grid_z = static_cast<unsigned>(s.batch),
-                  .threads = static_cast<unsigned>(tile.threads()),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
-  if (!tile.sums_queries) return launch;
-  launch.shape.grid_x *= launch.shape.grid_y * launch.shape.grid_z;
-  launch.shape.grid_y = launch.shape.grid_z = 1;
-  launch.shape.waits_for_blocks = true;
-  launch.counters = 1 + int64_t{s.batch} * s.heads * ((s.queries + tile.keys - 1) / tile.keys);
-  return launch;
+  CallNeeds needs;
+  needs.shape = {.grid_x = static_cast<unsigned>((rows + tile.rows() - 1) / tile.rows()),
+                 .grid_y = static_cast<unsigned>(tile.of_keys ? s.kv_heads : s.heads),
+                 .grid_z = static_cast<unsigned>(s.batch),
+                 .threads = static_cast<unsigned>(tile.threads()),
+                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  if (!tile.sums_queries) return needs;
+  needs.shape.grid_x *= needs.shape.grid_y * needs.shape.grid_z;
+  needs.shape.grid_y = needs.shape.grid_z = 1;
+  needs.shape.waits_for_blocks = true;
+  needs.counters = 1 + int64_t{s.batch} * s.heads * ((s.queries + tile.keys - 1) / tile.keys);
+  return needs;
 }
 
 /// device::AttentionDeepTile as a value.
@@ -356,21 +356,21 @@ inline int attention_deep_splits(const AttentionDeepShape& tile, const device::A
   return static_cast<int>(std::clamp<int64_t>(multiprocessors / blocks, 1, most));
 }
 
-/// The launch for sizes that already hold their splits.
-inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device::AttentionSizes& s) {
+/// For sizes that already hold their splits.
+inline CallNeeds attention_needs(const AttentionDeepShape& tile, const device::AttentionSizes& s) {
   const int64_t tiles = int64_t{(s.queries + tile.kQueries - 1) / tile.kQueries} *
                         ((s.depth + tile.kValueColumns - 1) / tile.kValueColumns);
-  CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(tiles * s.split.splits),
-                  .grid_y = static_cast<unsigned>(s.heads),
-                  .grid_z = static_cast<unsigned>(s.batch),
-                  .threads = static_cast<unsigned>(tile.kThreads),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
-  if (s.split.splits == 1) return launch;
-  launch.counters = tiles * s.heads * s.batch;
+  CallNeeds needs;
+  needs.shape = {.grid_x = static_cast<unsigned>(tiles * s.split.splits),
+                 .grid_y = static_cast<unsigned>(s.heads),
+                 .grid_z = static_cast<unsigned>(s.batch),
+                 .threads = static_cast<unsigned>(tile.kThreads),
+                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  if (s.split.splits == 1) return needs;
+  needs.counters = tiles * s.heads * s.batch;
   // Sums, and four numbers for each of 256 threads.
-  launch.workspace_bytes = launch.counters * s.split.splits * (tile.kQueries * tile.kValueColumns + 4 * 256) * 4;
-  return launch;
+  needs.workspace_bytes = needs.counters * s.split.splits * (tile.kQueries * tile.kValueColumns + 4 * 256) * 4;
+  return needs;
 }
 
 /// device::GroupedTile as a value.
@@ -446,22 +446,22 @@ inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, const device:
 }
 
 /// `s.keys`: the capacity.
-inline CoreLaunch attention_launch(const AttentionGroupedShape& tile, const device::AttentionSizes& s) {
+inline CallNeeds attention_needs(const AttentionGroupedShape& tile, const device::AttentionSizes& s) {
   const int runs = std::max(1, (s.keys + tile.run_keys() - 1) / tile.run_keys());
-  CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(runs * tile.blocks),
-                  .grid_y = static_cast<unsigned>(s.kv_heads),
-                  .grid_z = static_cast<unsigned>(s.batch),
-                  .threads = AttentionGroupedShape::kThreads,
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
-                  .cluster = static_cast<unsigned>(tile.cluster ? tile.blocks : 1),
-                  .starts_next = true};
+  CallNeeds needs;
+  needs.shape = {.grid_x = static_cast<unsigned>(runs * tile.blocks),
+                 .grid_y = static_cast<unsigned>(s.kv_heads),
+                 .grid_z = static_cast<unsigned>(s.batch),
+                 .threads = AttentionGroupedShape::kThreads,
+                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
+                 .cluster = static_cast<unsigned>(tile.cluster ? tile.blocks : 1),
+                 .starts_next = true};
   const int64_t heads = int64_t{s.kv_heads} * s.batch;
-  launch.counters = heads * (runs + tile.blocks + 1);
+  needs.counters = heads * (runs + tile.blocks + 1);
   if (tile.meets_in_memory())
-    launch.workspace_bytes = heads * runs * tile.blocks * tile.turns * tile.rows * (tile.depth + 5) * 4;
-  if (runs > 1) launch.workspace_bytes += heads * runs * 6 * tile.rows * tile.depth * 4;
-  return launch;
+    needs.workspace_bytes = heads * runs * tile.blocks * tile.turns * tile.rows * (tile.depth + 5) * 4;
+  if (runs > 1) needs.workspace_bytes += heads * runs * 6 * tile.rows * tile.depth * 4;
+  return needs;
 }
 
 /// Strides of tokens, heads and batch entries of q, k or v, in elements of 2 bytes: multiples of 8.

@@ -10,13 +10,13 @@
 
 namespace tenon::cuda {
 
-class SkinnyLaunch {
+class SkinnyCall {
  public:
   /// Warps per multiprocessor if rows are computed before the product: 128 registers per thread.
   static constexpr int kWarpsInFront = 16;
 
   /// The product has at most SkinnyTileShape::kMaxRows rows.
-  SkinnyLaunch(const ProductShape& product, const DeviceFacts& facts, const SkinnyTileShape& tile)
+  SkinnyCall(const ProductShape& product, const DeviceFacts& facts, const SkinnyTileShape& tile)
       : sizes_{.m = static_cast<int>(product.m), .n = static_cast<int>(product.n), .k = static_cast<int>(product.k)},
         lanes_(product.lanes),
         front_(product.front),
@@ -29,11 +29,11 @@ class SkinnyLaunch {
   std::string type() const { return tile_.type(sizes_.m, lanes_, sizes_.k); }
   /// Shared memory of the tile itself: what lies beside it comes after it.
   int tile_bytes() const { return tile_.shared_bytes(sizes_.m, lanes_, sizes_.k); }
-  /// The launch, with all of its shared memory.
-  CoreLaunch launch() const {
-    CoreLaunch launch = gemm_launch(tile_, sizes_, lanes_);
-    launch.shape.shared_bytes = static_cast<unsigned>(bytes(tile_));
-    return launch;
+  /// What its kernel call needs, with all of its shared memory.
+  CallNeeds needs() const {
+    CallNeeds needs = gemm_needs(tile_, sizes_, lanes_);
+    needs.shape.shared_bytes = static_cast<unsigned>(bytes(tile_));
+    return needs;
   }
   /// True if the device has that much shared memory for a block.
   bool fits() const { return fits(tile_); }
@@ -59,7 +59,7 @@ class SkinnyLaunch {
   }
   SkinnyTileShape tile_for(SkinnyTileShape tile) const {
     const auto tiles = [&](int groups) { return div_up(sizes_.n / lanes_, 8 * groups); };
-    // Two blocks must fit, and next to them those of the next launch, so that it can prefetch its weights.
+    // Two blocks must fit, and next to them those of the next kernel, so that it can prefetch its weights.
     if (front_) tile.slot_bytes = SkinnyTileShape::slot_bytes_beside(front_, shared_) * 2 / 3;
     // A small second wave takes as long as a full one. Two groups, which are summed in the same order, avoid it.
     const int64_t together = std::max(kWarpsInFront / tile.warps, 1) * multiprocessors_;

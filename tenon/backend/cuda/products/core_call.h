@@ -1,4 +1,5 @@
-// Host side of the tensor-core kernels: what a launch is, and the boxes of operands that TMA loads. Formulas only.
+// Host side of the tensor-core kernels: what a kernel call needs, and the boxes of operands that TMA loads. Formulas
+// only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -8,11 +9,11 @@
 
 namespace tenon::cuda {
 
-/// A launch, and the memory that its SplitK needs: none with one split.
-struct CoreLaunch {
-  LaunchShape shape;
+/// What a kernel call needs: its shape, and the memory of its SplitK (none with one split).
+struct CallNeeds {
+  CallShape shape;
   int64_t workspace_bytes = 0;
-  int64_t counters = 0;  ///< of 4 bytes, zero before the first launch
+  int64_t counters = 0;  ///< of 4 bytes, zero before the first call
 };
 
 /// GemmSizes::range of a product: a multiple of 64.
