@@ -1,4 +1,4 @@
-// Shared by tests of the attention cores that read boxes: the device, the kernel's text, its argument, its machine
+// Shared by tests of the attention cores that read boxes: the device, the kernel's source, its argument, its machine
 // code.
 #pragma once
 #include <gmock/gmock.h>
@@ -34,14 +34,15 @@ struct BoxKernel {
   int box_keys;                       ///< of a box of keys or values
 
   /// `run`: of the epilogue.
-  std::string text(DType type, int run) const {
-    std::string text = "#include \"tenon/backend/cuda/device/" + core +
-                       ".h\"\nusing namespace tenon::device;\nstruct Params { TensorMap q, k, v; AttentionSizes sizes; "
-                       "float* y; };\n";
+  std::string source(DType type, int run) const {
+    std::string source =
+        "#include \"tenon/backend/cuda/device/" + core +
+        ".h\"\nusing namespace tenon::device;\nstruct Params { TensorMap q, k, v; AttentionSizes sizes; "
+        "float* y; };\n";
     for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})
-      text += std::string("struct ") + name + " { using T = " + element_name(type) +
-              "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
-    return text + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile +
+      source += std::string("struct ") + name + " { using T = " + element_name(type) +
+                "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
+    return source + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile +
            ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(shared_bytes) +
            " && Tile::kThreads == " + std::to_string(threads) + ");\nKERNEL(Tile::kThreads, " + std::to_string(blocks) +
            ", Params, p) { " + core + "<Tile, Q, K, V, Epilogue>(p); }\n";
@@ -79,7 +80,7 @@ inline std::vector<std::byte> bytes_of(const BoxParams& params) {
 inline AttentionCore box_core(const BoxKernel& kernel, DType type, int run, const CallShape& shape) {
   return {kernel.tile,
           type,
-          {"attention", kernel.text(type, run)},
+          {"attention", kernel.source(type, run)},
           shape,
           [keys = kernel.box_keys](Device& device, const AttentionProblem& x, float* y) {
             return bytes_of(box_params(device, x, keys, y));
@@ -90,10 +91,10 @@ inline AttentionCore box_core(const BoxKernel& kernel, DType type, int run, cons
 /// products.
 inline void expect_machine_code(const BoxKernel& kernel, double wide_stores = 1) {
   EXPECT_LE(kernel.shared_bytes, hopper().shared_bytes) << kernel.tile;
-  const std::string text = kernel.text(DType::F16, 8);
+  const std::string source = kernel.source(DType::F16, 8);
   static std::set<std::string> checked;  // many shapes choose one kernel
-  if (!checked.insert(text).second) return;
-  const KernelBinary code = machine_code({"attention", text}, "sm_90a");
+  if (!checked.insert(source).second) return;
+  const KernelBinary code = machine_code({"attention", source}, "sm_90a");
   EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
                            {.threads = kernel.threads,
                             .blocks = kernel.blocks,

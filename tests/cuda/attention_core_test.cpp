@@ -46,7 +46,7 @@ std::string head_operand(const std::string& name, const std::string& pointer, co
 )";
 }
 
-std::string text_of(const Variant& v) {
+std::string source_of(const Variant& v) {
   return "#include \"tenon/backend/cuda/device/attention_mma.h\"\nusing namespace tenon::device;\nusing Element = " +
          element_name(v.type) +
          ";\nstruct Params { AttentionSizes sizes; const Element *q, *k, *v; float* y; int tokens_first; };\n" +
@@ -61,7 +61,7 @@ MakeAttentionCore core_of(const Variant& v) {
   return [v](const device::AttentionSizes& s) {
     return AttentionCore{v.tile.type(),
                          v.type,
-                         {"attention", text_of(v)},
+                         {"attention", source_of(v)},
                          attention_needs(v.tile, s).shape,
                          [](Device&, const AttentionProblem& x, float* y) {
                            const Params params{x.s, x.q.get(), x.k.get(), x.v.get(), y, x.tokens_first};
@@ -161,7 +161,7 @@ TEST(AttentionCore, MachineCode) {
   for (const auto& [arch, shared] : {std::pair{"sm_89", kAdaShared}, {"sm_90a", kHopperShared}})
     for (int depth : {80, 160}) {
       const AttentionTileShape tile = pick_attention_tile(depth, shared);
-      const KernelBinary code = machine_code({"attention", text_of({tile})}, arch);
+      const KernelBinary code = machine_code({"attention", source_of({tile})}, arch);
       const CubinKernel kernel = read_cubin_kernel(code.cubin, kKernelName);
       EXPECT_THAT(check_kernel(kernel, code.log,
                                {.threads = tile.threads(),

@@ -30,7 +30,7 @@ MakeAttentionCore core_of(const Variant& v, std::shared_ptr<Meetings> meetings =
     s.split.splits = splits;
     return AttentionCore{tile.type() + " x" + std::to_string(splits),
                          v.type,
-                         {"attention", kernel_of(tile).text(v.type, 8)},
+                         {"attention", kernel_of(tile).source(v.type, 8)},
                          attention_needs(tile, s).shape,
                          [tile, splits, meetings](Device& device, AttentionProblem x, float* y) {
                            x.s.split.splits = splits;

@@ -39,7 +39,7 @@ MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacit
     cache.keys = std::max(s.keys, capacity);
     const AttentionGroupedShape tile =
         over_keys(pick_attention_grouped(s.heads / s.kv_heads * s.queries, s.depth), cache, facts, even);
-    const std::string text =
+    const std::string source =
         "#include \"tenon/backend/cuda/device/attention_chunks.h\"\nusing namespace tenon::device;\nusing Element = " +
         element_name(type) +
         ";\nstruct Params { AttentionSizes sizes; const Element *q, *k, *v; float* y; int tokens_first; };\n" +
@@ -57,7 +57,7 @@ MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacit
     const auto counters = std::make_shared<std::vector<unsigned>>(static_cast<size_t>(needs.counters) + 1);
     return AttentionCore{tile.type(),
                          type,
-                         {"attention", text},
+                         {"attention", source},
                          needs.shape,
                          [workspace, counters](Device&, const AttentionProblem& x, float* y) {
                            GroupedParams params{x.s, x.q.get(), x.k.get(), x.v.get(), y, x.tokens_first};
@@ -148,9 +148,9 @@ TEST(AttentionGrouped, ATokenOfQwen) {
   check({.batch = 2, .heads = 14, .kv_heads = 2, .queries = 1, .keys = 1024, .depth = 64});
 }
 
-std::string storing_what_it_gets(std::string text) {
+std::string storing_what_it_gets(std::string source) {
   const std::string added = "y.v[i] += row + 0.5f * (col + i);";
-  return text.erase(text.find(added), added.size());
+  return source.erase(source.find(added), added.size());
 }
 
 // A text's rows, every `step`th and the last, as single-token queries over its keys: one batch entry each.
@@ -244,7 +244,7 @@ void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF1
   const AttentionWgmmaShape whole = pick_attention_wgmma(s, facts);
   const BoxKernel kernel = kernel_of(whole);
   const std::vector<float> text =
-      results(device, {"attention", storing_what_it_gets(kernel.text(type, 8))},
+      results(device, {"attention", storing_what_it_gets(kernel.source(type, 8))},
               attention_needs(whole, s, facts.multiprocessors).shape, s.heads * s.keys * d, [&](float* y) {
                 return bytes_of(box_params(device, {s, q.memory, k.memory, v.memory, true}, kernel.box_keys, y));
               });
@@ -262,7 +262,7 @@ void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF1
   const AttentionGroupedShape rows = pick_attention_grouped(s.heads / s.kv_heads, s.depth);
   for (const AttentionGroupedShape& tile : {over_keys(rows, one, facts, false), chunk_per_warp(rows, facts)}) {
     const CallNeeds needs = attention_needs(tile, one);
-    const Meeting meeting(device, launch, one.split);
+    const Meeting meeting(device, needs, one.split);
     const std::string core = core_of(tile);
     const std::vector<float> tokens =
         run(token_kernel(core, type, tile.type(), core + "<Tile, Q, K, V, Epilogue, Keys>"), needs.shape, one);

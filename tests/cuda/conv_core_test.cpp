@@ -35,7 +35,7 @@ std::string joined_operand(const std::string& t, int run) {
 )";
 }
 
-std::string text_of(const Variant& v) {
+std::string source_of(const Variant& v) {
   const std::string t = element_name(v.type);
   const int run = v.operand_bytes / static_cast<int>(size_of(v.type));
   return "#include \"tenon/backend/cuda/device/conv_mma.h\"\nusing namespace tenon::device;\nstruct Params { ConvSizes "
@@ -118,7 +118,7 @@ void check(const Variant& v, const device::ConvSizes& c) {
   const Problem problem{v.type, v.lanes, c, first};
   SCOPED_TRACE(v.tile.type() + " " + problem.name());
   problem.compare(
-      run_core<Params>("conv", text_of(v), conv_needs(v.tile, c, v.lanes),
+      run_core<Params>("conv", source_of(v), conv_needs(v.tile, c, v.lanes),
                        {c, problem.a.memory.get(), problem.a2.memory.get(), problem.b.memory.get(), nullptr, first},
                        problem.rows * problem.columns));
 }
@@ -153,7 +153,7 @@ TEST(ConvCore, FaultsFail) {
   const Problem problem{DType::BF16, 1, c, c.channels};
   const Variant v;
   const std::vector<float> y = run_core<Params>(
-      "conv", text_of(v), conv_needs(v.tile, c, 1),
+      "conv", source_of(v), conv_needs(v.tile, c, 1),
       {c, problem.a.memory.get(), problem.a2.memory.get(), problem.b.memory.get(), nullptr, c.channels},
       problem.rows * problem.columns);
   expect_faults_fail(y, [&](const std::vector<float>& out) { problem.compare(out); });
@@ -226,7 +226,7 @@ void check(const HopperVariant& v, device::ConvSizes c) {
   const auto bytes = static_cast<int>(size_of(v.type));
   ASSERT_TRUE(conv_fits_boxes(c, bytes));
   const std::string t = element_name(v.type);
-  const std::string text =
+  const std::string source =
       "#include \"tenon/backend/cuda/device/conv_wgmma.h\"\nusing namespace tenon::device;\n"
       "struct Params { ConvSizes sizes; TensorMap a, a2, b; int first_channels; float* y; };\n"
       "struct A { using T = " +
@@ -246,7 +246,7 @@ void check(const HopperVariant& v, device::ConvSizes c) {
   if (first < c.channels)
     params.a2 = problem.memory.encode(pixels_box(problem.a2.memory.get(), bytes, c, c.channels - first));
   params.b = problem.memory.encode(taps_runs_box(problem.b.memory.get(), bytes, c, c.outputs));
-  problem.compare(run_core("conv", text, conv_needs(v.tile, c, v.lanes, 3), params, problem.rows * problem.columns));
+  problem.compare(run_core("conv", source, conv_needs(v.tile, c, v.lanes, 3), params, problem.rows * problem.columns));
 }
 
 TEST(ConvHopper, ThreeByThree) {

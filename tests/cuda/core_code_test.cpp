@@ -69,8 +69,8 @@ std::string wgmma_source(bool conv, const std::string& type, const WgmmaTileShap
 }
 
 // One narrow store is expected: the counter where splits are combined.
-void check(const std::string& text, const std::string& arch, const KernelExpectations& expected) {
-  const KernelBinary compiled = machine_code({"core", text}, arch);
+void check(const std::string& source, const std::string& arch, const KernelExpectations& expected) {
+  const KernelBinary compiled = machine_code({"core", source}, arch);
   const CubinKernel kernel = read_cubin_kernel(compiled.cubin, kKernelName);
   for (const std::string& wrong : check_kernel(kernel, compiled.log, expected)) ADD_FAILURE() << arch << ": " << wrong;
   constexpr int kFewBytes = 8;  // when the stack may be used
@@ -107,13 +107,13 @@ TEST(CoreCode, SkinnyTiles) {
   for (const int m : {1, 16, 32, 64})
     for (const SkinnyTileShape& tile : {SkinnyTileShape{1, 8}, {1, 16}, {2, 8}, {2, 16}, {4, 8}, {4, 16}, {6, 8}}) {
       if (tile.groups > (m > 16 ? tile.warps > 8 ? 2 : 6 : 4)) continue;
-      const std::string text = head_of("gemm_skinny", "BF16", "GemmSizes", "const T *a, *b;") +
-                               rows_of("A", "a", "p.sizes.k") + rows_of("Rows", "b", "p.sizes.k") +
-                               "struct B : Rows { static constexpr bool kInRuns = true, kConstant = true; };\n" +
-                               epilogue_of("p.sizes.n", 2) + kernel_of("gemm_skinny", tile.type(m, 1, 4864), 1);
+      const std::string source = head_of("gemm_skinny", "BF16", "GemmSizes", "const T *a, *b;") +
+                                 rows_of("A", "a", "p.sizes.k") + rows_of("Rows", "b", "p.sizes.k") +
+                                 "struct B : Rows { static constexpr bool kInRuns = true, kConstant = true; };\n" +
+                                 epilogue_of("p.sizes.n", 2) + kernel_of("gemm_skinny", tile.type(m, 1, 4864), 1);
       for (const char* arch : {"sm_89", "sm_90a"}) {
         SCOPED_TRACE(tile.type(m, 1, 4864) + " " + arch);
-        check(text, arch, {.blocks = 1, .contains = {Opcode::Hmma}});
+        check(source, arch, {.blocks = 1, .contains = {Opcode::Hmma}});
       }
     }
 }
@@ -130,11 +130,11 @@ TEST(CoreCode, OperandsInColumns) {
     for (const bool both : {true, false}) {
       SCOPED_TRACE(choice.text() + (both ? " both" : " b"));
       const auto& tile = choice.as<WgmmaTileShape>();
-      const std::string text = "#include \"tenon/backend/cuda/device/vocabulary_columns.h\"\n" +
-                               head_of("gemm_wgmma", "BF16", "GemmSizes", "TensorMap a, b;") + map_of("A", "a", both) +
-                               map_of("B", "b", true) + epilogue_of("p.sizes.n") +
-                               kernel_of("gemm_wgmma", tile.type(), tile.resident);
-      check(text, "sm_90a",
+      const std::string source = "#include \"tenon/backend/cuda/device/vocabulary_columns.h\"\n" +
+                                 head_of("gemm_wgmma", "BF16", "GemmSizes", "TensorMap a, b;") +
+                                 map_of("A", "a", both) + map_of("B", "b", true) + epilogue_of("p.sizes.n") +
+                                 kernel_of("gemm_wgmma", tile.type(), tile.resident);
+      check(source, "sm_90a",
             {.blocks = tile.resident,
              .may_use_stack = tile.m * tile.n >= 256 * 128,
              .contains = {Opcode::Hgmma},
@@ -226,13 +226,13 @@ struct Branch {
         SCOPED_TRACE(choice.text() + " " + type + (columns ? " columns" : ""));
         EXPECT_EQ(choice.splits, 1);
         const auto& tile = choice.as<WgmmaTileShape>();
-        const std::string text =
+        const std::string source =
             (columns ? "#include \"tenon/backend/cuda/device/vocabulary_columns.h\"\n" : std::string()) +
             head_of("gemm_wgmma", type, "GemmSizes", "TensorMap a, b, u, v; int rank; const float *rows, *scale;") +
             map_of("A", "a") + map_of("B", "b", columns) + epilogue_of("p.sizes.n") + branch +
             "using Tile = " + tile.type() + ";\nKERNEL(Tile::kThreads, " + std::to_string(tile.resident) +
             ", Params, p) { gemm_wgmma<Tile, A, B, Epilogue, Branch>(p); }\n";
-        check(text, "sm_90a",
+        check(source, "sm_90a",
               {.blocks = tile.resident,
                .may_use_stack = columns && tile.m * tile.n >= 256 * 128,
                .contains = {Opcode::Hgmma, bytes ? Opcode::Qgmma : Opcode::Hgmma},

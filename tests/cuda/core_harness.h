@@ -18,7 +18,7 @@
 
 namespace tenon::cuda::test {
 
-/// The element type's name in kernel text.
+/// The element type's name in kernel source.
 inline std::string element_name(DType t) {
   return t == DType::F32 ? "float" : t == DType::BF16 ? "BF16" : t == DType::F16 ? "F16" : "E4M3";
 }
@@ -104,10 +104,10 @@ void expect_faults_fail(const std::vector<float>& y, const Check& check) {
   EXPECT_NONFATAL_FAILURE(check(dropped), "64 of ");
 }
 
-/// The result of kernel `text` for `params`, `floats` numbers at params.y. Runs twice, once with the blocks' threads in
-/// the opposite order: the results must be bit-identical.
+/// The result of kernel `source` for `params`, `floats` numbers at params.y. Runs twice, once with the blocks' threads
+/// in the opposite order: the results must be bit-identical.
 template <class Params>
-std::vector<float> run_core(const std::string& name, const std::string& text, const CallNeeds& needs, Params params,
+std::vector<float> run_core(const std::string& name, const std::string& source, const CallNeeds& needs, Params params,
                             int64_t floats) {
   std::vector<float> out[2];
   for (int backwards = 0; backwards < 2; ++backwards) {
@@ -116,7 +116,7 @@ std::vector<float> run_core(const std::string& name, const std::string& text, co
     Meeting meeting(device, needs, params.sizes.split);
     auto y = poisoned(device, floats * 4);
     params.y = static_cast<float*>(y.get());
-    device.load({name, text})->enqueue(*stream, needs.shape, std::as_bytes(std::span(&params, 1)));
+    device.load({name, source})->enqueue(*stream, needs.shape, std::as_bytes(std::span(&params, 1)));
     out[backwards].resize(static_cast<size_t>(floats));
     device.copy_out(*stream, out[backwards].data(), y.get(), floats * 4);
     EXPECT_TRUE(meeting.counters_are_zero());

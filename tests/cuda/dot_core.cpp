@@ -35,12 +35,12 @@ class DotCore : public ProductCore {
     return needs;
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
-    KernelParts text;
+    KernelParts source;
     Params params = kernel.begin(kernel.sizes(choice));
-    text.functors = kernel.epilogue_source(params, text.headers, 2);
-    text.functors.insert(0, kernel.rows_source(params, text.headers));
+    source.functors = kernel.epilogue_source(params, source.headers, 2);
+    source.functors.insert(0, kernel.rows_source(params, source.headers));
     const std::string tile = "DotTile<" + std::to_string(choice.as<DotTileShape>().threads) + ">";
-    return kernel.tile_call(choice, std::move(text), tile, 1, params);
+    return kernel.tile_call(choice, std::move(source), tile, 1, params);
   }
 
  private:

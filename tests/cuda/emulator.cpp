@@ -48,7 +48,7 @@ struct Header {
   std::vector<std::string> includes;
 };
 
-// A hash of the headers below `roots` that a kernel's text includes, by their contents: the same for every tree.
+// A hash of the headers below `roots` that a kernel's source includes, by their contents: the same for every tree.
 std::string hash_headers(const std::string& text, const std::vector<std::string>& roots) {
   static std::map<std::string, Header> read;  // by path
   const auto find = [&](const std::string& name) -> Header* {
@@ -121,13 +121,13 @@ fs::path compile(const KernelSource& source, const EmulatorOptions& options) {
   std::string command = std::string(TENON_HOST_COMPILER) +
                         " -std=c++20 -O1 -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math"
                         " -DTENON_DEVICE_ON_HOST";
-  const std::string headers = hash_headers(source.text, options.includes);
-  fs::path object = cache_folder() / (hash_of(command + '\n' + headers + '\n' + source.text) + ".so");
+  const std::string headers = hash_headers(source.code, options.includes);
+  fs::path object = cache_folder() / (hash_of(command + '\n' + headers + '\n' + source.code) + ".so");
   if (fs::exists(object)) return object;
   for (const std::string& root : options.includes) command += " -I'" + root + "'";
   const fs::path header = prelude(command, options.includes);
   const std::string text = own_name(object, ".cu");
-  std::ofstream(text) << source.text;
+  std::ofstream(text) << source.code;
   // Libraries need not be searched: this program has loaded those that a kernel calls.
   compile(command + " -shared -nodefaultlibs -include '" + header.string() + "' -x c++", source.name, text, object);
   fs::remove(text);
@@ -350,7 +350,7 @@ void Emulator::run_late() {
 }
 
 std::shared_ptr<Function> Emulator::load(const KernelSource& source) {
-  std::shared_ptr<Kernel>& kernel = kernels_[source.text];
+  std::shared_ptr<Kernel>& kernel = kernels_[source.code];
   if (!kernel) kernel = std::make_shared<Kernel>(source, compile(source, options_), *this);
   return kernel;
 }

@@ -20,7 +20,7 @@ struct Variant {
   int operand_bytes = 16;  ///< of a run
 };
 
-std::string text_of(const Variant& v) {
+std::string source_of(const Variant& v) {
   const std::string t = element_name(v.type);
   const int run = v.operand_bytes / static_cast<int>(size_of(v.type));
   return "#include \"tenon/backend/cuda/device/gemm_mma.h\"\nusing namespace tenon::device;\nstruct Params { GemmSizes "
@@ -75,7 +75,7 @@ void check(const Variant& v, device::GemmSizes sizes) {
   sizes.range = sum_range(sizes.k);
   const Problem problem{v.type, v.lanes, sizes};
   SCOPED_TRACE(v.tile.type() + " " + problem.name());
-  problem.compare(run_core<Params>("gemm", text_of(v), gemm_needs(v.tile, sizes, v.lanes),
+  problem.compare(run_core<Params>("gemm", source_of(v), gemm_needs(v.tile, sizes, v.lanes),
                                    {sizes, problem.a.memory.get(), problem.b.memory.get(), nullptr},
                                    problem.rows * problem.columns));
 }
@@ -103,7 +103,7 @@ TEST(GemmCore, TailsOfEverySize) {
 TEST(GemmCore, FaultsFail) {
   const Problem problem{DType::BF16, 1, {.m = 70, .n = 40, .k = 72}};
   const std::vector<float> y = run_core<Params>(
-      "gemm", text_of(Variant{kSmall}), gemm_needs(kSmall, problem.sizes, 1),
+      "gemm", source_of(Variant{kSmall}), gemm_needs(kSmall, problem.sizes, 1),
       {problem.sizes, problem.a.memory.get(), problem.b.memory.get(), nullptr}, problem.rows * problem.columns);
   expect_faults_fail(y, [&](const std::vector<float>& out) { problem.compare(out); });
 }
@@ -163,7 +163,7 @@ std::vector<float> run_skinny(const SkinnyVariant& v, const Problem& problem) {
   device::GemmSizes sizes = problem.sizes;
   sizes.range = sum_range(sizes.k);
   const std::string t = element_name(v.type);
-  const std::string text =
+  const std::string source =
       "#include \"tenon/backend/cuda/device/gemm_skinny.h\"\nusing namespace tenon::device;\n"
       "struct Params { GemmSizes sizes; const " +
       t + "*a, *b; float* y; };\n" + operand("A", v.type, "a", "p.sizes.k", 8) +
@@ -179,7 +179,7 @@ std::vector<float> run_skinny(const SkinnyVariant& v, const Problem& problem) {
     std::memcpy(static_cast<char*>(b.get()) + (v.in_runs ? place : row) * row_bytes,
                 static_cast<const char*>(problem.b.memory.get()) + row * row_bytes, static_cast<size_t>(row_bytes));
   }
-  return run_core<Params>("gemm", text, gemm_needs(v.tile, sizes, v.lanes),
+  return run_core<Params>("gemm", source, gemm_needs(v.tile, sizes, v.lanes),
                           {sizes, problem.a.memory.get(), b.get(), nullptr}, problem.rows * problem.columns);
 }
 
@@ -259,7 +259,7 @@ std::vector<float> run_hopper(const HopperVariant& v, const Problem& problem) {
   if (v.tile.along_k > 1) sizes.split.splits = v.tile.along_k;
   const auto bytes = static_cast<int>(size_of(v.type));
   const std::string t = element_name(v.type);
-  const std::string text =
+  const std::string source =
       "#include \"tenon/backend/cuda/device/gemm_wgmma.h\"\nusing namespace tenon::device;\n"
       "struct Params { GemmSizes sizes; TensorMap a, a2, b; int first_columns; float* y; };\n"
       "struct A { using T = " +
@@ -295,7 +295,7 @@ std::vector<float> run_hopper(const HopperVariant& v, const Problem& problem) {
   params.b = problem.memory.encode(
       v.in_runs ? rows_box(b.get(), bytes, blocks * 32, sizes.k, row_bytes, v.tile.rows_of_b(v.lanes))
                 : runs_box(b.get(), bytes, problem.weights, sizes.k, row_bytes));
-  return run_core("gemm", text, gemm_needs(v.tile, sizes, v.lanes, 3), params, problem.rows * problem.columns);
+  return run_core("gemm", source, gemm_needs(v.tile, sizes, v.lanes, 3), params, problem.rows * problem.columns);
 }
 
 void check(const HopperVariant& v, device::GemmSizes sizes) {

@@ -27,7 +27,7 @@ std::filesystem::path kept_kernels();
 /// A kernel's machine code, from there or the compiler.
 KernelBinary machine_code(const KernelSource& source, const std::string& arch);
 
-/// A kernel in plain device text: KERNEL's entry point with `parameters` and `body`.
+/// A kernel in plain device source: KERNEL's entry point with `parameters` and `body`.
 KernelSource plain_kernel(const std::string& name, const std::string& parameters, const std::string& body,
                           int threads = 128);
 

@@ -1,4 +1,4 @@
-// Compiles kernel text to machine code, for both architectures, on a machine without a GPU.
+// Compiles kernel source to machine code, for both architectures, on a machine without a GPU.
 #include "tenon/backend/cuda/driver/nvrtc.h"
 
 #include <gmock/gmock.h>

@@ -20,13 +20,13 @@ class SingleCore : public AttentionCore {
     return choice;
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
-    KernelParts text;
+    KernelParts source;
     Params params = kernel.begin(choice);
-    for (size_t i = 0; i < 3; ++i) text.functors += kernel.rows_source(i, params, text.headers);
-    text.functors += kernel.epilogue_source(params, text.headers, 8);
-    text.headers = "#include \"tenon/backend/cuda/device/attention_single.h\"\n" + text.headers;
-    text.kernel = "KERNEL(kSingleThreads, 1, Params, p) { attention_single<Q, K, V, Epilogue>(p); }\n";
-    return kernel.finish(choice, std::move(text), params);
+    for (size_t i = 0; i < 3; ++i) source.functors += kernel.rows_source(i, params, source.headers);
+    source.functors += kernel.epilogue_source(params, source.headers, 8);
+    source.headers = "#include \"tenon/backend/cuda/device/attention_single.h\"\n" + source.headers;
+    source.kernel = "KERNEL(kSingleThreads, 1, Params, p) { attention_single<Q, K, V, Epilogue>(p); }\n";
+    return kernel.finish(choice, std::move(source), params);
   }
 };
 

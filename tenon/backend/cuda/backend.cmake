@@ -1,5 +1,5 @@
 # Building the CUDA backend needs nothing from CUDA: driver and compiler are loaded at run time (driver/libraries.h),
-# and kernels are source text embedded here.
+# and kernels are source embedded here.
 target_link_libraries(tenon_backend_cuda PRIVATE OpenSSL::Crypto ${CMAKE_DL_LIBS})
 if(TENON_SANITIZE)  # it writes sources and starts kernels; optimising it takes longer than running it
   target_compile_options(tenon_backend_cuda PRIVATE -O0)

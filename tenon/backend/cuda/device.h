@@ -24,7 +24,7 @@ inline constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; 
 /// "tenon/backend/cuda/device/x.h" and defines one kernel named `tenon_kernel` (KERNEL in vocabulary.h).
 struct KernelSource {
   std::string name;  ///< for people: "gemm 128x128 f16, epilogue: add silu"
-  std::string text;
+  std::string code;
   bool exact =
       false;  ///< every product and sum rounds separately: no fused multiply-add except where the source has one
 };

@@ -116,27 +116,28 @@ std::string AttentionKernel::lse_source(Params& params) const {
          params.pointer(lse_, true) + "[row] = value; }\n};\n";
 }
 
-TunedCall AttentionKernel::finish(const AttentionChoice& choice, KernelParts text, const Params& params) const {
-  text.name = name() + (choice.tile.empty() ? "" : " " + choice.tile) +
-              (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
-  return {KernelCall(device(), text, params, choice.needs.shape), choice.needs,
+TunedCall AttentionKernel::finish(const AttentionChoice& choice, KernelParts source, const Params& params) const {
+  source.name = name() + (choice.tile.empty() ? "" : " " + choice.tile) +
+                (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
+  return {KernelCall(device(), source, params, choice.needs.shape), choice.needs,
           offsetof(device::AttentionSizes, split)};
 }
 
 TunedCall AttentionKernel::rows_call(const AttentionChoice& choice, const std::string& header, std::string kernel) {
-  KernelParts text;
+  KernelParts source;
   Params params = begin(choice);
-  for (size_t i = 0; i < 3; ++i) text.functors += rows_source(i, params, text.headers);
-  const std::string epilogue = epilogue_source(params, text.headers, tensor_cores() ? 8 : 4), sums = lse_source(params);
-  text.functors += count_source(params, text.headers) + sums + epilogue;
-  if (!choice.tile.empty()) text.functors += "using Tile = " + choice.tile + ";\n";
-  text.headers = "#include \"tenon/backend/cuda/device/" + header + ".h\"\n" + text.headers;
-  text.kernel = std::move(kernel);
-  return finish(choice, std::move(text), params);
+  for (size_t i = 0; i < 3; ++i) source.functors += rows_source(i, params, source.headers);
+  const std::string epilogue = epilogue_source(params, source.headers, tensor_cores() ? 8 : 4),
+                    sums = lse_source(params);
+  source.functors += count_source(params, source.headers) + sums + epilogue;
+  if (!choice.tile.empty()) source.functors += "using Tile = " + choice.tile + ";\n";
+  source.headers = "#include \"tenon/backend/cuda/device/" + header + ".h\"\n" + source.headers;
+  source.kernel = std::move(kernel);
+  return finish(choice, std::move(source), params);
 }
 
 TunedCall AttentionKernel::box_call(const AttentionChoice& choice) {
-  KernelParts text;
+  KernelParts source;
   Params params = begin(choice);
   for (size_t i = 0; i < 3; ++i) {
     // The whole pool counts as one batch entry.
@@ -147,21 +148,21 @@ TunedCall AttentionKernel::box_call(const AttentionChoice& choice) {
       return head_box(static_cast<std::byte*>(address) + rows.offset * 2, rows.strides, batch,
                       queries ? s.heads : s.kv_heads, queries ? s.queries : keys, s.depth, queries ? 64 : box_keys);
     };
-    text.functors += std::string("struct ") + "QKV"[i] + " {\n  using T = " + type_source(unit_) +
-                     ";\n  DEV static const TensorMap& map(const Params& p) { return " +
-                     params.map(boxes_[i].leaf, box) + "; }\n" + (pages ? page_source(*pages, params) : "") + "};\n";
+    source.functors += std::string("struct ") + "QKV"[i] + " {\n  using T = " + type_source(unit_) +
+                       ";\n  DEV static const TensorMap& map(const Params& p) { return " +
+                       params.map(boxes_[i].leaf, box) + "; }\n" + (pages ? page_source(*pages, params) : "") + "};\n";
   }
-  text.functors += epilogue_source(params, text.headers, 8) + "using Tile = " + choice.tile + ";\n";
+  source.functors += epilogue_source(params, source.headers, 8) + "using Tile = " + choice.tile + ";\n";
   const bool more = counted() || lse_;
   if (more) {
     const std::string sums = lse_source(params);
-    text.functors += count_source(params, text.headers) + sums;
+    source.functors += count_source(params, source.headers) + sums;
   }
   const std::string core = "attention_" + std::string(choice.core->name());
-  text.headers = "#include \"tenon/backend/cuda/device/" + core + ".h\"\n" + text.headers;
-  text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(choice.resident) + ", Params, p) { " + core +
-                "<Tile, Q, K, V, Epilogue" + (more ? ", Keys, Lse" : "") + ">(p); }\n";
-  return finish(choice, std::move(text), params);
+  source.headers = "#include \"tenon/backend/cuda/device/" + core + ".h\"\n" + source.headers;
+  source.kernel = "KERNEL(Tile::kThreads, " + std::to_string(choice.resident) + ", Params, p) { " + core +
+                  "<Tile, Q, K, V, Epilogue" + (more ? ", Keys, Lse" : "") + ">(p); }\n";
+  return finish(choice, std::move(source), params);
 }
 
 namespace {

@@ -16,7 +16,7 @@ struct TunedCall;
 /// A core's choice for a launch.
 struct AttentionChoice {
   const AttentionCore* core = nullptr;
-  std::string tile = {};  ///< the tile's type in the kernel's text
+  std::string tile = {};  ///< the tile's type in the kernel's source
   CallNeeds needs = {};
   int splits = 1;                  ///< ranges of keys whose results are combined (split-KV)
   int box_keys = 0, resident = 1;  ///< of a core that reads boxes: keys per box, and blocks per multiprocessor

@@ -46,21 +46,21 @@ class AttentionGradientKernel : public AnchorKernel {
     make_operands();
     Params params;
     params.set_sizes("AttentionSizes", sizes_);
-    KernelParts text;
-    for (size_t i = 0; i < kHeads; ++i) text.functors += heads_source(i, params);
-    text.functors += "struct Sums {\n" + row_source("Lse", "lse", 4, params, text.headers) +
-                     row_source("Delta", "delta", 5, params, text.headers) + "};\n";
+    KernelParts source;
+    for (size_t i = 0; i < kHeads; ++i) source.functors += heads_source(i, params);
+    source.functors += "struct Sums {\n" + row_source("Lse", "lse", 4, params, source.headers) +
+                       row_source("Delta", "delta", 5, params, source.headers) + "};\n";
     const bool counted = form_.holes.size() > nodes::AttentionGradient::kOperands;
-    text.functors += keys_source(counted ? form_.holes.back() : Expr(), params, text.headers);
-    text.functors +=
-        epilogue_source(params, text.headers, 8) + query_sums_source(params) + "using Tile = " + tile_.type() + ";\n";
-    text.headers = "#include \"tenon/backend/cuda/device/attention_gradient.h\"\n" + text.headers;
-    text.name = name() + " " + tile_.type();
-    text.kernel =
+    source.functors += keys_source(counted ? form_.holes.back() : Expr(), params, source.headers);
+    source.functors +=
+        epilogue_source(params, source.headers, 8) + query_sums_source(params) + "using Tile = " + tile_.type() + ";\n";
+    source.headers = "#include \"tenon/backend/cuda/device/attention_gradient.h\"\n" + source.headers;
+    source.name = name() + " " + tile_.type();
+    source.kernel =
         "KERNEL(Tile::kThreads, 1, Params, p) { attention_gradient<Tile, Q, K, V, G, Sums, Epilogue, Keys, "
         "QuerySums>(p); }\n";
     const CallNeeds needs = attention_needs(tile_, sizes_);
-    add_core(KernelCall(device(), text, params, needs.shape), offsetof(device::AttentionSizes, split));
+    add_core(KernelCall(device(), source, params, needs.shape), offsetof(device::AttentionSizes, split));
   }
 
   // "struct Q { .. };": the boxes of an operand.

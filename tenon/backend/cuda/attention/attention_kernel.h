@@ -51,9 +51,9 @@ class AttentionKernel : public AnchorKernel {
   std::string count_source(Params& params, std::string& headers) const;
   /// "struct Lse { .. }": where each row's log-sum-exp is stored.
   std::string lse_source(Params& params) const;
-  /// The kernel call of a text that is complete except for its name.
-  TunedCall finish(const AttentionChoice& choice, KernelParts text, const Params& params) const;
-  /// The whole call of a core that reads row by row: the text `kernel` over device/<header>.h.
+  /// The kernel call of a source that is complete except for its name.
+  TunedCall finish(const AttentionChoice& choice, KernelParts source, const Params& params) const;
+  /// The whole call of a core that reads row by row: the source `kernel` over device/<header>.h.
   TunedCall rows_call(const AttentionChoice& choice, const std::string& header, std::string kernel);
   /// The whole call of a core that reads boxes: the template of that name in device/attention_<core>.h.
   TunedCall box_call(const AttentionChoice& choice);

@@ -33,11 +33,11 @@ struct AttentionTileShape {
     const int slabs = warps * 16 * ((value_columns % 64 == 0 ? 64 : value_columns) + 8) * 4;
     return std::max({stages * stage, with_queries, slabs}) + (order > 1 ? queries * value_columns * 4 : 0);
   }
-  /// The type in kernel text.
+  /// The type in kernel source.
   std::string type() const {
-    std::string text = "AttentionTile<" + std::to_string(depth);
-    for (int x : {value_columns, queries, keys, warps, stages}) text += ", " + std::to_string(x);
-    return text + (order ? ", " + std::to_string(order) : "") + ">";
+    std::string out = "AttentionTile<" + std::to_string(depth);
+    for (int x : {value_columns, queries, keys, warps, stages}) out += ", " + std::to_string(x);
+    return out + (order ? ", " + std::to_string(order) : "") + ">";
   }
 };
 
@@ -107,9 +107,9 @@ struct AttentionWgmmaShape {
     return stages * 2 * column_blocks * keys * 128 + groups * group + runs + 32 * stages + 16;
   }
   std::string type() const {
-    std::string text = "AttentionWgmmaTile<" + std::to_string(depth);
-    for (int x : {value_columns, groups, keys, stages, blocks, polynomial}) text += ", " + std::to_string(x);
-    return text + (turns ? ", true" : ", false") + (order ? ", " + std::to_string(order) : "") + ">";
+    std::string out = "AttentionWgmmaTile<" + std::to_string(depth);
+    for (int x : {value_columns, groups, keys, stages, blocks, polynomial}) out += ", " + std::to_string(x);
+    return out + (turns ? ", true" : ", false") + (order ? ", " + std::to_string(order) : "") + ">";
   }
 };
 
@@ -227,9 +227,9 @@ struct AttentionShortShape {
            4 * groups * slab;
   }
   std::string type() const {
-    std::string text = "AttentionShortTile<" + std::to_string(depth);
-    for (int x : {value_columns, groups, keys, stages, slots}) text += ", " + std::to_string(x);
-    return text + ">";
+    std::string out = "AttentionShortTile<" + std::to_string(depth);
+    for (int x : {value_columns, groups, keys, stages, slots}) out += ", " + std::to_string(x);
+    return out + ">";
   }
 };
 
@@ -285,9 +285,9 @@ struct AttentionGradientShape {
            (sums_queries ? 6 * groups * 8192 + 80 : 0) + 16;
   }
   std::string type() const {
-    std::string text = "AttentionGradientTile<" + std::to_string(depth);
-    for (int x : {value_columns, groups, keys, stages}) text += ", " + std::to_string(x);
-    return text + (!of_keys ? ", false>" : sums_queries ? ", true, true>" : ", true>");
+    std::string out = "AttentionGradientTile<" + std::to_string(depth);
+    for (int x : {value_columns, groups, keys, stages}) out += ", " + std::to_string(x);
+    return out + (!of_keys ? ", false>" : sums_queries ? ", true, true>" : ", true>");
   }
 };
 

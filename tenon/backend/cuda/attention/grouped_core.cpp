@@ -14,9 +14,9 @@ std::string fresh_source(const Form& form, Params& params, std::string& headers)
   const auto functor = [&](const char* called, const Expr& value, int split, int most) {
     const ProgramOutput computed{value, {}, DType::F32};
     ProgramSource program(std::array{computed}, {value.shape(), split}, params, most);
-    std::string text = program.functor(called);
+    std::string source = program.functor(called);
     headers += program.includes();
-    return text;
+    return source;
   };
   const FormOutput &keys = update_of(form, 1), &values = update_of(form, 2);
   const Expr& index = keys.place->in[1];
@@ -42,23 +42,23 @@ class GroupedCore : public AttentionCore {
     return AttentionChoice{.tile = tile.type(), .needs = attention_needs(tile, kernel.sizes())};
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
-    KernelParts text;
+    KernelParts source;
     Params params = kernel.begin(choice);
     const Expr& queries = kernel.queries();
     const ProgramOutput computed{queries, {}, DType::F32};
     ProgramSource program(std::array{computed}, {queries.shape(), 3}, params, 4);
-    text.functors = program.functor("Q");
-    text.headers += program.includes();
-    for (size_t i = 1; i < 3; ++i) text.functors += kernel.rows_source(i, params, text.headers);
-    const std::string epilogue = kernel.epilogue_source(params, text.headers, 8),
-                      fresh = fresh_source(kernel.form(), params, text.headers), sums = kernel.lse_source(params);
-    text.functors +=
-        kernel.count_source(params, text.headers) + sums + fresh + epilogue + "using Tile = " + choice.tile + ";\n";
+    source.functors = program.functor("Q");
+    source.headers += program.includes();
+    for (size_t i = 1; i < 3; ++i) source.functors += kernel.rows_source(i, params, source.headers);
+    const std::string epilogue = kernel.epilogue_source(params, source.headers, 8),
+                      fresh = fresh_source(kernel.form(), params, source.headers), sums = kernel.lse_source(params);
+    source.functors +=
+        kernel.count_source(params, source.headers) + sums + fresh + epilogue + "using Tile = " + choice.tile + ";\n";
     const std::string core = tile_of(kernel).chunks() ? "attention_chunks" : "attention_grouped";
-    text.headers = "#include \"tenon/backend/cuda/device/" + core + ".h\"\n" + text.headers;
-    text.kernel = "KERNEL(Tile::kThreads, Tile::kResident, Params, p) { " + core +
-                  "<Tile, Q, K, V, Epilogue, Keys, Lse, Fresh>(p); }\n";
-    return kernel.finish(choice, std::move(text), params);
+    source.headers = "#include \"tenon/backend/cuda/device/" + core + ".h\"\n" + source.headers;
+    source.kernel = "KERNEL(Tile::kThreads, Tile::kResident, Params, p) { " + core +
+                    "<Tile, Q, K, V, Epilogue, Keys, Lse, Fresh>(p); }\n";
+    return kernel.finish(choice, std::move(source), params);
   }
 
  private:

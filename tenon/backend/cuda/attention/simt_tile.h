@@ -22,11 +22,11 @@ struct AttentionSimtShape {
     const int parts = few ? warps * rows() * (depth + 3) : 0;
     return (rows() * (depth + 4) + weights + stages + parts) * 4;
   }
-  /// The type in kernel text.
+  /// The type in kernel source.
   std::string type() const {
-    std::string text = "AttentionSimtTile<" + std::to_string(thread_rows);
-    for (int x : {depth, slab, warps}) text += ", " + std::to_string(x);
-    return text + (few ? ", true>" : ", false>");
+    std::string out = "AttentionSimtTile<" + std::to_string(thread_rows);
+    for (int x : {depth, slab, warps}) out += ", " + std::to_string(x);
+    return out + (few ? ", true>" : ", false>");
   }
 };
 

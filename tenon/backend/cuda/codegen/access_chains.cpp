@@ -1,4 +1,5 @@
-// Chains of views that are not affine: coordinates are followed down the chain as text, one or two statements per view.
+// Chains of views that are not affine: coordinates are followed down the chain as source, one or two statements per
+// view.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -141,14 +142,14 @@ std::string AccessSource::store_chain(const std::string& src, int run) {
   return "UNROLL for (int k = 0; k < " + std::to_string(run) + "; ++k) { " + one(src + ".v[k]", "(col + k)") + " }";
 }
 
-// Indices are text: sums of names, numbers and products.
+// Indices are source: sums of names, numbers and products.
 class AccessSource::Chain final : public SymbolicAlgebra<std::string> {
  public:
   Chain(AccessSource& access, std::string outside, Leaf leaf)
       : access_(access), params_(access.params_), outside_(std::move(outside)), leaf_(std::move(leaf)) {}
 
   /// Statements for the element of `e` at `coords`.
-  std::string text(const Expr& e, std::span<const std::string> coords) {
+  std::string source(const Expr& e, std::span<const std::string> coords) {
     Indices c{};
     for (size_t a = 0; a < coords.size(); ++a) c[a] = hold(coords[a]);
     follow(e, c);
@@ -286,7 +287,7 @@ class AccessSource::Chain final : public SymbolicAlgebra<std::string> {
   std::string code_, outside_;
   Leaf leaf_;
   const Node* view_ = nullptr;
-  std::string inside_, end_;  // for view_: pending conditions; text that closes the open statements
+  std::string inside_, end_;  // for view_: pending conditions; what closes the open statements
   bool nothing_ = false;      // there is no place to read
 };
 
@@ -332,7 +333,7 @@ std::string AccessSource::mapped(const std::string& row, const std::string& col,
   std::vector<std::string> inner(coords.begin() + lead, coords.end());
   for (int a = 0; a < view_.shape().rank(); ++a)
     if (view_.shape()[a] == 1) inner[static_cast<size_t>(a)] = "0";
-  return "{ " + code + Chain(*this, outside, leaf).text(view_, inner) + " }";
+  return "{ " + code + Chain(*this, outside, leaf).source(view_, inner) + " }";
 }
 
 }  // namespace tenon::cuda

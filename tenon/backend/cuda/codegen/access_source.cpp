@@ -9,11 +9,11 @@
 namespace tenon::cuda {
 namespace {
 
-bool is_text(const std::string& s, const char* literal) { return s == literal; }
+bool equals(const std::string& s, const char* literal) { return s == literal; }
 
 std::string times(const std::string& a, const std::string& step) {
-  if (is_text(step, "0")) return "0";
-  return is_text(step, "1") ? a : a + " * " + step;
+  if (equals(step, "0")) return "0";
+  return equals(step, "1") ? a : a + " * " + step;
 }
 
 }  // namespace
@@ -25,8 +25,8 @@ int64_t product(const Shape& s, int begin, int end) {
 }
 
 std::string plus(const std::string& a, const std::string& b) {
-  if (is_text(a, "0")) return b;
-  return is_text(b, "0") ? a : a + " + " + b;
+  if (equals(a, "0")) return b;
+  return equals(b, "0") ? a : a + " + " + b;
 }
 
 int64_t MatrixDomain::rows() const { return product(shape, 0, split); }

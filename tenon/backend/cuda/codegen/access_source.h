@@ -1,5 +1,5 @@
-// Kernel text that addresses the elements of a chain of views. A kernel sees its domain as rows by columns and handles
-// `run` columns at a time (a fragment); what depends only on the row is computed once per row.
+// Kernel source that addresses the elements of a chain of views. A kernel sees its domain as rows by columns and
+// handles `run` columns at a time (a fragment); what depends only on the row is computed once per row.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -25,7 +25,7 @@ inline constexpr int64_t kLeafAlignment = 16;
 
 /// Number of elements in axes [begin, end).
 int64_t product(const Shape& s, int begin, int end);
-/// Text of a sum, omitting a "0".
+/// Source of a sum, omitting a "0".
 std::string plus(const std::string& a, const std::string& b);
 
 class AccessSource {

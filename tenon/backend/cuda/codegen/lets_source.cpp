@@ -61,9 +61,9 @@ LetTeam let_team(const Batch& batch, int64_t fragments, int pieces) {
 
 std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads, int64_t parts) {
   constexpr int64_t kMaxElements = 65536;
-  constexpr int kMaxOfSum = 8, kMaxColumns = 2;  // columns of a fragment; fewer without sums: more threads, less text
+  constexpr int kMaxOfSum = 8, kMaxColumns = 2;  // columns of a fragment; fewer without sums: more threads, less source
   const std::string t = std::to_string(threads);
-  LetsSource text;
+  LetsSource source;
   std::string members, first, run;
   int made = 0, level = 0;
   for (const Batch& batch : batches_of(lets)) {
@@ -72,8 +72,8 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
     ProgramSource program(batch.lets, matrix, params, batch.reduces ? kMaxOfSum : kMaxColumns);
     const std::string functor = "Let" + std::to_string(made++);
     program.load_early();
-    text.functors += program.functor(functor);
-    text.includes += program.includes();
+    source.functors += program.functor(functor);
+    source.includes += program.includes();
     if (batch.level != level) run += "    sync_block();\n";
     level = batch.level;
     const std::string rows = params.integer("rows", matrix.rows() / parts);
@@ -85,7 +85,7 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
       if (apart) {
         members += "    " + functor + "::Loads " + lower + ";\n";
         first += "    f." + lower + " = " + loads + ";\n";
-        text.loaded_first.insert(text.loaded_first.end(), batch.lets.begin(), batch.lets.end());
+        source.loaded_first.insert(source.loaded_first.end(), batch.lets.begin(), batch.lets.end());
       }
       run += "    let_map<" + functor + ", " + t + ">(p, " + over + ", " + (apart ? "f." + lower : loads) + ");\n";
       continue;
@@ -95,11 +95,11 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
     run += "    let_rows<" + functor + ", " + std::to_string(team.fragments) + ", " + std::to_string(team.lanes) +
            ", " + t + ">(p, " + rows + ", " + params.integer("cols", matrix.cols()) + ");\n";
   }
-  text.functors += "struct Lets {\n  struct First {\n" + members +
-                   "  };\n  DEV static First first(const Params& p) {\n    First f;\n" + first +
-                   "    return f;\n  }\n  DEV static void run(const Params& p, const First& f) {\n" + run +
-                   "    sync_block();\n  }\n};\n";
-  return text;
+  source.functors += "struct Lets {\n  struct First {\n" + members +
+                     "  };\n  DEV static First first(const Params& p) {\n    First f;\n" + first +
+                     "    return f;\n  }\n  DEV static void run(const Params& p, const First& f) {\n" + run +
+                     "    sync_block();\n  }\n};\n";
+  return source;
 }
 
 int64_t parts_of_lets(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets, const Shape& domain) {

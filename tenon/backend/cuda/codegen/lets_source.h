@@ -1,4 +1,4 @@
-// Kernel text that computes a launch's lets in one block (device/lets.h): independent lets run side by side, and lets
+// Kernel source that computes a launch's lets in one block (device/lets.h): independent lets run side by side, and lets
 // of the same shape share a loop.
 #pragma once
 #include <optional>
@@ -13,7 +13,7 @@ struct LetsSource {
   std::vector<ProgramOutput> loaded_first;  ///< the lets whose loads Lets::first(..) issues
 };
 
-/// Text for a block of `threads`. Empty if a let is too large for one block. `lets`: ordered so that each reads only
+/// Source for a block of `threads`. Empty if a let is too large for one block. `lets`: ordered so that each reads only
 /// earlier ones; their places are leaves. `parts`: equal parts of every let's rows, of which a block computes one.
 std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads,
                                       int64_t parts = 1);
@@ -23,7 +23,7 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
 int64_t parts_of_lets(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets, const Shape& domain);
 
 /// Moves small weights that `values` read to shared memory: "struct Constants { .. };" for device/plain.h, or empty.
-/// Call it before generating other text with these params.
+/// Call it before generating other source with these params.
 std::string constants_source(std::span<const ProgramOutput> values, Params& params, int threads);
 
 /// The lets that `values` read, directly or through others, in their order.

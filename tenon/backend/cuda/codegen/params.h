@@ -1,5 +1,5 @@
-// A kernel's single argument: a struct built field by field along with the text that reads it. Names tell a field's
-// role, never a model's tensor, so that equivalent launches have equal text and share a compiled kernel.
+// A kernel's single argument: a struct built field by field along with the source that reads it. Names tell a field's
+// role, never a model's tensor, so that equivalent launches have equal source and share a compiled kernel.
 #pragma once
 #include <cstring>
 #include <functional>
@@ -87,7 +87,7 @@ class Params {
 int32_t checked_int(int64_t value);
 /// What kernels need to divide by `d`.
 device::Divisor divisor_of(int64_t d);
-/// The element type in kernel text: "BF16", "float".
+/// The element type in kernel source: "BF16", "float".
 std::string type_source(DType t);
 
 }  // namespace tenon::cuda

@@ -1,4 +1,4 @@
-// Kernel text of a launch's maths: a flat tape, one line per node, as the functor with which a template in device/ is
+// Kernel source of a launch's maths: a flat tape, one line per node, as the functor with which a template in device/ is
 // instantiated. Without row reductions it computes one fragment; with them, a whole row held by a team of threads.
 #pragma once
 #include <deque>
@@ -117,8 +117,9 @@ class ProgramSource {
   bool joined_ = false;  // whether a separately loaded operand is several joined tensors
   int burden_ = 0;       // register pressure of separate loads: one per tensor, joined ones apart; two if f32
   bool reduces_ = false;
-  std::deque<std::pair<const Node*, AccessSource>> accesses_;  // of loads, in a fixed order: equal launches, equal text
-  std::vector<AccessSource> places_;                           // one per output that has a place
+  std::deque<std::pair<const Node*, AccessSource>>
+      accesses_;                      // of loads, in a fixed order: equal launches, equal source
+  std::vector<AccessSource> places_;  // one per output that has a place
   std::unordered_map<const Node*, int> levels_;
   std::unordered_map<const Node*, bool> uniforms_;
   std::unordered_map<const Node*, int> readers_;  // values and outputs that read a node

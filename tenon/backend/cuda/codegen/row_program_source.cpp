@@ -221,8 +221,8 @@ std::string ProgramSource::stage(int number) {
   for (const ProgramOutput& o : outputs_) {
     if (stored_in(o) != number) continue;
     const bool per_row = o.value.shape() != domain_.shape;
-    const std::string text = stored(o) + "\n";
-    (per_row ? once : loop_end) += "        " + text;
+    const std::string source = stored(o) + "\n";
+    (per_row ? once : loop_end) += "        " + source;
   }
   std::string out = "    // stage " + std::to_string(number) + "\n" + before_;
   if (!loop_.empty() || !loop_end.empty()) out += over_row(loop_ + loop_end);
@@ -233,14 +233,15 @@ std::string ProgramSource::stage(int number) {
 }
 
 std::string ProgramSource::reducing_body() {
-  std::string text = "  static constexpr int kAtOnce = " + std::to_string(reductions_at_once()) + ";\n" +
-                     first_loads() + (columns_at_.empty() ? "" : columns_body()) +
-                     "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, "
-                     "const Team& team, const Loads<R>& l) {\n"
-                     "    const Row r = row(p, row_number);\n" +
-                     row_values();
-  for (int s = 0; s < stages_; ++s) text += stage(s);
-  return text + "  }\n";
+  std::string source =
+      "  static constexpr int kAtOnce = " + std::to_string(reductions_at_once()) + ";\n" + first_loads() +
+      (columns_at_.empty() ? "" : columns_body()) +
+      "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, "
+      "const Team& team, const Loads<R>& l) {\n"
+      "    const Row r = row(p, row_number);\n" +
+      row_values();
+  for (int s = 0; s < stages_; ++s) source += stage(s);
+  return source + "  }\n";
 }
 
 }  // namespace tenon::cuda

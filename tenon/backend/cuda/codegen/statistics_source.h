@@ -1,4 +1,4 @@
-// Kernel text that computes statistics from moments (device/moments.h): the reductions of a value over the inner axes
+// Kernel source that computes statistics from moments (device/moments.h): the reductions of a value over the inner axes
 // that a launch wants.
 #pragma once
 #include <span>

@@ -1,4 +1,4 @@
-// Run-time sizes of the tensor-core kernels. Included by both host code and kernel text.
+// Run-time sizes of the tensor-core kernels. Included by both host code and kernel source.
 #pragma once
 
 namespace tenon::device {

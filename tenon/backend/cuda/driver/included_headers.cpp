@@ -4,20 +4,20 @@
 
 namespace tenon::cuda {
 
-std::vector<std::string> included_names(std::string_view text) {
+std::vector<std::string> included_names(std::string_view source) {
   constexpr std::string_view kInclude = "#include \"";
   std::vector<std::string> names;
-  for (size_t at = text.find(kInclude); at != std::string_view::npos; at = text.find(kInclude, at)) {
+  for (size_t at = source.find(kInclude); at != std::string_view::npos; at = source.find(kInclude, at)) {
     at += kInclude.size();
-    names.emplace_back(text.substr(at, text.find('"', at) - at));
+    names.emplace_back(source.substr(at, source.find('"', at) - at));
   }
   return names;
 }
 
-std::set<std::string> all_included(std::string_view text,
+std::set<std::string> all_included(std::string_view source,
                                    FunctionRef<const std::vector<std::string>*(const std::string& name)> known) {
   std::set<std::string> all;
-  std::vector<std::string> left = included_names(text);
+  std::vector<std::string> left = included_names(source);
   while (!left.empty()) {
     const std::string name = std::move(left.back());
     left.pop_back();

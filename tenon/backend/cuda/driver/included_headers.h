@@ -1,4 +1,5 @@
-// Which headers a kernel's text includes, so that caches of compiled kernels forget only those that a change concerns.
+// Which headers a kernel's source includes, so that caches of compiled kernels forget only those that a change
+// concerns.
 #pragma once
 #include <set>
 #include <string>
@@ -9,12 +10,12 @@
 
 namespace tenon::cuda {
 
-/// The names that `text` includes in quotes, wherever: an #include that conditions leave out counts as well.
-std::vector<std::string> included_names(std::string_view text);
+/// The names that `source` includes in quotes, wherever: an #include that conditions leave out counts as well.
+std::vector<std::string> included_names(std::string_view source);
 
-/// The names of all headers that `text` includes, directly or through others. `known` returns what a header includes
+/// The names of all headers that `source` includes, directly or through others. `known` returns what a header includes
 /// itself, or null if it is none of ours.
-std::set<std::string> all_included(std::string_view text,
+std::set<std::string> all_included(std::string_view source,
                                    FunctionRef<const std::vector<std::string>*(const std::string& name)> known);
 
 }  // namespace tenon::cuda

@@ -114,11 +114,11 @@ std::string kernel_key(const KernelSource& source, const std::string& arch, std:
     const auto header = headers().find(name);
     return header == headers().end() ? nullptr : &header->second.includes;
   };
-  for (const std::string& name : all_included(source.text, known)) {
+  for (const std::string& name : all_included(source.code, known)) {
     const Digest& digest = headers().at(name).digest;
     hash.text(name).bytes(digest.data(), digest.size());
   }
-  return hex(hash.text(source.text).digest());
+  return hex(hash.text(source.code).digest());
 }
 
 std::string encode_entry(const std::string& key, const KernelBinary& kernel) {

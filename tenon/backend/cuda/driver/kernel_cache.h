@@ -18,7 +18,7 @@ namespace tenon::cuda {
 /// Changes with what host and kernels agree on apart from the source: the entry point, how arguments are passed.
 inline constexpr int kKernelAbi = 1;
 
-/// SHA-256, in hex, of architecture, compiler version, options, ABI number and the complete source: the kernel's text
+/// SHA-256, in hex, of architecture, compiler version, options, ABI number and all source: the kernel's own
 /// and every embedded header that it includes. The kernel's display name is left out.
 std::string kernel_key(const KernelSource& source, const std::string& arch, std::pair<int, int> compiler_version);
 

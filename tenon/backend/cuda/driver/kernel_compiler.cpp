@@ -41,7 +41,7 @@ PendingKernel KernelCompiler::start(const KernelSource& source) {
   const std::string name = key(source);
   const std::lock_guard lock(mutex_);
   if (const auto it = started_.find(name); it != started_.end()) return it->second;
-  dump("kernels/" + arch_ + "/" + source.name + "-" + name.substr(0, 8) + ".cu", source.text);
+  dump("kernels/" + arch_ + "/" + source.name + "-" + name.substr(0, 8) + ".cu", source.code);
   Job job{source, name, {}};
   PendingKernel pending = job.result.get_future().share();
   queue_.push_back(std::move(job));

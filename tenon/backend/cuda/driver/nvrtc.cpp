@@ -54,12 +54,12 @@ std::string log_summary(const std::string& log, int lines) {
 class Nvrtc::Program {
  public:
   Program(const Api& api, const KernelSource& source) : api_(api), name_(source.name) {
-    std::vector<const char*> texts, names;
+    std::vector<const char*> sources, names;
     for (const EmbeddedText& header : embedded_headers()) {
-      texts.push_back(header.text);
+      sources.push_back(header.text);
       names.push_back(header.name);
     }
-    check(api_.create(&program_, source.text.c_str(), "kernel.cu", static_cast<int>(texts.size()), texts.data(),
+    check(api_.create(&program_, source.code.c_str(), "kernel.cu", static_cast<int>(sources.size()), sources.data(),
                       names.data()),
           "create a program");
   }

@@ -1,5 +1,5 @@
-// NVIDIA's run-time compiler, loaded at run time: takes a kernel's text and returns machine code for one architecture.
-// Needs neither GPU nor driver.
+// NVIDIA's run-time compiler, loaded at run time: takes a kernel's source and returns machine code for one
+// architecture. Needs neither GPU nor driver.
 #pragma once
 #include <cstddef>
 #include <string>

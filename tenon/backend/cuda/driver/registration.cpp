@@ -24,17 +24,17 @@ std::vector<BackendFact> probe() {
   return facts;
 }
 
-int occurrences(const std::string& text, const std::string& of) {
+int occurrences(const std::string& source, const std::string& of) {
   int n = 0;
-  for (size_t at = text.find(of); at != std::string::npos; at = text.find(of, at + 1)) ++n;
+  for (size_t at = source.find(of); at != std::string::npos; at = source.find(of, at + 1)) ++n;
   return n;
 }
 
-// The fraction of a text's loads that are 16-byte fragments. A line unrolled over a fragment counts once per element.
-double wide_part(const std::string& text) {
+// The fraction of a source's loads that are 16-byte fragments. A line unrolled over a fragment counts once per element.
+double wide_part(const std::string& source) {
   constexpr int kRun = 8;
   int wide = 0, narrow = 0;
-  std::istringstream lines(text);
+  std::istringstream lines(source);
   for (std::string line; std::getline(lines, line);) {
     for (const char* load : {"load<BF16, 8>(p.", "load<F16, 8>(p.", "load<float, 4>(p.", "load<float, 8>(p."})
       wide += occurrences(line, load);
@@ -47,10 +47,10 @@ double wide_part(const std::string& text) {
 }
 
 // Tensor-core kernels must contain their instructions and copy 16 bytes at a time; in other kernels, most loads that
-// are one fragment in the text must be one instruction.
+// are one fragment in the source must be one instruction.
 KernelExpectations expect(const KernelSource& source) {
   KernelExpectations e;
-  const std::string& t = source.text;
+  const std::string& t = source.code;
   const auto has = [&t](const char* what) { return t.find(what) != std::string::npos; };
   const bool e4m3 = source.name.find(" e4m3 ") != std::string::npos;  // the unit, after the layer
   const bool f32 = source.name.find(" f32 ") != std::string::npos;

@@ -112,9 +112,9 @@ std::string AnchorKernel::element_source(const std::string& name, const Expr& op
                                          std::string& headers, int most, int given) const {
   const ProgramOutput value{operand, {}, DType::F32};
   ProgramSource program(std::array{value}, {operand.shape(), split}, params, most);
-  std::string text = program.functor(name, given);
+  std::string source = program.functor(name, given);
   headers += program.includes();
-  return text;
+  return source;
 }
 
 std::string AnchorKernel::pixels_source(const Expr& operand, Params& params, std::string& headers) const {
@@ -176,7 +176,7 @@ std::string AnchorKernel::lanes_source(Params& params, std::string& headers, int
   std::vector<std::vector<ProgramOutput>> outputs(static_cast<size_t>(form_.lanes));
   for (const ProgramOutput& o : results_of_sums())
     outputs[static_cast<size_t>(*lanes_of(o.value).begin())].push_back(o);
-  std::string text, store;
+  std::string source, store;
   for (const auto& lane : outputs) {  // all use the narrowest fragment
     if (lane.empty()) continue;
     Params unused;
@@ -186,13 +186,13 @@ std::string AnchorKernel::lanes_source(Params& params, std::string& headers, int
     if (outputs[lane].empty()) continue;
     ProgramSource program(outputs[lane], domain, params, most);
     const std::string n = std::to_string(lane), functor = "Lane" + n;
-    text += program.functor(functor, form_.lanes);
+    source += program.functor(functor, form_.lanes);
     headers += program.includes();
     store += "    if (lane == " + n + ") {\n      Frag<float, kRun> lanes[" + std::to_string(form_.lanes) +
              "];\n      lanes[" + n + "] = acc;\n      const int at = col - lane * " + width + ";\n      " + functor +
              "::store(p, row, at, " + functor + "::compute(p, row, at, lanes));\n    }\n";
   }
-  return text + "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = " + std::to_string(most) +
+  return source + "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = " + std::to_string(most) +
          ";\n  using Computed = Frag<float, kRun>;\n"
          "  DEV static Computed compute(const Params&, int, int, const Frag<float, kRun> (&acc)[1]) { return acc[0]; "
          "}\n"
@@ -238,13 +238,13 @@ std::string AnchorKernel::epilogue_source(Params& params, std::string& headers, 
   ProgramSource program(outputs, domain, params, most);
   if (loads_apart) program.load_apart();
   const std::string lanes = std::to_string(form_.lanes),
-                    text = program.functor("Results", form_.lanes + (factor ? 1 : 0));
+                    source = program.functor("Results", form_.lanes + (factor ? 1 : 0));
   headers += program.includes();
   std::string count;
   if (counted)
     count = std::string("  static constexpr bool kCounts = true, kWhole = ") + (counted->whole ? "true" : "false") +
             ";\n" + statistics_source("store_statistics", counted->wanted, params, headers);
-  return text + "struct Epilogue : Results {\n  static constexpr int kLanes = " + lanes + ";\n" + count + "};\n";
+  return source + "struct Epilogue : Results {\n  static constexpr int kLanes = " + lanes + ";\n" + count + "};\n";
 }
 
 }  // namespace tenon::cuda

@@ -127,7 +127,7 @@ void PackingCalls::make(Device& device, const Packed& packed, const Views& views
   leaf_of_.clear();
   graph_ = std::make_unique<Graph>();
   Memo memo{{packed.leaf.get(), input(*graph_, "packed", packed.leaf.dtype(), packed.leaf.shape())}};
-  for (const PackedPiece& piece : packed.pieces)  // in this order, so that equal weights get equal kernel texts
+  for (const PackedPiece& piece : packed.pieces)  // in this order, so that equal weights get equal kernel sources
     for (const Expr& l : memory_leaves(piece.value)) {
       if (!views.contains(l.get()) || memo.contains(l.get())) continue;
       const DType there = types_[l.get()] = views.at(l.get()).dtype;

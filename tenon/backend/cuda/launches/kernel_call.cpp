@@ -60,8 +60,8 @@ RowTeam row_team(int64_t cols, int run, int held) {
 
 }  // namespace
 
-KernelCall::KernelCall(Device& device, const KernelParts& text, const Params& params, const CallShape& shape)
-    : name_(text.name),
+KernelCall::KernelCall(Device& device, const KernelParts& source, const Params& params, const CallShape& shape)
+    : name_(source.name),
       params_(params.bytes()),
       pointers_(params.pointers()),
       maps_(params.maps()),
@@ -77,11 +77,11 @@ KernelCall::KernelCall(Device& device, const KernelParts& text, const Params& pa
   TENON_CHECK(Usage, std::ssize(params_) <= device.facts().argument_bytes, name_)
       << "reads and writes too many tensors: its kernel takes " << params_.size() << " bytes of arguments, at most "
       << device.facts().argument_bytes << " are possible";
-  KernelSource source;
-  source.name = text.name;
-  source.text = "#define TENON_DEVICE\n" + text.headers + "\nnamespace tenon::device {\n" + params.declaration() +
-                text.functors + "}  // namespace tenon::device\nusing namespace tenon::device;\n" + text.kernel;
-  function_ = device.load(source);
+  KernelSource whole;
+  whole.name = source.name;
+  whole.code = "#define TENON_DEVICE\n" + source.headers + "\nnamespace tenon::device {\n" + params.declaration() +
+               source.functors + "}  // namespace tenon::device\nusing namespace tenon::device;\n" + source.kernel;
+  function_ = device.load(whole);
 }
 
 KernelCall::KernelCall(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
@@ -137,17 +137,17 @@ std::optional<KernelCall> lets_call(Device& device, const std::string& name, std
   const std::string constants = constants_source(outputs, params, kLetsThreads);
   const std::optional<LetsSource> lets = lets_source(outputs, params, kLetsThreads);
   if (!lets) return std::nullopt;
-  KernelParts text;
-  text.name = name + " lets";
-  text.headers = "#include \"tenon/backend/cuda/device/lets.h\"\n" + lets->includes;
-  text.functors = constants + lets->functors;
-  text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  begin_plain<" +
-                std::string(constants.empty() ? "NoConstants" : "Constants") +
-                ">(p);\n  Lets::run(p, Lets::first(p));\n}\n";
+  KernelParts source;
+  source.name = name + " lets";
+  source.headers = "#include \"tenon/backend/cuda/device/lets.h\"\n" + lets->includes;
+  source.functors = constants + lets->functors;
+  source.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  begin_plain<" +
+                  std::string(constants.empty() ? "NoConstants" : "Constants") +
+                  ">(p);\n  Lets::run(p, Lets::first(p));\n}\n";
   CallShape shape;
   shape.threads = kLetsThreads;
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
-  return KernelCall(device, text, params, shape);
+  return KernelCall(device, source, params, shape);
 }
 
 namespace {
@@ -285,26 +285,26 @@ KernelCall rows_call(Device& device, const std::string& name, std::span<const Pr
   shape.threads = static_cast<unsigned>(threads);
   if (team.block())
     params.reserve_shared(walk.teams * device::row_exchange_bytes(team.threads, walk.reductions_at_once));
-  KernelParts text;
-  text.name = name;
-  if (!walk.columns) text.functors = constants_source(outputs, params, threads);
-  const std::string constants = text.functors.empty() ? "NoConstants" : "Constants";
+  KernelParts source;
+  source.name = name;
+  if (!walk.columns) source.functors = constants_source(outputs, params, threads);
+  const std::string constants = source.functors.empty() ? "NoConstants" : "Constants";
   ProgramSource program(outputs, matrix, params, 8);
   if (walk.columns) program.keep_columns(params.reserve_shared("columns", walk.columns));
   if (walk.ahead) program.keep_rows(params.reserve_shared("rows", walk.buffers * walk.teams * walk.ahead), threads);
-  text.functors += program.functor("Program");
-  text.headers = "#include \"tenon/backend/cuda/device/rows.h\"\n" + program.includes();
+  source.functors += program.functor("Program");
+  source.headers = "#include \"tenon/backend/cuda/device/rows.h\"\n" + program.includes();
   int64_t blocks = div_up(matrix.rows(), threads / team.threads);
   if (walk.blocks) blocks = div_up(blocks, div_up(blocks, walk.blocks * device.facts().multiprocessors));
   shape.grid_x = static_cast<unsigned>(blocks);
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
-  text.kernel = "KERNEL(" + (team.block() ? std::to_string(threads) : "kWarpRowThreads") + ", " +
-                std::to_string(std::max<int64_t>(walk.blocks, 1)) + ", Params, p) { " +
-                (team.block() ? "rows_by_block" : "rows_by_lanes") + "<Program, " + constants + ", " +
-                std::to_string(team.fragments) + ", " + std::to_string(team.threads) + ", " +
-                (team.block() ? std::to_string(walk.teams) + ", " : "") + std::to_string(walk.teams * walk.ahead) +
-                ", " + std::to_string(walk.buffers) + ">(p); }\n";
-  return KernelCall(device, text, params, shape);
+  source.kernel = "KERNEL(" + (team.block() ? std::to_string(threads) : "kWarpRowThreads") + ", " +
+                  std::to_string(std::max<int64_t>(walk.blocks, 1)) + ", Params, p) { " +
+                  (team.block() ? "rows_by_block" : "rows_by_lanes") + "<Program, " + constants + ", " +
+                  std::to_string(team.fragments) + ", " + std::to_string(team.threads) + ", " +
+                  (team.block() ? std::to_string(walk.teams) + ", " : "") + std::to_string(walk.teams * walk.ahead) +
+                  ", " + std::to_string(walk.buffers) + ">(p); }\n";
+  return KernelCall(device, source, params, shape);
 }
 
 // Loads that depend on a loaded index: threads keep a second one in flight. Other maps are faster with more threads.
@@ -346,12 +346,12 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
                            const SettledLeaf& settled) {
   Params params;
   params.set_sizes("MapSizes", device::MapSizes{});
-  KernelParts text;
+  KernelParts source;
   CallShape shape;
   shape.threads = lets.empty() ? kMapThreads : kMapLetsThreads;
-  text.headers = "#include \"tenon/backend/cuda/device/map.h\"\n";
-  if (!lets.empty()) text.functors = constants_source(lets, params, static_cast<int>(shape.threads));
-  const std::string constants = text.functors.empty() ? "NoConstants" : "Constants";
+  source.headers = "#include \"tenon/backend/cuda/device/map.h\"\n";
+  if (!lets.empty()) source.functors = constants_source(lets, params, static_cast<int>(shape.threads));
+  const std::string constants = source.functors.empty() ? "NoConstants" : "Constants";
   for (const ProgramOutput& let : lets) params.keep_shared(let.place);
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
   const std::string threads = std::to_string(shape.threads);
@@ -361,15 +361,15 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
   if (!lets.empty()) {
     const std::optional<LetsSource> first = lets_source(lets, params, static_cast<int>(shape.threads), parts);
     TENON_CHECK(Internal, first.has_value(), name) << "its lets do not fit a block";
-    text.headers += "#include \"tenon/backend/cuda/device/lets.h\"\n" + first->includes;
-    text.functors += first->functors;
+    source.headers += "#include \"tenon/backend/cuda/device/lets.h\"\n" + first->includes;
+    source.functors += first->functors;
     sizes.settled_lets = all_settled(first->loaded_first, params, settled);
   }
   ProgramSource program(outputs, matrix, params, 8);
   const int64_t width = matrix.cols() / program.run();
-  text.name = name;
+  source.name = name;
   if (!lets.empty()) program.load_early();
-  text.functors += program.functor("Program");
+  source.functors += program.functor("Program");
   sizes.settled = program.loads_early() && all_settled(outputs, params, settled);
   shape.reads_early = sizes.settled || sizes.settled_lets;
   const int at_once = lets.empty() && !gathers(outputs) ? 1 : program.at_once();
@@ -381,11 +381,11 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
   sizes.lines = checked_int(grid.lines);
   sizes.row_fragments = divisor_of(width);
   params.set_sizes("MapSizes", sizes);
-  text.headers += program.includes();
-  text.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " + constants +
-                ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ", " + std::to_string(at_once) +
-                ">(p); }\n";
-  return KernelCall(device, text, params, shape);
+  source.headers += program.includes();
+  source.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " + constants +
+                  ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ", " + std::to_string(at_once) +
+                  ">(p); }\n";
+  return KernelCall(device, source, params, shape);
 }
 
 bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map) {

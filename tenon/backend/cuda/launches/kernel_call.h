@@ -1,4 +1,4 @@
-// One kernel call of a launch: one of our kernels (compiled text, its argument and its grid) or a call of a vendor's
+// One kernel call of a launch: one of our kernels (compiled source, its argument and its grid) or a call of a vendor's
 // library. A launch is a list of kernel calls.
 #pragma once
 #include <optional>
@@ -24,7 +24,7 @@ struct SizesPointer {
 /// Selects the workspace of a library call, LibraryCall::workspace_bytes() long, as the pointer to set.
 inline constexpr size_t kLibraryWorkspace = 0;
 
-/// The pieces of a kernel's text.
+/// The pieces of a kernel's source.
 struct KernelParts {
   std::string name;      ///< for people
   std::string headers;   ///< include lines for device/ and for node bodies
@@ -35,7 +35,7 @@ struct KernelParts {
 class KernelCall {
  public:
   /// Starts compilation.
-  KernelCall(Device& device, const KernelParts& text, const Params& params, const CallShape& shape);
+  KernelCall(Device& device, const KernelParts& source, const Params& params, const CallShape& shape);
   /// A library call on `operands`.
   KernelCall(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
              const std::vector<LibraryOperand>& operands);

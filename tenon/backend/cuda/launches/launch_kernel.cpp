@@ -164,18 +164,18 @@ void LaunchKernel::make_sums_call(const Counted& c) {
   Params params;
   params.set_sizes("CountSumsSizes", device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner,
                                                             c.tile_rows, nullptr, nullptr});
-  KernelParts text;
-  text.name = name_ + " sums";
-  text.headers = "#include \"tenon/backend/cuda/device/count_sums.h\"\n";
-  text.functors = "struct Statistics {\n" + statistics_source("store", c.wanted, params, text.headers) + "};\n";
-  text.kernel = "KERNEL(" + std::to_string(32 * lines) + ", 1, Params, p) { count_sums<Statistics, " +
-                std::to_string(lines) + ">(p); }\n";
+  KernelParts source;
+  source.name = name_ + " sums";
+  source.headers = "#include \"tenon/backend/cuda/device/count_sums.h\"\n";
+  source.functors = "struct Statistics {\n" + statistics_source("store", c.wanted, params, source.headers) + "};\n";
+  source.kernel = "KERNEL(" + std::to_string(32 * lines) + ", 1, Params, p) { count_sums<Statistics, " +
+                  std::to_string(lines) + ">(p); }\n";
   CallShape shape;
   shape.threads = static_cast<unsigned>(32 * lines);
   shape.grid_x = static_cast<unsigned>((c.shape[2] + 31) / 32);
   shape.grid_y = static_cast<unsigned>(c.shape[0]);
   shape.shared_bytes = static_cast<unsigned>(3 * lines * 32 * 4);
-  add(KernelCall(*device_, text, params, shape), {},
+  add(KernelCall(*device_, source, params, shape), {},
       {{offsetof(device::CountSumsSizes, partials), c.partials_at},
        {offsetof(device::CountSumsSizes, rows), c.rows_at}});
 }
@@ -226,13 +226,13 @@ void LaunchKernel::make_groups_call(const Counted& c) {
   sizes.channels = checked_int(channels);
   sizes.in_cluster = c.in_cluster;
   params.set_sizes("GroupsSizes", sizes);
-  KernelParts text;
-  text.name = name_ + " statistics";
-  text.functors = program.functor("Value");
-  text.headers = "#include \"tenon/backend/cuda/device/groups.h\"\n" + program.includes();
-  text.functors += "struct Statistics {\n" + statistics_source("store", c.wanted, params, text.headers) + "};\n";
+  KernelParts source;
+  source.name = name_ + " statistics";
+  source.functors = program.functor("Value");
+  source.headers = "#include \"tenon/backend/cuda/device/groups.h\"\n" + program.includes();
+  source.functors += "struct Statistics {\n" + statistics_source("store", c.wanted, params, source.headers) + "};\n";
   const int64_t cluster = has_clusters(*device_) ? kCluster : 1;
-  text.kernel =
+  source.kernel =
       "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ", Statistics>(p); }\n";
   CallShape shape;
   const int64_t width = int64_t{8} * program.run();
@@ -243,7 +243,7 @@ void LaunchKernel::make_groups_call(const Counted& c) {
   shape.cluster = c.in_cluster ? kCluster : 1;
   shape.shared_bytes =
       static_cast<unsigned>(device::groups_shared_bytes(static_cast<int>(width), static_cast<int>(cluster)));
-  add(KernelCall(*device_, text, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
+  add(KernelCall(*device_, source, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
       {{offsetof(device::GroupsSizes, partials), c.partials_at}});
 }
 

@@ -56,7 +56,7 @@ class DeviceListKernel : public ListBody {
 
   void compile();
   std::string binding(const Params& params) const;
-  std::string text(const Params& params, size_t most) const;
+  std::string code(const Params& params, size_t most) const;
   std::vector<std::byte> head(std::span<const float> scalars) const;
   size_t entry_bytes() const { return 8 * names_.size() + 16; }
   bool wide(const ListItem& item) const;
@@ -73,7 +73,7 @@ class DeviceListKernel : public ListBody {
   std::shared_ptr<void> found_;
 };
 
-// ---- text ---------------------------------------------------------------------------------------------------------
+// ---- source ---------------------------------------------------------------------------------------------------------
 
 void DeviceListKernel::compile() {
   std::vector<ProgramOutput> outputs;
@@ -91,7 +91,7 @@ void DeviceListKernel::compile() {
     if (!variants_.empty() && variants_.back().most == most) continue;
     KernelSource source;
     source.name = name_ + ", lists of up to " + std::to_string(most);
-    source.text = text(params, most);
+    source.code = code(params, most);
     source.exact = true;
     variants_.push_back({most, device_->load(source)});
   }
@@ -115,7 +115,7 @@ std::string DeviceListKernel::binding(const Params& params) const {
   return out;
 }
 
-std::string DeviceListKernel::text(const Params& params, size_t most) const {
+std::string DeviceListKernel::code(const Params& params, size_t most) const {
   const std::string scalars = std::to_string((std::max<size_t>(list_.scalars.size(), 1) + 1) / 2 * 2);
   const std::string argument = "struct ListParams {\n  ListSizes sizes;\n  float scalars[" + scalars +
                                "];\n  Params base;\n  ListEntry<" + std::to_string(names_.size()) + "> items[" +

@@ -35,25 +35,25 @@ class SampleKernel : public AnchorKernel {
     sizes.held = sizes.capacity + part <= room ? part : 0;
     Params params;
     params.set_sizes("SampleSizes", sizes);
-    KernelParts text;
-    text.name = name();
-    text.functors = element_source("Scores", scores_, 1, params, text.headers);
+    KernelParts source;
+    source.name = name();
+    source.functors = element_source("Scores", scores_, 1, params, source.headers);
     static constexpr const char* kNames[] = {"", "Rule", "Seed", "Counter"};
     for (size_t i = 1; i < form_.holes.size(); ++i) {
       const Expr& hole = form_.holes[i];
-      text.functors += element_source(kNames[i], hole, hole.shape().rank() - 1, params, text.headers);
+      source.functors += element_source(kNames[i], hole, hole.shape().rank() - 1, params, source.headers);
     }
-    text.functors += epilogue_source(params, text.headers, 1);
-    text.headers = "#include \"tenon/backend/cuda/device/sample.h\"\n" + text.headers;
+    source.functors += epilogue_source(params, source.headers, 1);
+    source.headers = "#include \"tenon/backend/cuda/device/sample.h\"\n" + source.headers;
     // Clusters find places sooner if two blocks fit on a multiprocessor.
-    text.kernel = "KERNEL(" + std::to_string(32 * warps) + (blocks > 1 ? ", 2" : ", 1") + ", Params, p) { sample<" +
-                  std::to_string(blocks) + ", Scores, Rule, Seed, Counter, Epilogue>(p); }\n";
+    source.kernel = "KERNEL(" + std::to_string(32 * warps) + (blocks > 1 ? ", 2" : ", 1") + ", Params, p) { sample<" +
+                    std::to_string(blocks) + ", Scores, Rule, Seed, Counter, Epilogue>(p); }\n";
     CallShape shape;
     shape.grid_x = static_cast<unsigned>(blocks * scores_.shape()[0]);
     shape.threads = static_cast<unsigned>(32 * warps);
     shape.cluster = static_cast<unsigned>(blocks);
     shape.shared_bytes = static_cast<unsigned>(device::sample_shared_bytes(blocks, sizes.capacity, sizes.held));
-    add(KernelCall(device(), text, params, shape));
+    add(KernelCall(device(), source, params, shape));
   }
 
   Expr scores_;

@@ -67,17 +67,17 @@ std::optional<KernelCall> transposed_call(Device& device, const std::string& nam
   const ProgramOutput stored{input(out.value.graph(), acc_name(0), DType::F32, matrix.shape), out.place, out.dtype};
   ProgramSource load(std::array{loaded}, matrix, params, 1);
   ProgramSource store(std::array{stored}, matrix, params, static_cast<int>(4 / size));
-  KernelParts text;
-  text.name = name + " transposed";
-  text.functors = load.functor("Load") + store.functor("Store", 1);
-  text.headers = "#include \"tenon/backend/cuda/device/transposed.h\"\n" + load.includes() + store.includes();
-  text.kernel =
+  KernelParts source;
+  source.name = name + " transposed";
+  source.functors = load.functor("Load") + store.functor("Store", 1);
+  source.headers = "#include \"tenon/backend/cuda/device/transposed.h\"\n" + load.includes() + store.includes();
+  source.kernel =
       "KERNEL(kTransposedThreads, 1, Params, p) { map_transposed<Load, Store, " + type_source(out.dtype) + ">(p); }\n";
   CallShape shape;
   shape.threads = device::kTransposedThreads;
   shape.grid_x = static_cast<unsigned>(div_up(matrix.rows(), device::kTransposedRows) * column_tiles);
   shape.shared_bytes = static_cast<unsigned>(device::kTransposedRows * (kLineBytes + 4));
-  return KernelCall(device, text, params, shape);
+  return KernelCall(device, source, params, shape);
 }
 
 }  // namespace tenon::cuda

@@ -59,11 +59,11 @@ class MmaCore : public ProductCore {
     return conv_needs(tile, std::get<device::ConvSizes>(sizes), kernel.product().lanes);
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
-    KernelParts text;
+    KernelParts source;
     Params params = kernel.begin(kernel.sizes(choice));
-    text.functors = kernel.epilogue_source(params, text.headers, 8);
-    text.functors.insert(0, kernel.rows_source(params, text.headers));
-    return kernel.tile_call(choice, std::move(text), choice.as<MmaTileShape>().type(), 1, params);
+    source.functors = kernel.epilogue_source(params, source.headers, 8);
+    source.functors.insert(0, kernel.rows_source(params, source.headers));
+    return kernel.tile_call(choice, std::move(source), choice.as<MmaTileShape>().type(), 1, params);
   }
   CountedRows counted_rows(const TileChoice& choice, int lanes) const override {
     const auto& tile = choice.as<MmaTileShape>();

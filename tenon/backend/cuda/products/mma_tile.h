@@ -23,11 +23,11 @@ struct MmaTileShape {
   int columns(int element_bytes) const { return row_bytes / element_bytes; }
   /// True if results reach the epilogue in runs (device/mma_results.h).
   bool has_runs(int lanes) const { return n / warps_n % (32 * lanes) == 0; }
-  /// The type in kernel text.
+  /// The type in kernel source.
   std::string type() const {
-    std::string text = "MmaTile<" + std::to_string(m);
-    for (int x : {n, warps_m, warps_n, row_bytes, stages}) text += ", " + std::to_string(x);
-    return text + ">";
+    std::string out = "MmaTile<" + std::to_string(m);
+    for (int x : {n, warps_m, warps_n, row_bytes, stages}) out += ", " + std::to_string(x);
+    return out + ">";
   }
 };
 

@@ -211,24 +211,24 @@ std::string ProductKernel::rows_source(Params& params, std::string& headers) con
   return operand_source("A", a_, a_.shape().rank() - 1, params) + b;
 }
 
-TunedCall ProductKernel::finish(KernelParts text, const Params& params, CallNeeds needs) const {
-  text.name = name() + text.name;
+TunedCall ProductKernel::finish(KernelParts source, const Params& params, CallNeeds needs) const {
+  source.name = name() + source.name;
   const bool gemm = product_.kind == ProductKind::Gemm;
-  return {KernelCall(device(), text, params, needs.shape), needs,
+  return {KernelCall(device(), source, params, needs.shape), needs,
           gemm ? offsetof(device::GemmSizes, split) : offsetof(device::ConvSizes, split),
           gemm ? offsetof(device::GemmSizes, count) : offsetof(device::ConvSizes, count)};
 }
 
-TunedCall ProductKernel::tile_call(const TileChoice& choice, KernelParts text, const std::string& tile, int resident,
+TunedCall ProductKernel::tile_call(const TileChoice& choice, KernelParts source, const std::string& tile, int resident,
                                    const Params& params, const std::string& arguments, std::string_view core) const {
   const std::string kernel = kind_name() + "_" + std::string(core.empty() ? choice.core->name() : core);
-  text.name =
+  source.name =
       " " + std::string(name_of(unit_)) + " " + tile + (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
-  text.headers = "#include \"tenon/backend/cuda/device/" + kernel + ".h\"\n" + text.headers;
-  text.functors += "using Tile = " + tile + ";\n";
-  text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +
-                "<Tile, A, B, Epilogue" + arguments + ">(p); }\n";
-  return finish(std::move(text), params, choice.core->needs(*this, choice));
+  source.headers = "#include \"tenon/backend/cuda/device/" + kernel + ".h\"\n" + source.headers;
+  source.functors += "using Tile = " + tile + ";\n";
+  source.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +
+                  "<Tile, A, B, Epilogue" + arguments + ">(p); }\n";
+  return finish(std::move(source), params, choice.core->needs(*this, choice));
 }
 
 CountedRows ProductKernel::counted_rows() const {

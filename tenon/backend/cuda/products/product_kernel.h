@@ -59,12 +59,12 @@ class ProductKernel : public AnchorKernel {
   std::string rows_source(Params& params, std::string& headers) const;
   /// "struct B : Rows { .. }" from the functor named Rows.
   std::string runs_source() const { return with_runs(in_runs_, stays(b_)); }
-  /// The kernel call of a text that is complete except for the launch's name.
-  TunedCall finish(KernelParts text, const Params& params, CallNeeds needs) const;
+  /// The kernel call of a source that is complete except for the launch's name.
+  TunedCall finish(KernelParts source, const Params& params, CallNeeds needs) const;
   /// The kernel call of the template of that name in device/<kind>_<core>.h, on the tile type `tile`, with `resident`
   /// blocks per multiprocessor. `arguments`: appended to the template's other arguments; `core`: the name of another
   /// core whose template it is.
-  TunedCall tile_call(const TileChoice& choice, KernelParts text, const std::string& tile, int resident,
+  TunedCall tile_call(const TileChoice& choice, KernelParts source, const std::string& tile, int resident,
                       const Params& params, const std::string& arguments = {}, std::string_view core = {}) const;
 
   /// Rows that a core computes before the product. Operand A is then `leaf`, in shared memory, where `rows` has a

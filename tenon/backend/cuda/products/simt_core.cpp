@@ -37,9 +37,9 @@ struct SimtTileShape {
     return warps(g) * std::max(stages(g, lanes) * stage_bytes(lanes), lanes * rows * columns * 4);
   }
   std::string type(const device::GemmSizes& g, int lanes) const {
-    std::string text = "SimtTile<" + std::to_string(rows);
-    for (int x : {columns, lanes, warps(g), stages(g, lanes)}) text += ", " + std::to_string(x);
-    return text + ">";
+    std::string out = "SimtTile<" + std::to_string(rows);
+    for (int x : {columns, lanes, warps(g), stages(g, lanes)}) out += ", " + std::to_string(x);
+    return out + ">";
   }
 };
 
@@ -83,15 +83,15 @@ class SimtCore : public ProductCore {
     return gemm ? gemm_needs(tile, *gemm, lanes) : conv_needs(tile, std::get<device::ConvSizes>(sizes), lanes);
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
-    KernelParts text;
+    KernelParts source;
     const ProductSizes sizes = kernel.sizes(choice);
     Params params = kernel.begin(sizes);
-    text.functors = kernel.epilogue_source(params, text.headers, 4);
-    text.functors.insert(0, kernel.rows_source(params, text.headers));
+    source.functors = kernel.epilogue_source(params, source.headers, 4);
+    source.functors.insert(0, kernel.rows_source(params, source.headers));
     if (const auto* few = std::any_cast<SimtTileShape>(&choice.tile))
-      return kernel.tile_call(choice, std::move(text),
+      return kernel.tile_call(choice, std::move(source),
                               few->type(std::get<device::GemmSizes>(sizes), kernel.product().lanes), 1, params);
-    return kernel.tile_call(choice, std::move(text), choice.as<MmaTileShape>().type(), 1, params, {}, "mma");
+    return kernel.tile_call(choice, std::move(source), choice.as<MmaTileShape>().type(), 1, params, {}, "mma");
   }
   CountedRows counted_rows(const TileChoice& choice, int lanes) const override {
     const auto* tile = std::any_cast<MmaTileShape>(&choice.tile);

@@ -25,7 +25,7 @@ class SkinnyCall {
         shared_(facts.shared_bytes),
         tile_(tile_for(tile)) {}
 
-  /// The tile's type in kernel text.
+  /// The tile's type in kernel source.
   std::string type() const { return tile_.type(sizes_.m, lanes_, sizes_.k); }
   /// Shared memory of the tile itself: what lies beside it comes after it.
   int tile_bytes() const { return tile_.shared_bytes(sizes_.m, lanes_, sizes_.k); }

@@ -43,14 +43,14 @@ SkinnyCall call_of(const ProductKernel& kernel, const TileChoice& choice) {
 }
 
 // "Reduction": what is reduced over operand A alongside the product.
-void add_reduction(const RowFactor& f, DType unit, Params& params, KernelParts& text) {
+void add_reduction(const RowFactor& f, DType unit, Params& params, KernelParts& source) {
   const Expr x = input(f.rows.graph(), acc_name(0), DType::F32, f.rows.shape());
   const ProgramOutput part{reduced_part(f, x), {}, unit};
   ProgramSource program(std::array{part}, {f.rows.shape(), f.rows.shape().rank() - 1}, params, 8);
-  text.functors += program.functor("Part", 1);
+  source.functors += program.functor("Part", 1);
   const NodeBody& body = node_body(f.reduction->type);
-  text.headers += program.includes() + "#include \"" + body.header + "\"\n";
-  text.functors += std::string("using Reduction = ReducesBeside<Part, nodes::") + body.name + ">;\n";
+  source.headers += program.includes() + "#include \"" + body.header + "\"\n";
+  source.functors += std::string("using Reduction = ReducesBeside<Part, nodes::") + body.name + ">;\n";
 }
 
 class SkinnyCore : public ProductCore {
@@ -94,7 +94,7 @@ class SkinnyCore : public ProductCore {
     return call_of(kernel, choice).needs();
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
-    KernelParts text;
+    KernelParts source;
     const SkinnyCall made = call_of(kernel, choice);
     Params params = kernel.begin(kernel.sizes(choice));
     std::string arguments;
@@ -106,18 +106,18 @@ class SkinnyCore : public ProductCore {
       ProgramSource program(std::array{rows}, {shape, shape.rank() - 1}, params, 8);
       const int fragments = static_cast<int>(std::max<int64_t>(div_up(kernel.product().k, 32 * program.run()), 1));
       program.hold_at_most((program.stages() > 2 ? kHeldInStages : kHeldInFront) / fragments);
-      text.functors = program.functor("Front");
-      text.headers += program.includes();
+      source.functors = program.functor("Front");
+      source.headers += program.includes();
       arguments = ", RowsInFront<Front, " + std::to_string(fragments) + ">";
     }
     if (kernel.factor()) {
-      add_reduction(*kernel.factor(), kernel.unit(), params, text);
+      add_reduction(*kernel.factor(), kernel.unit(), params, source);
       arguments = ", NoFront, Reduction";
     }
     const RowFactor* const factor = kernel.factor() ? &*kernel.factor() : nullptr;
-    const std::string epilogue = kernel.epilogue_source(params, text.headers, 2, true, factor);
-    text.functors += kernel.rows_source(params, text.headers) + epilogue;
-    return kernel.tile_call(choice, std::move(text), made.type(), made.resident(), params, arguments);
+    const std::string epilogue = kernel.epilogue_source(params, source.headers, 2, true, factor);
+    source.functors += kernel.rows_source(params, source.headers) + epilogue;
+    return kernel.tile_call(choice, std::move(source), made.type(), made.resident(), params, arguments);
   }
 
  private:

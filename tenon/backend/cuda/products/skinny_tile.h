@@ -44,11 +44,11 @@ struct SkinnyTileShape {
   }
   /// Shared memory for each warp's part of a reduction of every row alongside the product.
   int reduction_bytes(int m) const { return 4 * warps * rows(m); }
-  /// The type in kernel text.
+  /// The type in kernel source.
   std::string type(int m, int lanes, int k) const {
-    std::string text = "SkinnyTile<" + std::to_string(rows(m));
-    for (int x : {groups, warps, held(m, lanes, k), slots(m, lanes, k)}) text += ", " + std::to_string(x);
-    return text + (walkers ? ", true>" : ">");
+    std::string out = "SkinnyTile<" + std::to_string(rows(m));
+    for (int x : {groups, warps, held(m, lanes, k), slots(m, lanes, k)}) out += ", " + std::to_string(x);
+    return out + (walkers ? ", true>" : ">");
   }
 
  private:

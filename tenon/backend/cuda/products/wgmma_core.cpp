@@ -64,26 +64,26 @@ class WgmmaCore : public ProductCore {
 
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
     const auto& tile = choice.as<WgmmaTileShape>();
-    KernelParts text;
+    KernelParts source;
     const ProductSizes sizes = kernel.sizes(choice, tile.m);
     Params params = kernel.begin(sizes);
     const Boxes box = std::visit([&](const auto& s) { return boxes(kernel, tile, s); }, sizes);
-    text.functors = kernel.runs_source() + kernel.epilogue_source(params, text.headers, 8);
+    source.functors = kernel.runs_source() + kernel.epilogue_source(params, source.headers, 8);
     const bool batched = kernel.batched();
-    text.functors.insert(0, kernel.map_source("Rows", kernel.b(), kernel.b_in_columns(), params, box.b, batched));
-    text.functors.insert(0, kernel.map_source("A", kernel.a(), kernel.a_in_columns(), params, box.a, batched));
+    source.functors.insert(0, kernel.map_source("Rows", kernel.b(), kernel.b_in_columns(), params, box.b, batched));
+    source.functors.insert(0, kernel.map_source("A", kernel.a(), kernel.a_in_columns(), params, box.a, batched));
     std::string arguments;
     if (kernel.branch()) {
-      text.functors += branch_of(kernel, tile, params, text.headers);
+      source.functors += branch_of(kernel, tile, params, source.headers);
       arguments = ", Branch";
     }
     if (kernel.norm()) {
-      text.functors += kernel.norm_source(params, text.headers);
+      source.functors += kernel.norm_source(params, source.headers);
       arguments = ", NoBranch, Norm";
     }
     if (kernel.a_in_columns() || kernel.b_in_columns())
-      text.headers.insert(0, "#include \"tenon/backend/cuda/device/vocabulary_columns.h\"\n");
-    return kernel.tile_call(choice, std::move(text), tile.type(), tile.resident, params, arguments);
+      source.headers.insert(0, "#include \"tenon/backend/cuda/device/vocabulary_columns.h\"\n");
+    return kernel.tile_call(choice, std::move(source), tile.type(), tile.resident, params, arguments);
   }
   bool adds_branch() const override { return true; }
   bool applies_norm() const override { return true; }

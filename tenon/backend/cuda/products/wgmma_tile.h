@@ -36,10 +36,10 @@ struct WgmmaTileShape {
   /// Columns of K per stage.
   int columns(int element_bytes) const { return 128 / element_bytes; }
   std::string type() const {
-    std::string text = "WgmmaTile<" + std::to_string(m);
-    for (int x : {n, stages, resident, cluster}) text += ", " + std::to_string(x);
-    if (along_k > 1) return text + (in_ranges ? ", true, " : ", false, ") + std::to_string(along_k) + ">";
-    return text + (in_ranges ? ", true>" : ">");
+    std::string out = "WgmmaTile<" + std::to_string(m);
+    for (int x : {n, stages, resident, cluster}) out += ", " + std::to_string(x);
+    if (along_k > 1) return out + (in_ranges ? ", true, " : ", false, ") + std::to_string(along_k) + ">";
+    return out + (in_ranges ? ", true>" : ">");
   }
 };
 
