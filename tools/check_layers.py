@@ -6,6 +6,8 @@
 - A backend's folder includes the backend interface, what that may include, and itself. Nothing else includes a
   backend's folder, except tests and the code that plants faults in backends.
 - Only a family of models itself, and tests, include the inside of its folder (tenon/pipelines/families/<name>).
+- The names of particular models are for their families and for tenon/models: pipelines, programs and file formats ask
+  what a model can do. Embedded models' names are names of folders.
 - Programs, examples and benches include tenon/ and their own folder; tests include anything in the tree.
 - Instruction sets and device libraries are named in backends only; getenv is called in tenon/core/options.cpp only.
 
@@ -20,6 +22,7 @@ FOLDERS = ("tenon", "apps", "bench", "examples", "tests")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(tenon/[^>]+)>)', re.M)
 GENERATED = re.compile(r"tenon/(?P<layer>[a-z]+)_generated/|tenon_commit\.h$")
 FOREIGN = re.compile(r"\b(cuda|cublas\w*|cudnn|nvrtc|dnnl\w*|onednn|avx\w*|amx\w*|_mm\d*_\w+|sm_\d+\w*)\b", re.IGNORECASE)
+PARTICULAR = re.compile(r"z[-_ ]?image(?!-shapes)|stable[-_ ]?diffusion|lumina|dinov2|\bsd15\b", re.IGNORECASE)
 OPTIONS = {"tenon/core/options.def", "tenon/core/options.cpp"}
 COMPILED_TWICE = {"tenon/core/matrix_product.cpp"}  # the oracle's loops, one body for two instruction sets
 
@@ -82,6 +85,10 @@ def check_text(path, text, closed):
             yield error
     code = without_comments(text)
     library = path.startswith("tenon/")
+    if path.startswith(("tenon/", "apps/")) and not path.startswith(("tenon/models/", "tenon/pipelines/families/")):
+        found = PARTICULAR.search(code)
+        if found:
+            yield f"{path}: '{found.group()}' belongs in its family's folder or in tenon/models"
     if path not in OPTIONS and path.startswith(("tenon/", "apps/")) and re.search(r"\bgetenv\b", code):
         yield f"{path}: getenv belongs in tenon/core/options.cpp"
     if library and path not in OPTIONS | COMPILED_TWICE and not backend_of(path):
@@ -118,6 +125,10 @@ def breaches(closed):
     yield "tenon/io/planted.cpp", "const char* x = getenv(name);\n"
     yield "apps/cli/planted.cpp", "const char* x = getenv(name);\n"
     yield "tenon/kernels/planted.cpp", "bool cuda = false;\n"
+    for path in ("tenon/io/planted.cpp", "tenon/pipelines/planted.h", "apps/cli/planted.cpp", "tenon/train/planted.cpp"):
+        yield path, "bool z_image(const std::string& name);\n"
+        yield path, 'const char* const kHelp = "of a Stable Diffusion model";\n'
+        yield path, 'bool known = architecture == "lumina2";\n'
 
 
 def planted(closed):

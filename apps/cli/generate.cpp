@@ -212,7 +212,7 @@ int run(const GenerateFlags& f, const Common& common) {
 void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("PROMPT", f.prompt_argument, "prompt: what to draw; -: read it from standard input");
   several(app.add_option("-p,--prompt", f.prompts,
-                         "prompt: what to draw; repeat it for one image each, computed together (Z-Image)"));
+                         "prompt: what to draw; repeat it for one image each, computed together, where the model can"));
   several(app.add_option("--prompt-file", f.prompt_files,
                          "file with the prompt; -: standard input; may be repeated as -p"));
   app.add_option("-n,--negative-prompt", f.negative, "negative prompt: what not to draw");
@@ -221,9 +221,9 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
             "model: a folder, .safetensors or .gguf file, or a name in TENON_MODEL_DIR (default: the embedded model)"),
         model_names(ImageGenerator::kAbility), Beside::Files);
   app.add_option("--diffusion-model", f.parts.diffusion_model,
-                 "file or folder of the transformer (Z-Image), instead of the one in -m");
-  app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder (Z-Image)");
-  app.add_option("--vae", f.parts.vae, "file or folder of the VAE (Z-Image)");
+                 "file or folder of the transformer of a model in parts, instead of the one in -m");
+  app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder of a model in parts");
+  app.add_option("--vae", f.parts.vae, "file or folder of the VAE of a model in parts");
   app.add_option("-W,--width", f.width, "image width in pixels (default: the model's)")->transform(whole_number());
   app.add_option("-H,--height", f.height, "image height in pixels (default: the model's)")->transform(whole_number());
   app.add_option("--steps,--num-inference-steps", f.steps, "denoising steps (default: the model's)")
@@ -235,10 +235,12 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
       ->check(guidance_scale())
       ->excludes(cfg);
   app.add_option("--cfg-normalization", f.cfg_normalization,
-                 "limit a guided prediction to this times the norm of the prompt's own (Z-Image; default: 0, no limit)")
+                 "limit a guided prediction to this times the norm of the prompt's own, where the model can (default: "
+                 "0, no limit)")
       ->check(guidance_scale());
-  app.add_option("--cfg-truncation", f.cfg_truncation,
-                 "no guidance at steps with less noise than 1 minus this (Z-Image; default: 1, guidance at all steps)")
+  app.add_option(
+         "--cfg-truncation", f.cfg_truncation,
+         "no guidance at steps with less noise than 1 minus this, where the model can (default: 1, at all steps)")
       ->check(guidance_scale());
   const std::vector<std::string> samplers = sampler_names();
   offer(app.add_option("--sampling-method,--sampler", f.sampler,

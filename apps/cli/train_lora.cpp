@@ -47,11 +47,11 @@ struct LoraTrainFlags {
 
 void declare_lora_what(CLI::App& app, LoraTrainFlags& f) {
   offer(app.add_option("-m,--model", f.model,
-                       "image model, Stable Diffusion 1.x or Z-Image: a folder, a file, or a name in TENON_MODEL_DIR "
+                       "image model: a folder, a file, or a name in TENON_MODEL_DIR "
                        "(default: an embedded one)"),
         model_names(TrainableDenoiser::kAbility), Beside::Files);
   app.add_option(both_spellings("diffusion_model"), f.parts.diffusion_model,
-                 "file or folder of the transformer, for a Z-Image model in parts");
+                 "file or folder of the transformer, for a model in parts");
   app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder");
   app.add_option("--vae", f.parts.vae, "file or folder of the VAE");
   offer(app.add_option(

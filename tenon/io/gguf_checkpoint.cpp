@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "tenon/core/error.h"
-#include "tenon/io/z_image_names.h"
 
 namespace tenon {
 namespace {
@@ -57,72 +56,29 @@ std::string language_model_name(std::string_view name) {
   return to.empty() ? "" : std::string("model.layers.").append(number).append(".").append(to).append(kind);
 }
 
-class Mapper {
- public:
-  explicit Mapper(const GgufFile& file) : file_(file), architecture_(file.architecture()) {}
+// Heads of queries or of keys, by the suffix of the metadata's key.
+int64_t heads_of(const GgufFile& file, const char* key) {
+  const std::string front = file.architecture() + ".attention.";
+  auto out = file.integer(front + key);
+  if (!out) out = file.integer(front + "head_count");
+  TENON_CHECK(Model, out && *out > 0, file.name()) << front << "head_count: expected a number of heads";
+  return *out;
+}
 
-  GgufCheckpoint map() {
-    const bool lumina = architecture_ == "lumina2";
-    TENON_CHECK(Model, lumina || is_language_model(architecture_), file_.name())
-        << "architecture '" << architecture_ << "' is not supported; expected llama, qwen2, qwen3 or lumina2";
-    for (const auto& [name, type] : file_.unsupported()) static_cast<void>(file_.at(name));  // says which and why
-    for (const auto& [name, tensor] : file_.tensors()) {
-      if (lumina)
-        add_lumina(tensor);
-      else
-        add_language_model(tensor);
-    }
-    return std::move(out_);
+std::optional<std::vector<NamedSlice>> language_model_slices(const GgufFile& file, const GgufTensor& tensor) {
+  const std::string name = language_model_name(tensor.name);
+  if (name.empty()) return std::nullopt;
+  GgufSlice slice{&tensor, tensor.shape, 0, 0};
+  const bool q = name.find(".q_proj.") != std::string::npos, k = name.find(".k_proj.") != std::string::npos;
+  if (file.architecture() == "llama" && (q || k)) {
+    const int64_t count = heads_of(file, q ? "head_count" : "head_count_kv"),
+                  rows = tensor.shape.rank() ? tensor.shape[0] : 0;
+    TENON_CHECK(Model, rows % count == 0 && rows / count % 2 == 0, file.name())
+        << "tensor '" << tensor.name << "': " << rows << " rows do not split into " << count << " heads of even width";
+    slice.head_rows = rows / count;
   }
-
- private:
-  void add(const std::string& name, const GgufSlice& slice) {
-    TENON_CHECK(Model, out_.tensors.emplace(name, slice).second, file_.name())
-        << "two tensors map to '" << name << "'; one is '" << slice.tensor->name << "'";
-  }
-
-  int64_t heads(const char* key) const {
-    auto out = file_.integer(architecture_ + ".attention." + key);
-    if (!out) out = file_.integer(architecture_ + ".attention.head_count");
-    TENON_CHECK(Model, out && *out > 0, file_.name())
-        << architecture_ << ".attention.head_count: expected a number of heads";
-    return *out;
-  }
-
-  void add_language_model(const GgufTensor& tensor) {
-    const std::string name = language_model_name(tensor.name);
-    if (name.empty()) {
-      out_.unexpected.push_back(tensor.name);
-      return;
-    }
-    GgufSlice slice{&tensor, tensor.shape, 0, 0};
-    const bool q = name.find(".q_proj.") != std::string::npos, k = name.find(".k_proj.") != std::string::npos;
-    if (architecture_ == "llama" && (q || k)) {
-      const int64_t count = heads(q ? "head_count" : "head_count_kv"), rows = tensor.shape.rank() ? tensor.shape[0] : 0;
-      TENON_CHECK(Model, rows % count == 0 && rows / count % 2 == 0, file_.name())
-          << "tensor '" << tensor.name << "': " << rows << " rows do not split into " << count
-          << " heads of even width";
-      slice.head_rows = rows / count;
-    }
-    add(name, slice);
-  }
-
-  void add_lumina(const GgufTensor& tensor) {
-    if (z_image_ignores(tensor.name)) return;
-    const auto thirds = z_image_joined_names(tensor.name);
-    if (!thirds) return add(z_image_name(tensor.name), {&tensor, tensor.shape, 0, 0});
-    TENON_CHECK(Model, tensor.shape.rank() == 2 && tensor.shape[0] % 3 == 0, file_.name())
-        << "tensor '" << tensor.name << "': expected a matrix of three times as many rows as a query has, found "
-        << tensor.shape.str();
-    const int64_t rows = tensor.shape[0] / 3;
-    for (size_t i = 0; i < thirds->size(); ++i)
-      add((*thirds)[i], {&tensor, Shape{rows, tensor.shape[1]}, static_cast<int64_t>(i) * rows, 0});
-  }
-
-  const GgufFile& file_;
-  std::string architecture_;
-  GgufCheckpoint out_;
-};
+  return std::vector<NamedSlice>{{name, slice}};
+}
 
 // Calls f(a row's bytes, where its numbers go) for each row.
 template <class T, class F>
@@ -193,7 +149,29 @@ void read_rows_bf16(const GgufSlice& slice, int64_t first, std::span<uint16_t> o
   order_vector(slice, out);
 }
 
-GgufCheckpoint gguf_checkpoint(const GgufFile& file) { return Mapper(file).map(); }
+GgufCheckpoint gguf_checkpoint(const GgufFile& file, const GgufNames& names) {
+  GgufCheckpoint out;
+  for (const auto& [name, type] : file.unsupported()) static_cast<void>(file.at(name));  // says which and why
+  for (const auto& [stored, tensor] : file.tensors()) {
+    const auto slices = names(tensor);
+    if (!slices) {
+      out.unexpected.push_back(stored);
+      continue;
+    }
+    for (const NamedSlice& s : *slices) {
+      TENON_CHECK(Model, out.tensors.emplace(s.name, s.slice).second, file.name())
+          << "two tensors map to '" << s.name << "'; one is '" << stored << "'";
+    }
+  }
+  return out;
+}
+
+GgufCheckpoint gguf_checkpoint(const GgufFile& file) {
+  const std::string architecture = file.architecture();
+  TENON_CHECK(Model, is_language_model(architecture), file.name())
+      << "architecture '" << architecture << "' is not supported; expected llama, qwen2 or qwen3";
+  return gguf_checkpoint(file, [&](const GgufTensor& tensor) { return language_model_slices(file, tensor); });
+}
 
 nlohmann::json gguf_config(const GgufFile& file) {
   const std::string architecture = file.architecture(), front = architecture + ".";

@@ -1,9 +1,11 @@
-// Presents a GGUF file as the checkpoint that it was made from: tensors and configuration under the names of
-// transformers (llama, qwen2, qwen3) and diffusers (lumina2, the architecture name that files use for Z-Image).
+// Presents a GGUF file as the checkpoint that it was made from: tensors under the names that the checkpoint has for
+// them. Language models of architectures llama, qwen2 and qwen3 get the names and configuration of transformers.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,8 +42,17 @@ struct GgufCheckpoint {
   std::vector<std::string> unexpected;  ///< names in the file without a counterpart
 };
 
-/// The tensors under the checkpoint's names. Error(Model) for an architecture without a name table (the message lists
-/// those that have one), a tensor whose type cannot be converted, heads that do not divide the rows, a duplicate name.
+struct NamedSlice {
+  std::string name;
+  GgufSlice slice;
+};
+/// What the checkpoint makes of one of the file's tensors: none if nothing reads it, empty if it has no counterpart.
+using GgufNames = std::function<std::optional<std::vector<NamedSlice>>(const GgufTensor& tensor)>;
+
+/// The tensors under the checkpoint's names. Error(Model) for a tensor whose type cannot be converted, a duplicate
+/// name.
+GgufCheckpoint gguf_checkpoint(const GgufFile& file, const GgufNames& names);
+/// The same of a language model. Error(Model) also for another architecture, and heads that do not divide the rows.
 GgufCheckpoint gguf_checkpoint(const GgufFile& file);
 
 /// The equivalent of config.json: model_type, hidden_size, num_hidden_layers, ... for architectures llama, qwen2,

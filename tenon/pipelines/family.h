@@ -1,4 +1,4 @@
-// Model families by ability. A family (Stable Diffusion, image encoders, ..) is a folder of families/ that registers
+// Model families by ability. A family (image encoders, language models, ..) is a folder of families/ that registers
 // itself; code that needs a model asks for an ability (ImageGenerator, ImageEmbedder, ModelParts, ..) and names no
 // family.
 #pragma once

@@ -49,9 +49,11 @@ struct ImageRequest {
   std::vector<std::string> prompts;  ///< one per image if they differ; `prompt` is then ignored
   int64_t width = 0, height = 0;
   int steps = 0;
-  double cfg_scale = -1;         ///< 1 or less: one conditional pass, no guidance
-  double cfg_normalization = 0;  ///< for Z-Image, as is cfg_truncation: see ZImageGuidance
-  double cfg_truncation = 1;
+  double cfg_scale = -1;  ///< 1 or less: one conditional pass, no guidance
+  /// Limit of a guided prediction's norm, in norms of the prompt's own prediction; 0: none. A family without such a
+  /// limit, or without the next, refuses a request that has one.
+  double cfg_normalization = 0;
+  double cfg_truncation = 1;  ///< no guidance at steps with less noise than 1 minus this
   std::string sampler;
   SamplerOptions sampler_options;
   uint64_t seed = 0;

@@ -9,6 +9,7 @@
 #include "tenon/io/gguf_checkpoint.h"
 #include "tenon/models/decoder.h"
 #include "tenon/models/z_image.h"
+#include "tenon/pipelines/families/z_image/tensor_names.h"
 
 namespace {
 using namespace tenon;
@@ -56,7 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       read_all({&tensor, tensor.shape, 0, 0});
     }
     use_metadata(file);
-    const GgufCheckpoint checkpoint = gguf_checkpoint(file);
+    const GgufCheckpoint checkpoint =
+        file.architecture() == "lumina2" ? lumina_checkpoint(file) : gguf_checkpoint(file);
     WeightShapes shapes;
     for (const auto& [name, slice] : checkpoint.tensors) {
       read_all(slice);

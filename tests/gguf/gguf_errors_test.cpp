@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "tenon/io/gguf_checkpoint.h"
+#include "tenon/pipelines/families/z_image/tensor_names.h"
 #include "tests/gguf/gguf_bytes.h"
 #include "tests/io/io_test_tools.h"
 #include "tests/support/sanitized.h"
@@ -115,7 +116,7 @@ TEST(GgufErrors, TypesThatCannotBeConverted) {
 TEST(GgufErrors, Checkpoint) {
   GgufBytes foreign;
   foreign.header(0, 1).string_key("general.architecture", "gpt2");
-  expect_error(ErrorKind::Model, "architecture 'gpt2' is not supported; expected llama, qwen2, qwen3 or lumina2",
+  expect_error(ErrorKind::Model, "architecture 'gpt2' is not supported; expected llama, qwen2 or qwen3",
                [&] { gguf_checkpoint(foreign.read()); });
   GgufBytes heads;
   heads.header(1, 2).string_key("general.architecture", "llama").key("llama.attention.head_count", GgufType::U32);
@@ -131,7 +132,7 @@ TEST(GgufErrors, Checkpoint) {
   twice.header(2, 1).string_key("general.architecture", "lumina2").tensor("x_embedder.bias", {8}, kF32, 0);
   twice.tensor("model.diffusion_model.x_embedder.bias", {8}, kF32, 32).data(64);
   expect_error(ErrorKind::Model, "two tensors map to 'all_x_embedder.2-1.bias'",
-               [&] { gguf_checkpoint(twice.read()); });
+               [&] { lumina_checkpoint(twice.read()); });
 }
 
 // What would change the network's result is refused; redundant settings are not.

@@ -7,6 +7,7 @@
 #include "tenon/io/files.h"
 #include "tenon/io/gguf_checkpoint.h"
 #include "tenon/io/json.h"
+#include "tenon/pipelines/families/z_image/tensor_names.h"
 #include "tests/io/io_test_tools.h"
 #include "tests/support/base64.h"
 
@@ -113,7 +114,7 @@ class GgufCheckpoints : public testing::TestWithParam<const char*> {};
 TEST_P(GgufCheckpoints, TensorsAreThoseOfTheCheckpoint) {
   const std::string name = GetParam();
   const GgufFile file = GgufFile::open(fixture("gguf/" + name + ".gguf"));
-  const GgufCheckpoint checkpoint = gguf_checkpoint(file);
+  const GgufCheckpoint checkpoint = name == "lumina2" ? lumina_checkpoint(file) : gguf_checkpoint(file);
   const json expected = read_json(fixture("gguf/tensors.json"))[name];
   EXPECT_EQ(checkpoint.tensors.size(), expected.size());
   EXPECT_EQ(checkpoint.unexpected,

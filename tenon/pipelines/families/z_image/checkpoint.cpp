@@ -7,9 +7,9 @@
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/io/z_image_names.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/stable_diffusion_names.h"
+#include "tenon/pipelines/families/z_image/tensor_names.h"
 #include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/model_files.h"
 
@@ -219,7 +219,7 @@ class ZImageReader {
         << (part == ZFiles::kVae ? "; a VAE is read from a .safetensors file" : "");
     TENON_CHECK(Model, found == ZFiles::kTransformer || architecture == "qwen3", path.string())
         << "is a GGUF file of architecture '" << shown(architecture) << "'; expected qwen3 for the text encoder";
-    GgufCheckpoint checkpoint = gguf_checkpoint(*file);
+    GgufCheckpoint checkpoint = found == ZFiles::kText ? gguf_checkpoint(*file) : lumina_checkpoint(*file);
     Component& c = component(found);
     c.blocks = std::move(checkpoint.tensors);
     std::erase_if(c.blocks, [](const auto& t) { return t.first.starts_with("lm_head."); });

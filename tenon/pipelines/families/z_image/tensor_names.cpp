@@ -1,7 +1,10 @@
-#include "tenon/io/z_image_names.h"
+#include "tenon/pipelines/families/z_image/tensor_names.h"
 
 #include <algorithm>
 #include <utility>
+#include <vector>
+
+#include "tenon/core/error.h"
 
 namespace tenon {
 namespace {
@@ -44,6 +47,22 @@ std::optional<std::array<std::string, 3>> z_image_joined_names(std::string_view 
 bool z_image_ignores(std::string_view stored) {
   return bare(stored) == "norm_final.weight" ||
          std::ranges::any_of(kNotes, [&](std::string_view note) { return stored.ends_with(note); });
+}
+
+GgufCheckpoint lumina_checkpoint(const GgufFile& file) {
+  return gguf_checkpoint(file, [&](const GgufTensor& tensor) -> std::optional<std::vector<NamedSlice>> {
+    if (z_image_ignores(tensor.name)) return std::vector<NamedSlice>{};
+    const auto thirds = z_image_joined_names(tensor.name);
+    if (!thirds) return std::vector<NamedSlice>{{z_image_name(tensor.name), {&tensor, tensor.shape, 0, 0}}};
+    TENON_CHECK(Model, tensor.shape.rank() == 2 && tensor.shape[0] % 3 == 0, file.name())
+        << "tensor '" << tensor.name << "': expected a matrix of three times as many rows as a query has, found "
+        << tensor.shape.str();
+    const int64_t rows = tensor.shape[0] / 3;
+    std::vector<NamedSlice> out;
+    for (size_t i = 0; i < thirds->size(); ++i)
+      out.push_back({(*thirds)[i], {&tensor, Shape{rows, tensor.shape[1]}, static_cast<int64_t>(i) * rows, 0}});
+    return out;
+  });
 }
 
 }  // namespace tenon

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "tenon/io/gguf_checkpoint.h"
+
 namespace tenon {
 
 /// "model.diffusion_model.x_embedder.bias" -> "all_x_embedder.2-1.bias". Names already in diffusers' layout are
@@ -18,5 +20,8 @@ std::optional<std::array<std::string, 3>> z_image_joined_names(std::string_view 
 
 /// True for tensors in files that no network reads: "norm_final.weight", quantisation markers.
 bool z_image_ignores(std::string_view stored);
+
+/// The tensors of a GGUF file of architecture lumina2. Errors as gguf_checkpoint.
+GgufCheckpoint lumina_checkpoint(const GgufFile& file);
 
 }  // namespace tenon
