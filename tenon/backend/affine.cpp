@@ -17,8 +17,8 @@ struct Term {
   int64_t extent, divisor, weight;
   bool reversed = false;
 
-  // The step of the digit and, for a falling digit, its start.
-  int64_t step() const { return reversed ? -weight : weight; }
+  // The stride of the digit and, for a falling digit, its start.
+  int64_t stride() const { return reversed ? -weight : weight; }
   int64_t start() const { return reversed ? (extent - 1) * weight : 0; }
 };
 
@@ -111,7 +111,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
     if (failed_ || pieces.size() != before + 1 || box_ != whole) return fail(), c[0];
     const AffinePiece at = std::move(pieces.back());
     pieces.pop_back();
-    const auto still = [](const Digit& d) { return d.step == 0; };
+    const auto still = [](const Digit& d) { return d.stride == 0; };
     if (!is_memory_leaf(at.leaf) || !at.look_ups.empty() || !std::ranges::all_of(at.cols, still)) return fail(), c[0];
     look_ups_.push_back({at.leaf, at.offset, at.rows, extent, 1});
     return hold({0, {{static_cast<int>(axis), extent, 1, 1}}, box_});
@@ -230,7 +230,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
   void add_look_up(const Term& t, AffinePiece& p) {
     LookedUp number = look_ups_[static_cast<size_t>(t.axis - domain_.rank())];
     if (t.divisor != 1 || t.extent != number.extent || t.reversed) return fail();
-    number.step = t.weight;
+    number.stride = t.weight;
     p.look_ups.push_back(std::move(number));
   }
 
@@ -261,7 +261,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
         if (t.axis != a) continue;
         if (left % (t.divisor * t.extent)) return fail();
         append(out, {left / (t.divisor * t.extent), 0});
-        append(out, {t.extent, t.step()});
+        append(out, {t.extent, t.stride()});
         left = t.divisor;
       }
       append(out, {left, 0});
@@ -269,11 +269,11 @@ class Affine final : public SymbolicAlgebra<Linear> {
     if (out.empty()) out.push_back({1, 0});
   }
 
-  // Appends a lower digit, merged with the last one if a single step serves both.
+  // Appends a lower digit, merged with the last one if a single stride serves both.
   static void append(std::vector<Digit>& out, Digit d) {
     if (d.extent == 1) return;
-    if (!out.empty() && out.back().step == d.step * d.extent)
-      out.back() = {out.back().extent * d.extent, d.step};
+    if (!out.empty() && out.back().stride == d.stride * d.extent)
+      out.back() = {out.back().extent * d.extent, d.stride};
     else
       out.push_back(d);
   }
@@ -298,17 +298,17 @@ std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Sh
   return std::move(affine.pieces);
 }
 
-std::optional<Coord> axis_steps(std::vector<Digit> digits, const Shape& domain) {
-  Coord step{};
+std::optional<Coord> axis_strides(std::vector<Digit> digits, const Shape& domain) {
+  Coord strides{};
   for (int a = domain.rank() - 1; a >= 0; --a) {
     if (domain[a] == 1) continue;
     if (digits.empty() || digits.back().extent % domain[a]) return std::nullopt;
     Digit& d = digits.back();
-    step[static_cast<size_t>(a)] = d.step;
-    d = {d.extent / domain[a], d.step * domain[a]};
+    strides[static_cast<size_t>(a)] = d.stride;
+    d = {d.extent / domain[a], d.stride * domain[a]};
     if (d.extent == 1) digits.pop_back();
   }
-  return step;
+  return strides;
 }
 
 }  // namespace tenon

@@ -17,17 +17,18 @@ std::optional<PagedAxis> paged_axis(const Expr& view, int axis) {
   int64_t line = 1;
   for (int a = axis + 1; a < shape.rank(); ++a) line *= shape[a];
   const Digit& still = number.rows.back();
-  const int64_t page = still.step == 0 ? std::min(still.extent / line, shape[axis]) : 0;
+  const int64_t page = still.stride == 0 ? std::min(still.extent / line, shape[axis]) : 0;
   if (page == 0 || shape[axis] % page) return std::nullopt;
   const auto at = static_cast<size_t>(axis);
   std::vector<int64_t> dims(shape.begin(), shape.end());
   dims[at] = page;
   dims.insert(dims.begin() + axis, shape[axis] / page);
-  const std::optional<Coord> step = axis_steps(p.rows, Shape(dims)), numbers = axis_steps(number.rows, Shape(dims));
-  if (!step || !numbers || (*step)[at] != 0) return std::nullopt;
+  const std::optional<Coord> strides = axis_strides(p.rows, Shape(dims)),
+                             numbers = axis_strides(number.rows, Shape(dims));
+  if (!strides || !numbers || (*strides)[at] != 0) return std::nullopt;
   for (size_t a = at + 1; a < dims.size(); ++a)
     if ((*numbers)[a] != 0) return std::nullopt;
-  return PagedAxis{p.leaf, p.offset, page, *step, number, *numbers};
+  return PagedAxis{p.leaf, p.offset, page, *strides, number, *numbers};
 }
 
 }  // namespace tenon

@@ -6,14 +6,14 @@
 
 namespace tenon {
 
-/// A view whose lines along one axis lie in pages, each found by a page number. Steps are given for the view's axes
+/// A view whose lines along one axis lie in pages, each found by a page number. Strides are given for the view's axes
 /// with that axis split in two: pages, then lines within a page.
 struct PagedAxis {
   Expr leaf;
   int64_t offset, page;  ///< offset in elements from the leaf's start; lines per page
-  Coord step;            ///< 0 for the page axis, whose step is number.step
+  Coord stride;          ///< 0 for the page axis, whose stride is number.stride
   LookedUp number;
-  Coord number_step;  ///< of the page number's address
+  Coord number_stride;  ///< of the page number's address
 };
 /// Empty if a part is not affine, or if the number changes within a page.
 std::optional<PagedAxis> paged_axis(const Expr& view, int axis);

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxDigits = 32;
 
 bool all_still(const std::vector<Digit>& digits) {
-  return std::all_of(digits.begin(), digits.end(), [](const Digit& d) { return d.step == 0; });
+  return std::all_of(digits.begin(), digits.end(), [](const Digit& d) { return d.stride == 0; });
 }
 
 bool too_long(const std::vector<Piece>& pieces) {
@@ -32,7 +32,7 @@ std::optional<std::vector<Piece>> numbered_pieces(const Expr& view, const Shape&
   return out;
 }
 
-// Advances a mixed-radix counter from `index`: its digits, and the sum of digit * step.
+// Advances a mixed-radix counter from `index`: its digits, and the sum of digit * stride.
 struct Odometer {
   const std::vector<Digit>& digits;
   std::array<int64_t, kMaxDigits> at;
@@ -42,7 +42,7 @@ struct Odometer {
     for (size_t i = d.size(); i-- > 0;) {
       at[i] = i ? index % d[i].extent : index;
       index /= d[i].extent;
-      offset += at[i] * d[i].step;
+      offset += at[i] * d[i].stride;
     }
   }
   // Positions left in the innermost digit.
@@ -50,12 +50,12 @@ struct Odometer {
   // Moves to the next run of the innermost digit.
   void next_run() {
     size_t i = digits.size() - 1;
-    offset -= at[i] * digits[i].step;
+    offset -= at[i] * digits[i].stride;
     at[i] = 0;
     while (i-- > 0) {
-      offset += digits[i].step;
+      offset += digits[i].stride;
       if (++at[i] < digits[i].extent) return;
-      offset -= at[i] * digits[i].step;
+      offset -= at[i] * digits[i].stride;
       at[i] = 0;
     }
   }
@@ -88,7 +88,7 @@ void Access::find_group() {
   if (!affine() || pieces_[0].cols.size() < 2) return;
   in_order_ = pieces_[0];
   const Digit inner = in_order_.cols.back(), outer = in_order_.cols[in_order_.cols.size() - 2];
-  if (inner.step != -1 || outer.step != inner.extent) return;
+  if (inner.stride != -1 || outer.stride != inner.extent) return;
   group_ = inner.extent;
   in_order_.offset -= group_ - 1;
   in_order_.cols.pop_back();
@@ -115,8 +115,8 @@ void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, Rect
     Odometer col = first;
     for (int64_t c = c0; c < c1;) {
       const int64_t cols = std::min(col.left(), c1 - c);
-      fn({base + (p.offset + row.offset + col.offset) * size_, p.rows.back().step, p.cols.back().step, r - block.row0,
-          rows, c - block.col0, cols, group});
+      fn({base + (p.offset + row.offset + col.offset) * size_, p.rows.back().stride, p.cols.back().stride,
+          r - block.row0, rows, c - block.col0, cols, group});
       c += cols;
       if (c < c1) col.next_run();
     }
@@ -175,21 +175,21 @@ std::optional<Strided> strided(const Expr& view, LeafTable& leaves) {
   if (!is_view_chain(view)) return std::nullopt;
   const std::optional<std::vector<Piece>> pieces = numbered_pieces(view, view.shape(), 0, leaves);
   if (!pieces || pieces->size() != 1 || (*pieces)[0].number < 0) return std::nullopt;
-  const std::optional<Coord> step = axis_steps((*pieces)[0].cols, view.shape());
-  return step ? std::optional<Strided>({(*pieces)[0].number, (*pieces)[0].offset, *step}) : std::nullopt;
+  const std::optional<Coord> strides = axis_strides((*pieces)[0].cols, view.shape());
+  return strides ? std::optional<Strided>({(*pieces)[0].number, (*pieces)[0].offset, *strides}) : std::nullopt;
 }
 
 std::optional<StridedPages> strided_pages(const Expr& view, int axis, LeafTable& leaves) {
   const std::optional<PagedAxis> p = paged_axis(view, axis);
   if (!p) return std::nullopt;
-  Coord own = p->step;
+  Coord own = p->stride;
   std::copy(own.begin() + axis + 1, own.end(), own.begin() + axis);
   return StridedPages{{leaves.add(p->leaf), p->offset, own},
-                      {leaves.add(p->number.numbers), p->number.offset, p->number_step},
+                      {leaves.add(p->number.numbers), p->number.offset, p->number_stride},
                       p->number.numbers.dtype(),
                       p->page,
                       p->number.extent,
-                      p->number.step};
+                      p->number.stride};
 }
 
 }  // namespace tenon::cpu

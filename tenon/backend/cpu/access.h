@@ -21,7 +21,7 @@ struct Block {
 };
 
 /// Elements of a block from `row`, `col` (relative to the block's corner) on, at `data` + i * row_step + j * col_step
-/// (steps in elements). data == nullptr: zeros. Within each `group` of columns, starting at `col`, elements are in
+/// (strides in elements). data == nullptr: zeros. Within each `group` of columns, starting at `col`, elements are in
 /// reverse order.
 struct Rect {
   const void* data;
@@ -75,20 +75,20 @@ class Access {
   std::vector<std::pair<const Node*, int>> mapped_;  // leaf numbers, for chains that are not affine
 };
 
-/// The address of a domain coordinate, with one step per axis, if `view` is affine over the axes of its shape.
+/// The address of a domain coordinate, with one stride per axis, if `view` is affine over the axes of its shape.
 struct Strided {
   int leaf;
   int64_t offset;
-  Coord step;
+  Coord stride;
 };
 std::optional<Strided> strided(const Expr& view, LeafTable& leaves);
 
-/// The same if lines of one axis are looked up by page: line s is line s % page, with stride step[axis], of the page
-/// whose number, 0 to pages - 1, is found at `numbers` for s / page; pages are `page_step` elements apart.
+/// The same if lines of one axis are looked up by page: line s is line s % page, with stride `stride[axis]`, of the
+/// page whose number, 0 to pages - 1, is found at `numbers` for s / page; pages are `page_stride` elements apart.
 struct StridedPages : Strided {
   Strided numbers;
   DType number_type;
-  int64_t page, pages, page_step;
+  int64_t page, pages, page_stride;
 };
 std::optional<StridedPages> strided_pages(const Expr& view, int axis, LeafTable& leaves);
 

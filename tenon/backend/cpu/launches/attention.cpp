@@ -22,7 +22,7 @@ class HeadHole {
       if (!memory_ && paged) pages_ = strided_pages(value, 2, leaves);
       if (pages_ && (pages_->page % kHeadRows == 0 || pages_->page == shape_[2])) memory_ = *pages_;
     }
-    if (memory_ && memory_->step[3] != 1 && shape_[3] != 1) memory_.reset();
+    if (memory_ && memory_->stride[3] != 1 && shape_[3] != 1) memory_.reset();
     type_ = value.dtype();
     if (!memory_) tape_ = std::make_unique<RowHole>(hole, tiles, leaves, ops);
   }
@@ -36,9 +36,9 @@ class HeadHole {
     if (memory_) {
       s.data = static_cast<const std::byte*>(bases[memory_->leaf]) + memory_->offset * size_of(type_);
       s.type = type_;
-      s.batch_stride = memory_->step[0];
-      s.head_stride = memory_->step[1];
-      s.ld = memory_->step[2];
+      s.batch_stride = memory_->stride[0];
+      s.head_stride = memory_->stride[1];
+      s.ld = memory_->stride[2];
       if (pages_) s.pages = pages(bases);
     } else if (tape_->data(bases)) {
       s.data = tape_->data(bases);
@@ -62,12 +62,12 @@ class HeadHole {
     const Strided& n = pages_->numbers;
     return {.rows = pages_->page,
             .count = pages_->pages,
-            .page_stride = pages_->page_step,
+            .page_stride = pages_->page_stride,
             .numbers = static_cast<const std::byte*>(bases[n.leaf]) + n.offset * size_of(pages_->number_type),
             .type = pages_->number_type,
-            .batch_stride = n.step[0],
-            .head_stride = n.step[1],
-            .stride = n.step[2]};
+            .batch_stride = n.stride[0],
+            .head_stride = n.stride[1],
+            .stride = n.stride[2]};
   }
 
   Shape shape_;

@@ -52,10 +52,10 @@ RowHole::RowHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps&
     const Access access(value, domain, std::max(domain.rank() - 1, 0), leaves);
     const Piece* p = access.affine();
     const bool joined = p && p->rows.size() == 1 && p->cols.size() == 1;
-    if (joined && (p->cols[0].step == 1 || domain.cols() == 1)) {
+    if (joined && (p->cols[0].stride == 1 || domain.cols() == 1)) {
       leaf_ = p->number;
       offset_ = p->offset;
-      ld_ = p->rows[0].step;
+      ld_ = p->rows[0].stride;
       type_ = value.dtype();
       return;
     }
@@ -144,12 +144,12 @@ bool WeightHole::find_parts(const Expr& hole, int split, LeafTable& leaves) {
   return !pieces.empty() && std::all_of(pieces.begin(), pieces.end(), [&](const Piece& p) { return cut(p); });
 }
 
-// Cuts a piece at group boundaries and where the row step changes; each part must begin on a panel.
+// Cuts a piece at group boundaries and where the row stride changes; each part must begin on a panel.
 bool WeightHole::cut(const Piece& p) {
   if (p.number < 0 || p.cols.size() != 1 || p.col_end - p.col_begin != row_elements_) return false;
   const Digit inner = p.rows.back();
   const int64_t group = geometry_.shape.cols;
-  const bool plain = p.cols[0].step == 1 || row_elements_ == 1, turned = !plain && inner.step == 1;
+  const bool plain = p.cols[0].stride == 1 || row_elements_ == 1, turned = !plain && inner.stride == 1;
   const bool turns = !geometry_.convolution && !geometry_.shape.bytes_of && geometry_.shape.type != DType::I8;
   if (!plain && (!turned || !turns)) return false;
   for (int64_t row = p.row_begin; row < p.row_end;) {
@@ -157,10 +157,10 @@ bool WeightHole::cut(const Piece& p) {
     const int64_t end = std::min({p.row_end, (row / group + 1) * group, row + inner.extent - local % inner.extent});
     int64_t offset = p.offset, rest = local;
     for (size_t i = p.rows.size(); i-- > 0; rest /= p.rows[i].extent)
-      offset += rest % p.rows[i].extent * p.rows[i].step;
+      offset += rest % p.rows[i].extent * p.rows[i].stride;
     if (row % group % kPanel) return false;
-    if (geometry_.convolution && inner.step != row_elements_ && end - row > 1) return false;
-    parts_.push_back({p.number, row, end - row, offset, turned ? p.cols[0].step : inner.step, turned});
+    if (geometry_.convolution && inner.stride != row_elements_ && end - row > 1) return false;
+    parts_.push_back({p.number, row, end - row, offset, turned ? p.cols[0].stride : inner.stride, turned});
     row = end;
   }
   return true;

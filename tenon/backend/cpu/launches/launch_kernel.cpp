@@ -99,7 +99,7 @@ Expr LaunchKernel::stored_copy(const FormOutput& output, std::vector<TapeOutput>
     if (o.statistic || o.companion || o.value != output.value || o.dtype != o.value.dtype()) continue;
     const Access place(o.place, form_.domain, 0, unused);
     if (place.affine() && place.affine()->offset == 0 && place.affine()->cols.size() == 1 &&
-        place.affine()->cols[0].step == 1)
+        place.affine()->cols[0].stride == 1)
       return input(*form_.graph, o.buffer, o.dtype, output.statistic_shape);
   }
   const Expr copy = input(*form_.graph, "%copy." + std::to_string(counted_.size()), DType::F32, output.statistic_shape);

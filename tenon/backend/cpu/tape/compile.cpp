@@ -84,7 +84,7 @@ class TapeCompiler {
     constexpr int64_t kSideBySide = 16, kLongestRow = 1024;  // whose slots of sixteen rows stay in nearby caches
     const auto turned = [&](int access) {
       return std::ranges::any_of(t_.accesses_[static_cast<size_t>(access)].pieces(), [](const Piece& p) {
-        return p.number >= 0 && p.rows.back().step == 1 && p.cols.back().step > 1;
+        return p.number >= 0 && p.rows.back().stride == 1 && p.cols.back().stride > 1;
       });
     };
     bool stores = false;

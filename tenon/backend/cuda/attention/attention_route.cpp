@@ -36,16 +36,16 @@ std::optional<HeadRows> head_rows(const Expr& view) {
   const auto pieces = affine_pieces(view, shape, 3);
   if (!pieces || pieces->size() != 1) return std::nullopt;
   const AffinePiece& p = pieces->front();
-  if (!p.leaf || p.offset % 8 || p.cols.size() != 1 || p.cols[0].step != 1) return std::nullopt;
+  if (!p.leaf || p.offset % 8 || p.cols.size() != 1 || p.cols[0].stride != 1) return std::nullopt;
   std::vector<Digit> rows = p.rows;
   int64_t strides[3];  // of batch, heads, tokens
   for (int axis = 2; axis >= 0; --axis) {
     strides[axis] = 8;  // arbitrary for an axis of extent 1
     if (shape[axis] == 1) continue;
     Digit& inner = rows.back();
-    if (inner.extent % shape[axis] || inner.step <= 0 || inner.step % 8) return std::nullopt;
-    strides[axis] = inner.step;
-    inner = {inner.extent / shape[axis], inner.step * shape[axis]};
+    if (inner.extent % shape[axis] || inner.stride <= 0 || inner.stride % 8) return std::nullopt;
+    strides[axis] = inner.stride;
+    inner = {inner.extent / shape[axis], inner.stride * shape[axis]};
     if (inner.extent == 1 && rows.size() > 1) rows.pop_back();
   }
   return HeadRows{p.leaf, p.offset, {strides[2], strides[1], strides[0]}};

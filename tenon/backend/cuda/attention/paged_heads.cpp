@@ -9,8 +9,8 @@
 namespace tenon::cuda {
 
 bool PagedHeads::same_pages(const PagedHeads& o) const {
-  return numbers == o.numbers && numbers_offset == o.numbers_offset && entry_step == o.entry_step &&
-         page_step == o.page_step && page == o.page && pages == o.pages;
+  return numbers == o.numbers && numbers_offset == o.numbers_offset && entry_stride == o.entry_stride &&
+         page_stride == o.page_stride && page == o.page && pages == o.pages;
 }
 
 std::optional<PagedHeads> paged_heads(const Expr& view, int64_t tile) {
@@ -19,17 +19,17 @@ std::optional<PagedHeads> paged_heads(const Expr& view, int64_t tile) {
   if (shape.rank() != 4 || (size != 2 && size != 4)) return std::nullopt;
   const int64_t run = 16 / size;
   const auto p = paged_axis(view, 2);
-  if (!p || shape[3] % run || p->page % tile || p->offset % run || p->step[0] != 0 || p->number_step[1] != 0)
+  if (!p || shape[3] % run || p->page % tile || p->offset % run || p->stride[0] != 0 || p->number_stride[1] != 0)
     return std::nullopt;
-  const int64_t token = p->step[3], head = shape[1] == 1 ? run : p->step[1];
+  const int64_t token = p->stride[3], head = shape[1] == 1 ? run : p->stride[1];
   // The pool's tokens are contiguous, page after page.
-  if (token <= 0 || token % run || head <= 0 || head % run || p->step[4] != 1 || p->number.step != p->page * token)
+  if (token <= 0 || token % run || head <= 0 || head % run || p->stride[4] != 1 || p->number.stride != p->page * token)
     return std::nullopt;
   return PagedHeads{{p->leaf, p->offset, {token, head, run}},
                     p->number.numbers,
                     p->number.offset,
-                    p->number_step[0],
-                    p->number_step[2],
+                    p->number_stride[0],
+                    p->number_stride[2],
                     p->page,
                     p->number.extent};
 }
@@ -47,8 +47,8 @@ std::string page_source(const PagedHeads& heads, Params& params) {
   const std::string type = type_source(heads.numbers.dtype()), page = std::to_string(heads.page);
   const std::string pointer = params.pointer(heads.numbers, false),
                     offset = number("pages_offset", heads.numbers_offset),
-                    at = offset + " + entry * " + number("pages_entry", heads.entry_step) + " + token / kPage * " +
-                         number("pages_step", heads.page_step),
+                    at = offset + " + entry * " + number("pages_entry", heads.entry_stride) + " + token / kPage * " +
+                         number("pages_stride", heads.page_stride),
                     count = params.integer("pages", heads.pages);
   const auto place = [&](const char* name, const std::string& read) {
     return std::string("  DEV static int ") + name + "(const Params& p, int entry, int token) {\n    const " + type +
@@ -62,14 +62,14 @@ std::string page_source(const PagedHeads& heads, Params& params) {
 std::string paged_source(const std::string& name, const PagedHeads& heads, const Shape& shape, Params& params) {
   const std::string pointer = params.pointer(heads.rows.leaf, false), tokens = params.divisor("tokens", shape[2]),
                     of = params.divisor("heads", shape[1]);
-  const auto step = [&](const char* role, int64_t n) { return params.integer(role, n); };
-  const std::string offset = heads.rows.offset ? step("offset", heads.rows.offset) : "0";
+  const auto integer = [&](const char* role, int64_t n) { return params.integer(role, n); };
+  const std::string offset = heads.rows.offset ? integer("offset", heads.rows.offset) : "0";
   return "struct " + name + " {\n  using T = " + type_source(heads.rows.leaf.dtype()) +
          ";\n  static constexpr int kRun = " + std::to_string(16 / size_of(heads.rows.leaf.dtype())) +
          ";\n  struct Row {\n    const T* x;\n  };\n" + page_source(heads, params) +
          "  DEV static Row row_at(const Params& p, int place, int head) {\n    return {" + pointer + " + (" + offset +
-         " + (place < 0 ? 0 : place) * " + step("token_step", heads.rows.strides.token) + " + head * " +
-         step("head_step", heads.rows.strides.head) +
+         " + (place < 0 ? 0 : place) * " + integer("token_stride", heads.rows.strides.token) + " + head * " +
+         integer("head_stride", heads.rows.strides.head) +
          ")};\n  }\n  DEV static Row row(const Params& p, int row) {\n    const int of_head = row / " + tokens +
          ", entry = of_head / " + of + ";\n    return row_at(p, place(p, entry, row - of_head * static_cast<int>(" +
          tokens + ".divisor)), of_head - entry * static_cast<int>(" + of +

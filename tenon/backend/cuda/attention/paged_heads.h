@@ -13,7 +13,7 @@ namespace tenon::cuda {
 struct PagedHeads {
   HeadRows rows;
   Expr numbers;  ///< i32 or i64 in memory
-  int64_t numbers_offset = 0, entry_step = 0, page_step = 0;
+  int64_t numbers_offset = 0, entry_stride = 0, page_stride = 0;
   int64_t page = 0, pages = 0;
 
   /// Whether both are found through the same page numbers.

@@ -11,9 +11,9 @@ namespace {
 
 bool equals(const std::string& s, const char* literal) { return s == literal; }
 
-std::string times(const std::string& a, const std::string& step) {
-  if (equals(step, "0")) return "0";
-  return equals(step, "1") ? a : a + " * " + step;
+std::string times(const std::string& a, const std::string& stride) {
+  if (equals(stride, "0")) return "0";
+  return equals(stride, "1") ? a : a + " * " + stride;
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ AccessSource::AccessSource(std::string name, const Expr& view, const MatrixDomai
     pieces_.push_back(std::move(t));
   }
   const std::vector<Digit>& cols = pieces_[0].piece.cols;
-  uniform_ = pieces_.size() == 1 && std::all_of(cols.begin(), cols.end(), [](const Digit& d) { return d.step == 0; });
+  uniform_ = pieces_.size() == 1 && std::all_of(cols.begin(), cols.end(), [](const Digit& d) { return d.stride == 0; });
   name_fields();
 }
 
@@ -57,10 +57,10 @@ void AccessSource::name_fields() {
   const auto number = [this](const char* role, int64_t v) {
     return v == 0 || v == 1 ? std::to_string(v) : params_.integer(name_ + role, v);
   };
-  const auto digits = [&](const std::vector<Digit>& list, std::vector<std::string>& steps,
+  const auto digits = [&](const std::vector<Digit>& list, std::vector<std::string>& strides,
                           std::vector<std::string>& divisors) {
     for (size_t i = 0; i < list.size(); ++i) {
-      steps.push_back(number("_step", list[i].step));
+      strides.push_back(number("_stride", list[i].stride));
       divisors.push_back(i ? params_.divisor(name_ + "_extent", list[i].extent) : std::string());
     }
   };
@@ -73,8 +73,8 @@ void AccessSource::name_fields() {
     if (p.row_end < domain_.rows()) t.row_end = params_.integer(name_ + "_row_end", p.row_end);
     if (p.col_begin > 0) t.col_begin = params_.integer(name_ + "_col_begin", p.col_begin);
     if (p.col_end < domain_.cols()) t.col_end = params_.integer(name_ + "_col_end", p.col_end);
-    digits(p.rows, t.row_steps, t.row_divisors);
-    digits(p.cols, t.col_steps, t.col_divisors);
+    digits(p.rows, t.row_strides, t.row_divisors);
+    digits(p.cols, t.col_strides, t.col_divisors);
   }
 }
 
@@ -92,17 +92,18 @@ std::string AccessSource::row_members() const {
 }
 
 // The address for the mixed-radix index `index`, as statements that leave it in `to`.
-static std::string digit_code(const std::string& index, const std::string& start, const std::vector<std::string>& steps,
-                              const std::vector<std::string>& divisors, const std::string& to) {
-  if (steps.size() == 1) return to + " = " + plus(start, times("(" + index + ")", steps[0])) + ";";
+static std::string digit_code(const std::string& index, const std::string& start,
+                              const std::vector<std::string>& strides, const std::vector<std::string>& divisors,
+                              const std::string& to) {
+  if (strides.size() == 1) return to + " = " + plus(start, times("(" + index + ")", strides[0])) + ";";
   std::string out = "{ int i = " + index + ", o = " + start + ", q;";
-  for (size_t k = steps.size(); k-- > 1;) {
+  for (size_t k = strides.size(); k-- > 1;) {
     const std::string& d = divisors[k];
     out += " q = i / " + d + ";";
-    if (steps[k] != "0") out += " o += " + times("(i - q * static_cast<int>(" + d + ".divisor))", steps[k]) + ";";
+    if (strides[k] != "0") out += " o += " + times("(i - q * static_cast<int>(" + d + ".divisor))", strides[k]) + ";";
     out += " i = q;";
   }
-  return out + " " + to + " = " + plus("o", times("i", steps[0])) + "; }";
+  return out + " " + to + " = " + plus("o", times("i", strides[0])) + "; }";
 }
 
 std::string AccessSource::row_code() const {
@@ -111,8 +112,8 @@ std::string AccessSource::row_code() const {
     const PieceSource& t = pieces_[i];
     if (!t.piece.leaf) continue;
     const std::string row = t.row_begin.empty() ? "row" : "row - " + t.row_begin;
-    out +=
-        "    " + digit_code(row, t.offset, t.row_steps, t.row_divisors, "r." + name_ + "_" + std::to_string(i)) + "\n";
+    out += "    " + digit_code(row, t.offset, t.row_strides, t.row_divisors, "r." + name_ + "_" + std::to_string(i)) +
+           "\n";
   }
   return out;
 }
@@ -143,20 +144,20 @@ std::string AccessSource::select(const std::function<std::string(size_t)>& body)
 
 std::string AccessSource::column_offset(const PieceSource& t, const std::string& col) const {
   const std::string index = t.col_begin.empty() ? col : col + " - " + t.col_begin;
-  return "int at; " + digit_code(index, "0", t.col_steps, t.col_divisors, "at") + " ";
+  return "int at; " + digit_code(index, "0", t.col_strides, t.col_divisors, "at") + " ";
 }
 
 bool AccessSource::vector(const PieceSource& t, int run) const {
   const AffinePiece& p = t.piece;
-  if (!p.leaf || t.pointer.empty() || p.cols.back().step != 1) return false;
+  if (!p.leaf || t.pointer.empty() || p.cols.back().stride != 1) return false;
   if (p.cols.size() > 1 && p.cols.back().extent % run) return false;
   const int64_t size = size_of(p.leaf.dtype()), bytes = std::min<int64_t>(run * size, kLeafAlignment);
   if (p.offset * size % bytes || p.col_begin % run) return false;
-  const auto steps_fit = [&](const std::vector<Digit>& digits, size_t count) {
+  const auto strides_fit = [&](const std::vector<Digit>& digits, size_t count) {
     return std::all_of(digits.begin(), digits.begin() + static_cast<std::ptrdiff_t>(count),
-                       [&](const Digit& d) { return d.step * size % bytes == 0; });
+                       [&](const Digit& d) { return d.stride * size % bytes == 0; });
   };
-  return steps_fit(p.rows, p.rows.size()) && steps_fit(p.cols, p.cols.size() - 1);
+  return strides_fit(p.rows, p.rows.size()) && strides_fit(p.cols, p.cols.size() - 1);
 }
 
 // Positions of a fragment's elements relative to its first column's, if every fragment is the same permutation of `run`
@@ -171,16 +172,16 @@ std::vector<int64_t> AccessSource::exchanged(const PieceSource& t, int run) cons
   for (size_t k = p.cols.size(); k-- > 0;) {
     const Digit& d = p.cols[k];
     const int64_t here = std::min(left, d.extent);
-    if (left % here || d.extent % here || (here < d.extent && !fits(d.step * here))) return {};
+    if (left % here || d.extent % here || (here < d.extent && !fits(d.stride * here))) return {};
     for (size_t within = places.size(), i = within; i < within * static_cast<size_t>(here); ++i)
-      places.push_back(places[i - within] + d.step);
+      places.push_back(places[i - within] + d.stride);
     left /= here;
   }
   std::vector<int64_t> sorted = places;
   std::sort(sorted.begin(), sorted.end());
   for (size_t i = 0; i < sorted.size(); ++i)
     if (sorted[i] != sorted[0] + static_cast<int64_t>(i)) return {};
-  const bool rows = std::all_of(p.rows.begin(), p.rows.end(), [&](const Digit& d) { return fits(d.step); });
+  const bool rows = std::all_of(p.rows.begin(), p.rows.end(), [&](const Digit& d) { return fits(d.stride); });
   return left == 1 && rows && fits(p.offset + sorted[0]) ? places : std::vector<int64_t>();
 }
 
@@ -215,7 +216,7 @@ std::string AccessSource::load_piece(size_t i, const std::string& dst, int run) 
       out += " " + dst + ".v[" + std::to_string(k) + "] = whole.v[" + std::to_string(places[k] - first) + "];";
     return out;
   }
-  const bool still = p.cols.back().step == 0 && (p.cols.size() == 1 || p.cols.back().extent % run == 0);
+  const bool still = p.cols.back().stride == 0 && (p.cols.size() == 1 || p.cols.back().extent % run == 0);
   if (still) return column_offset(t, "col") + dst + " = splat<" + n + ">(" + element(t, row + " + at") + ");";
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + column_offset(t, "col + k") + dst +
          ".v[k] = " + element(t, row + " + at") + "; }";
@@ -291,7 +292,7 @@ bool AccessSource::same_stored(const AccessSource& other, int run) const {
     for (int64_t k = 0; k < run; ++k) {
       int64_t at = p.offset, rest = col + k;
       for (size_t d = p.cols.size(); d-- > 0; rest /= p.cols[d].extent)
-        at += (d ? rest % p.cols[d].extent : rest) * p.cols[d].step;
+        at += (d ? rest % p.cols[d].extent : rest) * p.cols[d].stride;
       least = std::min(least, at);
     }
     return least;
@@ -305,13 +306,13 @@ bool AccessSource::same_in_rows() const {
   if (!affine_) return repeats();
   return pieces_.size() == 1 && pieces_[0].row_begin.empty() && pieces_[0].row_end.empty() &&
          std::all_of(pieces_[0].piece.rows.begin(), pieces_[0].piece.rows.end(),
-                     [](const Digit& d) { return d.step == 0; });
+                     [](const Digit& d) { return d.stride == 0; });
 }
 
 bool AccessSource::repeats() const {
   if (affine_)
     return std::all_of(pieces_.begin(), pieces_.end(),
-                       [](const PieceSource& t) { return t.piece.rows.back().step == 0; });
+                       [](const PieceSource& t) { return t.piece.rows.back().stride == 0; });
   Expr e = view_;
   while (e.is<nodes::Broadcast>()) e = e->in[0];
   return domain_.split == domain_.shape.rank() - 1 && e.shape().numel() == e.shape().cols();
@@ -359,7 +360,7 @@ std::string AccessSource::operand(const std::string& name, int run) const {
     const PieceSource& t = pieces_[i];
     const std::string n = std::to_string(i), row = t.row_begin.empty() ? "row" : "row - " + t.row_begin;
     const bool last = i + 1 == pieces_.size();
-    const std::string start = digit_code(row, t.offset, t.row_steps, t.row_divisors, "start");
+    const std::string start = digit_code(row, t.offset, t.row_strides, t.row_divisors, "start");
     if (cut_by_rows()) {  // one pointer, selected along with the row
       if (i == 0) members += "    const T* x;\n";
       code += std::string(i ? "    else " : "    ") + (last ? "" : "if (row < " + t.row_end + ") ") + "{ int start; " +

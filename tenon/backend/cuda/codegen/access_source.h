@@ -77,7 +77,7 @@ class AccessSource {
   struct PieceSource {
     AffinePiece piece;
     std::string pointer, offset, row_begin, row_end, col_begin, col_end;
-    std::vector<std::string> row_steps, row_divisors, col_steps, col_divisors;  // by digit
+    std::vector<std::string> row_strides, row_divisors, col_strides, col_divisors;  // by digit
   };
   void name_fields();
   std::string condition(const PieceSource& t) const;

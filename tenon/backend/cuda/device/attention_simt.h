@@ -124,15 +124,15 @@ DEV void simt_attend(const Params& p, const SimtPlace& at, float scale) {
   }
 }
 
-/// The results of few rows while a block joins chunks: a thread has columns lane, lane + kStep, .. of one row.
+/// The results of few rows while a block joins chunks: a thread has columns lane, lane + kStride, .. of one row.
 template <class Tile>
 struct SimtJoined {
-  static constexpr int kStep = Tile::kThreads / Tile::kRows, kColumns = (Tile::kDepth + kStep - 1) / kStep;
+  static constexpr int kStride = Tile::kThreads / Tile::kRows, kColumns = (Tile::kDepth + kStride - 1) / kStride;
   float out[kColumns] = {}, top = minus_infinity(), total = 0;
 
-  DEV static int row() { return thread_index() / kStep; }
-  DEV static int first() { return thread_index() % kStep; }
-  DEV static bool has(int i) { return Tile::kDepth % kStep == 0 || first() + i * kStep < Tile::kDepth; }
+  DEV static int row() { return thread_index() / kStride; }
+  DEV static int first() { return thread_index() % kStride; }
+  DEV static bool has(int i) { return Tile::kDepth % kStride == 0 || first() + i * kStride < Tile::kDepth; }
 
   /// Adds a turn's `chunks`, whose highest scores are at `tops`.
   DEV void add(int chunks, const float* tops) {
@@ -142,7 +142,8 @@ struct SimtJoined {
       const float* part = Tile::shared() + Tile::kPartsAt + at * Tile::kDepth + first();
       top = next;
       total = fused_multiply_add(total, keep, Tile::shared()[Tile::kTotalsAt + at]);
-      UNROLL for (int i = 0; i < kColumns; ++i) if (has(i)) out[i] = fused_multiply_add(out[i], keep, part[i * kStep]);
+      UNROLL for (int i = 0; i < kColumns; ++i) if (has(i)) out[i] =
+          fused_multiply_add(out[i], keep, part[i * kStride]);
     }
   }
 };
@@ -193,7 +194,7 @@ DEV void simt_attend_few(const Params& p, const SimtPlace& at, float scale) {
     joined.add(chunks, tops);
   }
   UNROLL for (int i = 0; i < joined.kColumns; ++i) if (joined.has(i))
-      Tile::shared()[joined.row() * Tile::kQueryLine + joined.first() + i * joined.kStep] =
+      Tile::shared()[joined.row() * Tile::kQueryLine + joined.first() + i * joined.kStride] =
           joined.out[i] / joined.total;
   if constexpr (Lse::kWanted)
     if (joined.first() == 0) simt_store_lse<Lse>(p, at, joined.row(), joined.top, joined.total);

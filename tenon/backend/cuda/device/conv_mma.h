@@ -34,7 +34,7 @@ struct WindowLoader {
   DEV WindowLoader(const Params& p, int step, int first_pixel, int pixels) {
     const ConvSizes& c = p.sizes;
     UNROLL for (int i = 0; i < Part::kPasses; ++i) {
-      const int row = first_pixel + (Part::has(i) ? Part::first() + i * Part::kStep : 0);
+      const int row = first_pixel + (Part::has(i) ? Part::first() + i * Part::kStride : 0);
       const int pixel = row < pixels ? row : pixels - 1;
       const int line = pixel / c.out_width, image = line / c.out_height;
       const int y = (line - image * c.out_height) * c.stride - c.pad_top;
@@ -101,7 +101,7 @@ struct WindowLoader {
     UNROLL for (int run = 0; run < 16 / kBytes; ++run) {
       UNROLL for (int i = 0; i < Part::kPasses; ++i) {
         if (!Part::has(i)) continue;
-        const uint32_t at = to + i * Part::kStep * Tile::kRowBytes + run * kBytes;
+        const uint32_t at = to + i * Part::kStride * Tile::kRowBytes + run * kBytes;
         if constexpr (ComputedPixels<Operand>)
           compute(p, i, at);
         else

@@ -23,9 +23,9 @@ concept Counting = requires {
 
 /// Row distance between consecutive 16-row fragments of a warp: 16, or as the tile says.
 template <class Tile>
-DEV constexpr int fragment_step() {
-  if constexpr (requires { Tile::kFragmentStep; })
-    return Tile::kFragmentStep;
+DEV constexpr int fragment_stride() {
+  if constexpr (requires { Tile::kFragmentStride; })
+    return Tile::kFragmentStride;
   else
     return 16;
 }
@@ -171,7 +171,7 @@ template <class Tile, class Crew, class Columns, class Samples>
 DEV void count_tile(const Columns& columns, const Samples& samples, const float* slabs) {
   constexpr int kWarp = Columns::kColumns / (Tile::kN / Tile::kWarpN), kSlab = Tile::kSlabBytes / 4;
   constexpr int kAcross = Tile::kN / Tile::kWarpN, kDown = Tile::kM / Tile::kWarpM;
-  constexpr bool kScattered = fragment_step<Tile>() != 16 && Tile::kWarpM > 16;  // then all rows are of one sample
+  constexpr bool kScattered = fragment_stride<Tile>() != 16 && Tile::kWarpM > 16;  // then all rows are of one sample
   for (int t = Crew::index(); t < Columns::kColumns; t += Tile::kSumThreads) {
     const float* from = slabs + t / kWarp * kSlab;
     int sample = samples.sample(0);

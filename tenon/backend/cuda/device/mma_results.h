@@ -133,7 +133,7 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
   constexpr int kTogether = kItems < kMost ? kItems : kMost;
   const int some_row = row_of(0), first_column = column + place.column + lane() % 4 * 8;
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
-    const int top = place.row + fragment_step<Tile>() * i + lane() / 4;
+    const int top = place.row + fragment_stride<Tile>() * i + lane() / 4;
     const int rows[2] = {row_of(top), row_of(top + 8)};
     if constexpr (Counting<Epilogue>) counts.begin_rows(rows[0] >= 0, rows[1] >= 0);
     UNROLL for (int first = 0; first < kItems; first += kTogether) {
@@ -180,7 +180,7 @@ DEV void store_slabs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace
     int rows[kPasses];
     UNROLL for (int pass = 0; pass < kPasses; ++pass) {
       const int item = pass * 32 + l;
-      rows[pass] = item < kItems ? row_of(place.row + fragment_step<Tile>() * i + item / kRuns) : -1;
+      rows[pass] = item < kItems ? row_of(place.row + fragment_stride<Tile>() * i + item / kRuns) : -1;
     }
     UNROLL for (int slab = 0; slab < Tile::kWarpN / Tile::kSlabColumns; ++slab) {
       UNROLL for (int j = 0; j < Tile::kSlabColumns / 8; ++j) {

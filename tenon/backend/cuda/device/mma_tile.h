@@ -44,22 +44,22 @@ DEV void mma(E4M3, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]
   UNROLL for (int i = 0; i < 4; ++i) d[i] += apart[i];
 }
 
-/// The rows and the chunk that a thread copies: chunk `chunk` of rows first, first + kStep, ...
+/// The rows and the chunk that a thread copies: chunk `chunk` of rows first, first + kStride, ...
 template <class Tile, int kRows, class T>
 struct CopyPart {
   static constexpr int kChunks = Tile::kRowBytes / 16, kPerChunk = 16 / sizeof(T);
-  static constexpr int kStep = Tile::kThreads / kChunks;
-  static constexpr int kPasses = (kRows + kStep - 1) / kStep;
-  static constexpr bool kEven = kRows % kStep == 0;             ///< every thread has a row in every pass
+  static constexpr int kStride = Tile::kThreads / kChunks;
+  static constexpr int kPasses = (kRows + kStride - 1) / kStride;
+  static constexpr bool kEven = kRows % kStride == 0;           ///< every thread has a row in every pass
   static constexpr int kColumns = Tile::kRowBytes / sizeof(T);  ///< per step of K
-  static_assert(kStep % 8 == 0, "a thread's rows share their swizzle");
+  static_assert(kStride % 8 == 0, "a thread's rows share their swizzle");
 
   DEV static int first() { return thread_index() / kChunks; }
   DEV static int column() { return thread_index() % kChunks * kPerChunk; }
   DEV static uint32_t offset() {
     return first() * Tile::kRowBytes + (thread_index() % kChunks ^ Tile::swizzle(first())) * 16;
   }
-  DEV static bool has(int pass) { return kEven || first() + pass * kStep < kRows; }
+  DEV static bool has(int pass) { return kEven || first() + pass * kStride < kRows; }
 };
 
 /// Copies kRows rows of an operand to shared memory, one step of K at a time.
@@ -76,7 +76,7 @@ struct RowLoader {
   DEV RowLoader(const Params& p, int k, int step, RowOf row_of)
       : column(step * Part::kColumns + Part::column()), columns(k) {
     UNROLL for (int i = 0; i < Part::kPasses; ++i) rows[i] =
-        Operand::row(p, row_of(Part::has(i) ? Part::first() + i * Part::kStep : kRows - 1));
+        Operand::row(p, row_of(Part::has(i) ? Part::first() + i * Part::kStride : kRows - 1));
   }
 
   template <class Params>
@@ -86,10 +86,10 @@ struct RowLoader {
       if (!Part::has(i)) continue;
       if constexpr (kBytes == 16) {
         const bool present = column < columns;
-        cp_async16(to + i * Part::kStep * Tile::kRowBytes, Operand::at(rows[i], present ? column : 0),
+        cp_async16(to + i * Part::kStride * Tile::kRowBytes, Operand::at(rows[i], present ? column : 0),
                    present ? 16 : 0);
       } else {
-        copy_runs(rows[i], to + i * Part::kStep * Tile::kRowBytes);
+        copy_runs(rows[i], to + i * Part::kStride * Tile::kRowBytes);
       }
     }
     column += Part::kColumns;

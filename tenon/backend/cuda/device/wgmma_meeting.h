@@ -12,7 +12,7 @@ template <class Tile>
 struct WgmmaPiece {
   static constexpr int kBlocks = (Tile::kN / 32 + Tile::kAlongK - 1) / Tile::kAlongK;
   static constexpr int kM = Tile::kM, kN = 32 * kBlocks, kWarpM = Tile::kWarpM, kWarpN = kN;
-  static constexpr int kFragmentStep = Tile::kFragmentStep, kSumThreads = Tile::kSumThreads, kMaxRuns = 8;
+  static constexpr int kFragmentStride = Tile::kFragmentStride, kSumThreads = Tile::kSumThreads, kMaxRuns = 8;
   static constexpr int kResident = Tile::kResident, kSlabBytes = Tile::kSlabBytes;
   static constexpr bool kRuns = true;
   static constexpr int kBytes = Tile::kAlongK * kM * kN * 4;  ///< of shared memory, for all parts

@@ -24,7 +24,7 @@ struct WgmmaTile {
   static constexpr int kCluster = kCluster_;
   /// Warpgroups that multiply: 64 rows each, or twice 64.
   static constexpr int kGroups = kM > 128 ? 2 : kM / 64, kParts = kM / 64 / kGroups;
-  static constexpr int kWarpM = 16 * kParts, kWarpN = kN, kFragmentStep = 64;
+  static constexpr int kWarpM = 16 * kParts, kWarpN = kN, kFragmentStride = 64;
   static constexpr int kSumThreads = 128 * kGroups, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
   static constexpr bool kRuns = true;
   /// Runs of results whose loads are in flight together in the epilogue: as many as registers allow.
@@ -74,7 +74,7 @@ DEV int first_item() {
   return block_x() / kClusterBlocks<Tile>;
 }
 template <class Tile>
-DEV int item_step() {
+DEV int item_stride() {
   return grid_x() / kClusterBlocks<Tile>;
 }
 /// The number of items of all clusters; tiles_m as from wgmma_tiles_m.
@@ -170,7 +170,7 @@ DEV void wgmma_produce(const Problem& problem) {
     ring = {};
   }
   griddep_wait();
-  for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
+  for (int index = first_item<Tile>(); index < problem.items(); index += item_stride<Tile>()) {
     const auto item = problem.item(index);
     const StepRange steps = problem.steps(item);
     NO_UNROLL for (int step = 0; step < steps.count; ++step) {
@@ -359,7 +359,7 @@ DEV void scale_runs(const Params& p, MmaSums<Tile>& sums, int first_row, RowOf r
   const int some_row = row_of(0);
   if (some_row < 0) return;
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-    const int row = row_of(first_row + fragment_step<Tile>() * i + 8 * half + lane() / 4);
+    const int row = row_of(first_row + fragment_stride<Tile>() * i + 8 * half + lane() / 4);
     UNROLL for (int part = 0; part < kLanes; ++part) UNROLL for (int j = 0; j < kFragments; j += 4) {
       UNROLL for (int piece = 0; piece < kPieces; ++piece) {
         const int at = column + j * 8 + lane() % 4 * 8 + piece * kRun;
@@ -424,7 +424,7 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages);
   const StageTurns<Tile> turns(Tile::kInRanges);
   typename Problem::Norm::template Rows<Tile, T> rows;
-  for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
+  for (int index = first_item<Tile>(); index < problem.items(); index += item_stride<Tile>()) {
     const auto item = problem.item(index);
     if constexpr (Tile::kInRanges)
       wgmma_in_ranges<Tile, T>(sums, ring, turns, problem.stages(), problem.range());

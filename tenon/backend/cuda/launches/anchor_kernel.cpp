@@ -128,8 +128,8 @@ bool AnchorKernel::dense(const Expr& operand) const {
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   if (!pieces || pieces->size() != 1) return false;
   const AffinePiece& p = pieces->front();
-  const bool side_by_side = p.cols.size() == 1 && (p.cols[0].step == 1 || operand.shape()[-1] == 1);
-  return side_by_side && p.rows.size() == 1 && p.rows[0].step == operand.shape()[-1];
+  const bool side_by_side = p.cols.size() == 1 && (p.cols[0].stride == 1 || operand.shape()[-1] == 1);
+  return side_by_side && p.rows.size() == 1 && p.rows[0].stride == operand.shape()[-1];
 }
 
 std::string AnchorKernel::map_source(const std::string& name, const Expr& operand, bool in_columns, Params& params,
@@ -142,13 +142,14 @@ std::string AnchorKernel::map_source(const std::string& name, const Expr& operan
     const int64_t offset = p.offset * size_of(operand.dtype()), begin = in_columns ? p.row_begin : p.col_begin,
                   end = in_columns ? p.row_end : p.col_end;
     const Digit& along = (in_columns ? p.cols : p.rows)[0];
-    const int64_t stride = along.extent > 1 ? along.step : in_columns ? operand.shape().rows() : operand.shape()[-1];
+    const int64_t stride = along.extent > 1 ? along.stride : in_columns ? operand.shape().rows() : operand.shape()[-1];
     const MatrixStack stack = matrices ? stack_of(operand, p) : MatrixStack{};
     const std::string map = params.map(p.leaf, [=, bytes = size_of(operand.dtype())](void* address) {
       TensorBox made = box(static_cast<std::byte*>(address) + offset, end - begin, stride);
       if (stack.groups == 0) return made;
       made.extent[0] /= stack.groups;
-      made.extent[made.rank] = stack.groups, made.stride_bytes[made.rank] = stack.step * bytes, made.box[made.rank] = 1;
+      made.extent[made.rank] = stack.groups, made.stride_bytes[made.rank] = stack.stride * bytes,
+      made.box[made.rank] = 1;
       ++made.rank;
       return made;
     });

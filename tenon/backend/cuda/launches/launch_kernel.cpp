@@ -204,7 +204,7 @@ Expr LaunchKernel::stored_copy(const Counted& c) {
     const auto pieces = affine_pieces(other.place, form_.domain, 0);
     if (!pieces || pieces->size() != 1) continue;
     const AffinePiece& p = pieces->front();
-    if (p.leaf && p.offset == 0 && p.cols.size() == 1 && p.cols[0].step == 1) return reshape(p.leaf, c.shape);
+    if (p.leaf && p.offset == 0 && p.cols.size() == 1 && p.cols[0].stride == 1) return reshape(p.leaf, c.shape);
   }
   const Expr copy = input(*form_.graph, "%copy." + std::to_string(copies_.size()), DType::F32, c.shape);
   copies_.push_back({c.value, reshape(copy, form_.domain), DType::F32});

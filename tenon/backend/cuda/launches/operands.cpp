@@ -225,9 +225,9 @@ bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
 }
 
 MatrixStack stack_of(const Expr& operand, const AffinePiece& whole) {
-  constexpr Digit kAlone{1, 16};  // TMA wants a step of whole 16 bytes even if there is nothing to step to
+  constexpr Digit kAlone{1, 16};  // TMA wants a stride of whole 16 bytes even for a single matrix
   const Digit &inner = whole.rows.back(), &outer = whole.rows.size() > 1 ? whole.rows[0] : kAlone;
-  return {inner.extent / operand.shape()[-2], outer.extent, outer.step};
+  return {inner.extent / operand.shape()[-2], outer.extent, outer.stride};
 }
 
 namespace {
@@ -241,18 +241,18 @@ bool stacks_in_boxes(int64_t extent, int64_t rows, int64_t element_bytes) {
 // several joined at whole boxes. `least`: smallest stride from one line of a box to the next. `matrices`: a stack of
 // transposed ones, of one tensor.
 bool in_boxes(const Expr& operand, DType unit, bool along_rows, int64_t least, bool matrices = false) {
-  const int64_t size = size_of(unit), step = 128 / size;
+  const int64_t size = size_of(unit), width = 128 / size;
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   if (!pieces || (matrices && pieces->size() > 1)) return false;
   for (const AffinePiece& p : *pieces) {
     const bool whole = along_rows ? p.col_begin == 0 && p.col_end == operand.shape()[-1]
                                   : p.row_begin == 0 && p.row_end == operand.shape().rows();
-    if (!whole || (along_rows ? p.row_begin : p.col_begin) % step) return false;
+    if (!whole || (along_rows ? p.row_begin : p.col_begin) % width) return false;
     if (!p.leaf || p.rows.size() > (matrices ? 2 : 1) || p.cols.size() != 1) return false;
     if (matrices && !stacks_in_boxes(p.rows.back().extent, operand.shape()[-2], size)) return false;
-    if (p.rows.size() > 1 && p.rows[0].step * size % 16) return false;
+    if (p.rows.size() > 1 && p.rows[0].stride * size % 16) return false;
     const Digit &inside = (along_rows ? p.rows : p.cols).back(), &lines = (along_rows ? p.cols : p.rows)[0];
-    if (inside.step != 1 || lines.step < least || lines.step * size % 16 || p.offset * size % 16) return false;
+    if (inside.stride != 1 || lines.stride < least || lines.stride * size % 16 || p.offset * size % 16) return false;
   }
   return true;
 }
@@ -314,9 +314,9 @@ std::optional<CentredNorm> norm_behind(const Form& form, DType unit, const Devic
   const Expr &hole = form.holes[0], &weights = form.holes[1];
   const Shape &x = hole.shape(), &w = weights.shape();
   constexpr int64_t kMaxColumns = 1280;
-  const int64_t step = 128 / size_of(unit), k = x[-1];
+  const int64_t width = 128 / size_of(unit), k = x[-1];
   const bool few = x.rows() <= SkinnyTileShape::kMaxRows && !facts.batch_invariant();  // more in a larger batch
-  if (counts_statistics(form) || few || k == 0 || k % step || k > kMaxColumns) return {};
+  if (counts_statistics(form) || few || k == 0 || k % width || k > kMaxColumns) return {};
   if (!of_weights_only(weights) || w.rank() != 2 || w[0] % (8 * form.lanes) || weights_in_columns(form, unit, facts))
     return {};
   std::optional<CentredNorm> norm = centred_norm(hole, unit);

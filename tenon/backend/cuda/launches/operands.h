@@ -69,9 +69,9 @@ bool rows_in_boxes(const Expr& operand, DType unit);
 /// True if TMA can load boxes of an operand stored transposed, [K][rows]: from one tensor, or from several joined at
 /// multiples of 64 rows.
 bool columns_in_boxes(const Expr& operand, DType unit, bool matrices = false);
-/// Where a stack of transposed matrices lies: groups of `beside` matrices next to each other, `step` elements apart.
+/// Where a stack of transposed matrices lies: groups of `beside` matrices next to each other, `stride` elements apart.
 struct MatrixStack {
-  int64_t beside, groups, step;
+  int64_t beside, groups, stride;
 };
 /// For an operand that columns_in_boxes takes, of which `whole` is all.
 MatrixStack stack_of(const Expr& operand, const AffinePiece& whole);

@@ -39,8 +39,8 @@ int64_t elements_by_rows(const Expr& view, const MatrixDomain& matrix) {
     if (!p.leaf) continue;
     const int64_t elements = std::min((p.row_end - p.row_begin) * (p.col_end - p.col_begin), p.leaf.shape().numel());
     const Digit &row = p.rows.back(), &col = p.cols.back();
-    if (col.step == 1 && col.extent > 1) out -= elements;
-    if (row.step == 1 && row.extent >= device::kTransposedRows / 2 && col.step > 1) out += elements;
+    if (col.stride == 1 && col.extent > 1) out -= elements;
+    if (row.stride == 1 && row.extent >= device::kTransposedRows / 2 && col.stride > 1) out += elements;
   }
   return out;
 }

@@ -19,7 +19,7 @@ std::optional<AffinePiece> piece_of(const Expr& view) {
   const auto pieces = affine_pieces(view, view.shape(), view.shape().rank() - 1);
   if (!pieces || pieces->size() != 1) return std::nullopt;
   const AffinePiece& p = pieces->front();
-  if (!p.leaf || p.cols.size() != 1 || p.cols[0].step != 1) return std::nullopt;
+  if (!p.leaf || p.cols.size() != 1 || p.cols[0].stride != 1) return std::nullopt;
   return p;
 }
 
@@ -84,9 +84,9 @@ std::optional<StridedMatrices> strided_matrices(const Expr& view, int64_t batch)
   const int64_t columns = view.shape()[-1], rows = view.shape().rows() / batch;
   MatrixStrides strides;
   if (p->rows.size() == 1)
-    strides = {p->rows[0].step, p->rows[0].step * rows};
+    strides = {p->rows[0].stride, p->rows[0].stride * rows};
   else if (p->rows.size() == 2 && p->rows[1].extent == rows)
-    strides = {p->rows[1].step, p->rows[0].step};
+    strides = {p->rows[1].stride, p->rows[0].stride};
   else
     return std::nullopt;
   if (rows == 1) strides.row = columns;
