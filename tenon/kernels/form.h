@@ -1,4 +1,4 @@
-// The form of a launch: its body rewritten so that a backend can run it hole by hole.
+// The form of a launch: what it computes, rewritten so that a backend can run it.
 //
 //   lets      small values computed once per launch, in order (group statistics turned into scale and shift);
 //             later lets, holes and the epilogue read them as leaves
@@ -73,7 +73,7 @@ bool of_weights_only(const Expr& hole);
 /// The literal that `e` is, looking through views that repeat it, or null.
 const Node* literal_of(const Expr& e);
 
-/// Why a body has no form, and the node that would have to be in memory first.
+/// Why a launch has no form, and the node that would have to be in memory first.
 struct Refusal {
   std::string why;
   Expr blocker;  ///< a node of the launch's own graph; empty if the anchor or an output itself cannot be formed
@@ -84,7 +84,7 @@ struct FormResult {
   std::shared_ptr<const Form> form;
   Refusal refusal;
 };
-/// `graph`: a new one, or that of the launch's own body, to which nothing may be added any more.
+/// `graph`: a new one, or that of the launch's own outputs, to which nothing may be added any more.
 FormResult make_form(const Launch& launch, std::shared_ptr<Graph> graph = std::make_shared<Graph>());
 
 }  // namespace tenon

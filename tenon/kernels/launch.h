@@ -1,4 +1,4 @@
-// A launch: one trip through memory. Its body is an expression over buffers and weights with at most one anchor; what
+// A launch: one trip through memory. It is expressions over buffers and weights with at most one anchor; what
 // is below the anchor fills the input holes of a skeleton, what is above it fills the epilogue.
 #pragma once
 #include <functional>
@@ -53,7 +53,7 @@ struct Launch {
   std::vector<KeptApart> apart;
   /// Buffers it reads that neither it nor the previous launch of its phase writes: complete before that one began.
   std::vector<std::string> settled = {};
-  /// The form of the body (form.h), set once it has a skeleton. Shared by all readers: copy it before adding to it.
+  /// The form (form.h), set once it has a skeleton. Shared by all readers: copy it before adding to it.
   std::shared_ptr<const Form> form = {};
 };
 

@@ -52,7 +52,7 @@ std::optional<std::string> form_launch(Launch& launch) {
   const Skeleton& s = skeleton(launch.skeleton);
   const Expr anchor = anchor_of(launch);
   if (!s.serves(anchor))
-    return "does not support " + (anchor ? std::string(anchor->name()) : std::string("a body without an anchor"));
+    return "does not support " + (anchor ? std::string(anchor->name()) : std::string("a launch without an anchor"));
   FormResult result = make_form(launch);
   if (!result.form) return result.refusal.why;
   if (std::string reason = s.legal(*result.form); !reason.empty()) return reason;

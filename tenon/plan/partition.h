@@ -11,8 +11,8 @@
 
 namespace tenon {
 
-/// Emits launches into a plan, phase by phase. Takes nodes of the model's (rewritten) graph; bodies of launches are
-/// built in the plan's graph, where a value in memory is an Input leaf named after its buffer.
+/// Emits launches into a plan, phase by phase. Takes nodes of the model's (rewritten) graph; expressions of launches
+/// are built in the plan's graph, where a value in memory is an Input leaf named after its buffer.
 class Partitioner {
  public:
   Partitioner(Plan& plan, const Users& users, const PlanOptions& options)
@@ -33,7 +33,7 @@ class Partitioner {
     std::shared_ptr<Graph> graph = std::make_shared<Graph>();
     Launch launch;
     Refusal refusal;
-    std::unordered_map<const Node*, Expr> source;  // node of the body -> node of the model
+    std::unordered_map<const Node*, Expr> source;  // node of the launch -> node of the model
   };
   using Region = std::unordered_set<const Node*>;
 

@@ -40,7 +40,7 @@ struct Phase {
 struct Plan {
   std::string name;
   PrecisionPolicy precision = {};  ///< the policy that set the anchors' arithmetic
-  std::shared_ptr<Graph> graph;    ///< owns the bodies of the launches
+  std::shared_ptr<Graph> graph;    ///< owns the launches' expressions
   std::vector<Buffer> buffers;
   std::vector<Phase> phases;  ///< slowest rate first
   int64_t arena_bytes = 0;

@@ -3,7 +3,7 @@
 //   buffer "name" dtype shape role rate offset=BYTES, or outside, or stored; nothing for a state kept by the runtime
 //   phase rate
 //   launch skeleton "name"
-//     %0 = ...            the body, as expressions print
+//     %0 = ...            its expressions, as they print
 //     return %a, %b
 //     into "buffer" ..    one name per result
 //     stored "buffer" "why"  for each result whose storing had to be decided
@@ -25,8 +25,8 @@ void print_launch(std::ostringstream& out, const Launch& l) {
   out << "launch " << l.skeleton << " " << quoted(l.name) << "\n";
   std::vector<Expr> values;
   for (const Output& o : l.outputs) values.push_back(o.value);
-  std::istringstream body(print(values));
-  for (std::string line; std::getline(body, line);) out << "  " << line << "\n";
+  std::istringstream lines(print(values));
+  for (std::string line; std::getline(lines, line);) out << "  " << line << "\n";
   out << "  into";
   for (const Output& o : l.outputs) out << " " << quoted(o.buffer);
   out << "\n";

@@ -26,7 +26,7 @@ TEST(PlanText, ErrorsNameTheLine) {
       "  %0 = input<\"x\",f32,[2,2],3>()\n"
       "  %1 = sum<0>(%0)\n  return %1\n  into \"y\"\nend\n";
   for (const auto& [skeleton, why] : {std::pair{"map", "a reduction needs its whole row"},
-                                      {"gemm", "does not support a body without an anchor"},
+                                      {"gemm", "does not support a launch without an anchor"},
                                       {"nobody", "no skeleton 'nobody'"}}) {
     std::string of = text;
     of.replace(of.find("SKELETON"), 8, skeleton);

@@ -119,7 +119,7 @@ class AttentionKernel : public AnchorKernel {
   }
 
  private:
-  void body(std::byte* scratch) override {
+  void compute(std::byte* scratch) override {
     const auto filler = [this](size_t i) {
       return [this, i](int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int thread) {
         holes_[i].fill(b, h, row0, rows, dst, ld, bases(), workspace(thread));

@@ -76,7 +76,7 @@ class Conv2dKernel : public AnchorKernel {
     return winograd_ ? winograd_scratch_bytes(shape_, threads()) : conv_scratch_bytes(shape_, tiles_, threads());
   }
 
-  void body(std::byte* scratch) override {
+  void compute(std::byte* scratch) override {
     const PackedB w = {geometry_.shape, packed_weight(scratch)};
     const auto out = [this](const OutTile& t) { write({t.row0, t.rows, t.col0, t.cols}, t.acc, t.ld, t.thread); };
     product_ ? multiply(w, out, scratch) : convolve(w, out, scratch);

@@ -35,7 +35,7 @@ class GemmKernel : public AnchorKernel {
   std::string describe() const override { return summary({{"a", a_->describe()}}); }
 
  private:
-  void body(std::byte* scratch) override {
+  void compute(std::byte* scratch) override {
     GemmArgs args;
     args.m = rows_;
     args.batch = batch_;

@@ -184,7 +184,7 @@ void LaunchKernel::run(Stream&, void* scratch) {
   scratch_ = static_cast<std::byte*>(scratch);
   for (const auto& [leaf, offset] : in_scratch_) bases_[static_cast<size_t>(leaf)] = scratch_ + offset;
   for (const LetTape& let : lets_) run_tape(let.tape, {0, let.tape.rows(), 0, let.tape.cols()}, 0);
-  body(scratch_);
+  compute(scratch_);
   for (const Counted& c : counted_)
     c.statistics.run(
         engine_->pool, bases(), [&](int thread) { return workspace(thread); }, scratch_ + statistics_at_);

@@ -50,7 +50,7 @@ class LaunchKernel : public Kernel {
   /// Must be called last in a constructor: fixes the layout of the scratch and requests the weights that tapes read.
   void seal();
 
-  virtual void body(std::byte* scratch) = 0;
+  virtual void compute(std::byte* scratch) = 0;
 
   Bases bases() const { return bases_.data(); }
   void* workspace(int thread) const { return scratch_ + workspace_at_ + thread * workspace_bytes_; }

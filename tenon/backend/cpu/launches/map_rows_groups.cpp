@@ -28,7 +28,7 @@ class RowsKernel : public LaunchKernel {
   }
 
  private:
-  void body(std::byte*) override {
+  void compute(std::byte*) override {
     if (tape_->rows() == 0 || tape_->cols() == 0) return;
     const int64_t across = div_up(tape_->cols(), task_cols_), down = div_up(tape_->rows(), task_rows_);
     engine_->pool.parallel_for(across * down, [&](int64_t task, int thread) {
@@ -52,7 +52,7 @@ class GroupsKernel : public LaunchKernel {
   std::string describe() const override { return std::string(engine_->vec.name) + " column moments"; }
 
  private:
-  void body(std::byte*) override {}
+  void compute(std::byte*) override {}
 };
 
 const RegisterBody kRegisteredRows[] = {{"map", &LaunchBodies::body<RowsKernel>},

@@ -38,7 +38,7 @@ class SampleKernel : public AnchorKernel {
     holes_[hole]->run(call);
   }
 
-  void body(std::byte* scratch) override {
+  void compute(std::byte* scratch) override {
     if (rows_ == 0) return;
     float* counters = reinterpret_cast<float*>(scratch + counters_at_);
     fill(3, 0, rows_, counters, 0);

@@ -203,9 +203,9 @@ class TapeCompiler {
     in.op = Tape::Op::Pointwise;
     std::vector<Expr> operands = e->in;
     if (std::any_of(operands.begin(), operands.end(), [this](const Expr& x) { return joined_.contains(x.get()); }))
-      in.body = products(e, operands);
+      in.functions = products(e, operands);
     else
-      in.body = t_.ops_->pointwise(node_number(e->type));
+      in.functions = t_.ops_->pointwise(node_number(e->type));
     in.label = e->name();
     bool is_uniform = true;
     for (const Expr& x : operands) {
@@ -242,7 +242,7 @@ class TapeCompiler {
            std::any_of(e->in.begin(), e->in.end(), [this](const Expr& x) { return joined_.contains(x.get()); });
   }
 
-  // The body of a sum or difference of products, or of a node fused with one; replaces `operands` by those of the
+  // The function of a sum or difference of products, or of a node fused with one; replaces `operands` by those of the
   // products.
   const PointwiseFn* products(const Expr& top, std::vector<Expr>& operands) {
     const Expr e = joins_products(top) ? top : top->in[0];

@@ -160,7 +160,7 @@ void Tape::pointwise(const Instruction& in, const Frame& f) const {
   a.params = in.params.data();
   a.rows = one ? 1 : f.block.rows;
   a.cols = f.block.cols;
-  (in.op == Op::Round ? in.round : in.body[mask])(a);
+  (in.op == Op::Round ? in.round : in.functions[mask])(a);
   if (one) to = {to.p, 0, true};
   f.live[in.dst] = to;
 }
@@ -185,7 +185,7 @@ void Tape::pointwise_uniform(const Instruction& in, const Frame& f) const {
   if (in.op == Op::Round)
     in.round(a);
   else
-    in.body[mask](a);
+    in.functions[mask](a);
   f.live[in.dst] = {a.dst, one ? 0 : 1, one};
 }
 

@@ -17,7 +17,7 @@ constexpr size_t kMaxStreams = 8;
 // An instruction bound to a block. After each block its pointers into memory advance by `bump` bytes; pointers to slots
 // stay.
 struct Tape::StreamCall {
-  PointwiseFn body;
+  PointwiseFn function;
   MoveFn move;
   PointwiseArgs point;
   MoveArgs moved;
@@ -29,7 +29,7 @@ struct Tape::StreamCall {
       move(moved);
     } else {
       point.cols = n;
-      body(point);
+      function(point);
     }
   }
   void next() {
@@ -145,7 +145,7 @@ size_t Tape::stream_calls(const Frame& f, Bases bases, int64_t at, bool whole, f
       c.point.src[i] = f.live[x].p;
       c.bump[1 + i] = uniform ? 0 : f.live[x].ld;
     }
-    c.body = in.op == Op::Expand ? ops_->expand : in.op == Op::Round ? in.round : in.body[mask];
+    c.function = in.op == Op::Expand ? ops_->expand : in.op == Op::Round ? in.round : in.functions[mask];
     c.point.dst = f.live[in.dst].p;
     c.bump[0] = f.live[in.dst].ld;
     c.point.params = in.params.data();

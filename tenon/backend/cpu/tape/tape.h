@@ -78,7 +78,7 @@ class Tape {
     int index = -1;                       // Load: access; Accumulator: lane
     bool in_place = false;                // Load: may refer to memory instead of filling the slot
     bool direct = false;                  // the result may be written directly to where it is stored (elementwise)
-    const PointwiseFn* body = nullptr;
+    const PointwiseFn* functions = nullptr;
     PointwiseFn round = nullptr;
     ReduceFn reduce = nullptr;
     MoveFn move = nullptr;

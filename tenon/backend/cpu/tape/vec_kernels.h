@@ -1,7 +1,7 @@
-// Pointwise bodies, conversions and reductions over vectors V of kLanes floats, written once for all instruction sets.
-// Included only by the files of one instruction set, after their definitions of V, kLanes and the f16 conversions. All
-// names have internal linkage, and node bodies are instantiated for V, which no other file uses: code compiled for one
-// instruction set cannot be linked into code for another.
+// Pointwise functions, conversions and reductions over vectors V of kLanes floats, written once for all instruction
+// sets. Included only by the files of one instruction set, after their definitions of V, kLanes and the f16
+// conversions. All names have internal linkage, and nodes' `eval` is instantiated for V, which no other file uses: code
+// compiled for one instruction set cannot be linked into code for another.
 #pragma once
 #include "tenon/backend/cpu/tape/vec_convert.h"
 #include "tenon/expr/ops.h"
@@ -51,13 +51,13 @@ void pointwise(const PointwiseArgs& args) {
   over_vectors<n, kMask>(a, [&a](const V(&x)[n]) { return tenon::detail::call_eval<T, V>(x, a.params); });
 }
 
-struct Bodies {
+struct Functions {
   PointwiseFn by_mask[1 << kMaxOperands] = {};
 };
 
 template <class T>
-constexpr Bodies bodies_of() {
-  Bodies b;
+constexpr Functions functions_of() {
+  Functions b;
   if constexpr (T::family == Family::Pointwise) {
     static_assert(T::kArity <= kMaxOperands, "raise kMaxOperands");
     [&]<size_t... M>(std::index_sequence<M...>) { ((b.by_mask[M] = &pointwise<T, M>), ...); }
@@ -89,8 +89,8 @@ void products(const PointwiseArgs& a) {
 }
 
 template <class After, bool kSubtracts, bool kLeft, bool kRight>
-constexpr Bodies product_bodies() {
-  Bodies b;
+constexpr Functions product_functions() {
+  Functions b;
   [&]<size_t... M>(std::index_sequence<M...>) {
     ((b.by_mask[M] = &products<After, kSubtracts, kLeft, kRight, M>), ...);
   }
@@ -100,11 +100,11 @@ constexpr Bodies product_bodies() {
 
 template <class After>
 const PointwiseFn* products_before(bool subtracts, bool left, bool right) {
-  static constexpr Bodies all[2][3] = {
-      {product_bodies<After, false, false, true>(), product_bodies<After, false, true, false>(),
-       product_bodies<After, false, true, true>()},
-      {product_bodies<After, true, false, true>(), product_bodies<After, true, true, false>(),
-       product_bodies<After, true, true, true>()}};
+  static constexpr Functions all[2][3] = {
+      {product_functions<After, false, false, true>(), product_functions<After, false, true, false>(),
+       product_functions<After, false, true, true>()},
+      {product_functions<After, true, false, true>(), product_functions<After, true, true, false>(),
+       product_functions<After, true, true, true>()}};
   return all[subtracts][left + left * right].by_mask;
 }
 
@@ -121,11 +121,11 @@ const PointwiseFn* products_of(bool subtracts, bool left, bool right, int after)
   return found;
 }
 
-constexpr auto kBodies = []<class... T>(TypeList<T...>) {
-  return std::array<Bodies, sizeof...(T)>{bodies_of<T>()...};
+constexpr auto kFunctions = []<class... T>(TypeList<T...>) {
+  return std::array<Functions, sizeof...(T)>{functions_of<T>()...};
 }(AllNodes{});
 
-const PointwiseFn* pointwise_bodies(int node) { return kBodies[static_cast<size_t>(node)].by_mask; }
+const PointwiseFn* pointwise_functions(int node) { return kFunctions[static_cast<size_t>(node)].by_mask; }
 
 void expand_rows(const PointwiseArgs& a) {
   for (int64_t r = 0; r < a.rows; ++r) {
@@ -292,8 +292,8 @@ void column_moments(const float* x, int64_t ld, int64_t rows, int64_t cols, cons
 }
 
 constexpr VecOps make_table(const char* name) {
-  return {name,      &pointwise_bodies, &products_of, &round_of,      &load_of,
-          &store_of, &reduction,        &expand_rows, &column_moments};
+  return {name,      &pointwise_functions, &products_of, &round_of,      &load_of,
+          &store_of, &reduction,           &expand_rows, &column_moments};
 }
 
 }  // namespace

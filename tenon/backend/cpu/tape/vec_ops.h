@@ -1,8 +1,8 @@
 // The vector maths of one instruction set as a table of functions: the building blocks of the tape interpreter.
 //
 // A slot holds f32 rows `ld` elements apart (0: all rows are the same one), padded to 64 bytes, so that pointwise
-// bodies work on whole vectors and may read and write up to round_up(cols, 16) elements of a row. Memory of leaves and
-// outputs is never accessed beyond its elements.
+// functions work on whole vectors and may read and write up to round_up(cols, 16) elements of a row. Memory of leaves
+// and outputs is never accessed beyond its elements.
 #pragma once
 #include <cstdint>
 
@@ -12,7 +12,7 @@ namespace tenon::cpu {
 
 inline constexpr int kMaxOperands = 4;
 
-/// dst[r][c] = body(src[0][r][c], ..). An operand whose bit is set in the body's mask has one value per row,
+/// dst[r][c] = function(src[0][r][c], ..). An operand whose bit is set in the function's mask has one value per row,
 /// src[i][r * ld].
 struct PointwiseArgs {
   float* dst;
@@ -45,7 +45,7 @@ using ReduceFn = void (*)(const ReduceArgs&);
 
 struct VecOps {
   const char* name;
-  /// The bodies of a pointwise node, indexed by the mask of row-uniform operands. `node`: its index in node_types().
+  /// The functions of a pointwise node, indexed by the mask of row-uniform operands. `node`: its index in node_types().
   const PointwiseFn* (*pointwise)(int node);
   /// Sums (differences) of products in one pass, indexed by mask: x0 x1 +- x2 x3, or with a plain left or right
   /// operand, then the pointwise node `after` (-1: none). Every product and sum is rounded, as it would be by separate

@@ -24,11 +24,11 @@ Expr stored_value(const ProgramOutput& o) {
 
 }  // namespace
 
-const NodeBody& node_body(const NodeType* type) {
-  static const std::map<const NodeType*, NodeBody> all = {
-#define NODE_BODY(T, header) {&node_type<nodes::T>(), {#T, header}},
+const NodeStruct& node_struct(const NodeType* type) {
+  static const std::map<const NodeType*, NodeStruct> all = {
+#define NODE_STRUCT(T, header) {&node_type<nodes::T>(), {#T, header}},
 #include "tenon/expr_generated/node_bodies.inc"
-#undef NODE_BODY
+#undef NODE_STRUCT
   };
   return all.at(type);
 }
@@ -140,7 +140,7 @@ std::vector<Expr> ProgramSource::values() const {
 // ---- values -------------------------------------------------------------------------------------------------------
 
 std::string ProgramSource::struct_name(const Expr& e) {
-  const NodeBody& b = node_body(e->type);
+  const NodeStruct& b = node_struct(e->type);
   headers_.insert(b.header);
   return std::string("nodes::") + b.name;
 }
@@ -237,11 +237,12 @@ bool ProgramSource::in_shared(const Expr& view) const {
   return std::any_of(below.begin(), below.end(), [this](const Expr& e) { return params_.in_shared(e); });
 }
 
-// Applies a node's body to named operands: `call` becomes nodes::Lerp::eval<float>(a, b, c), element by element.
-void ProgramSource::body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element) {
+// Applies a node's `eval` to named operands: `call` becomes nodes::Lerp::eval<float>(a, b, c), element by element.
+void ProgramSource::apply_node(const Expr& e, std::string& call,
+                               const std::function<std::string(const Value&)>& element) {
   // A product is one number for all its readers: the compiler must not merge it with the sum of one of them.
-  const std::string body = struct_name(e) + "::eval<float>(";
-  call = e.is<nodes::Mul>() && readers_.at(e.get()) > 1 ? "rounded_product(" : body;
+  const std::string eval = struct_name(e) + "::eval<float>(";
+  call = e.is<nodes::Mul>() && readers_.at(e.get()) > 1 ? "rounded_product(" : eval;
   bool first = true;
   for (const Expr& x : e->in) {
     call += (first ? "" : ", ") + element(value(x));
@@ -254,13 +255,13 @@ void ProgramSource::body_of(const Expr& e, std::string& call, const std::functio
 ProgramSource::Value ProgramSource::pointwise(const Expr& e) {
   std::string call;
   if (uniform(e)) {
-    body_of(e, call, [](const Value& v) { return v.name; });
+    apply_node(e, call, [](const Value& v) { return v.name; });
     Value out{fresh(), true, DType::F32};
     before_ += "    const float " + out.name + " = " + call + ";\n";
     return out;
   }
   if (e.is<nodes::Div>() && run_ > 2 && uniform(e->in[1])) return {quotient(e), false, DType::F32};
-  body_of(e, call, [](const Value& v) { return v.uniform ? v.name : v.name + ".v[k]"; });
+  apply_node(e, call, [](const Value& v) { return v.uniform ? v.name : v.name + ".v[k]"; });
   Value out{fresh(), false, DType::F32};
   loop_ += "        Frag<float, kRun> " + out.name + "; UNROLL for (int k = 0; k < kRun; ++k) " + out.name +
            ".v[k] = " + call + ";\n";
@@ -392,7 +393,7 @@ std::string ProgramSource::in_two(const std::string& at, const std::string& accu
          stores + "  }\n";
 }
 
-std::string ProgramSource::plain_body(int lanes) {
+std::string ProgramSource::plain_code(int lanes) {
   const bool returns = !outputs_[0].place && lanes == 0;
   const std::string at = "const Params& p, int row_number, int col", row = "    const Row r = row(p, row_number);\n";
   if (lanes) return in_two(at, ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]", row);
@@ -414,7 +415,7 @@ std::string ProgramSource::plain_body(int lanes) {
 }
 
 std::string ProgramSource::functor(const std::string& name, int lanes) {
-  const std::string body = reduces_ ? reducing_body() : plain_body(lanes);
+  const std::string members = reduces_ ? reducing_code() : plain_code(lanes);
   std::string row = "  struct Row {\n    int row;\n", code;
   const auto add = [&](const AccessSource& a) {
     row += a.row_members();
@@ -424,7 +425,7 @@ std::string ProgramSource::functor(const std::string& name, int lanes) {
   for (const AccessSource& a : places_) add(a);
   return "struct " + name + " {\n  static constexpr int kRun = " + std::to_string(run_) + ";\n" + row +
          "  };\n  DEV static Row row(const Params& p, int row) {\n    Row r;\n    r.row = row;\n" + code +
-         "    return r;\n  }\n" + body + "};\n";
+         "    return r;\n  }\n" + members + "};\n";
 }
 
 }  // namespace tenon::cuda

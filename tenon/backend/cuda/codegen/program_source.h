@@ -27,7 +27,7 @@ class ProgramSource {
   bool reduces() const { return reduces_; }
   /// Number of tensors from which a fragment may be loaded; joined tensors count separately.
   int pieces() const;
-  /// Headers of the node bodies in use, as include lines.
+  /// Headers of the nodes in use, as include lines.
   std::string includes() const;
   /// The functor: `eval(p, row, col)`, also split in two if it only stores, as device/map.h expects; with accumulators
   /// `compute(p, row, col, acc)`, which returns a `Computed`, and `store(p, row, col, computed)`; with reductions
@@ -84,7 +84,7 @@ class ProgramSource {
   int stored_in(const ProgramOutput& o);
   std::string first_loads();
   std::string row_values();
-  std::string columns_body();
+  std::string columns_code();
   std::vector<Expr> values() const;
   void collect(const Expr& e, std::set<const Node*>& seen);
 
@@ -97,7 +97,7 @@ class ProgramSource {
   bool only_quantized(const Expr& e) const;
   std::string quotient(const Expr& e);
   Value kept(const Expr& e);
-  void body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element);
+  void apply_node(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element);
   std::string fresh() { return "v" + std::to_string(made_++); }
   AccessSource& place_of(const ProgramOutput& o);
   std::string result(const ProgramOutput& o);
@@ -105,8 +105,8 @@ class ProgramSource {
   std::string returned(const ProgramOutput& o);
   std::string in_two(const std::string& at, const std::string& accumulators, const std::string& row);
   std::string stage(int number);
-  std::string reducing_body();
-  std::string plain_body(int lanes);
+  std::string reducing_code();
+  std::string plain_code(int lanes);
   std::string struct_name(const Expr& e);
 
   std::vector<ProgramOutput> outputs_;
@@ -147,12 +147,12 @@ class ProgramSource {
   std::set<std::string> headers_;
 };
 
-/// The struct with a node's body, in tenon::nodes, and its header.
-struct NodeBody {
+/// A node's struct in tenon::nodes, and its header.
+struct NodeStruct {
   const char* name;
   const char* header;
 };
-const NodeBody& node_body(const NodeType* type);
+const NodeStruct& node_struct(const NodeType* type);
 
 /// The domain as a matrix: rows along the last axis, or longer ones if `joins` and rows are short.
 MatrixDomain matrix_domain(const Shape& shape, bool joins);

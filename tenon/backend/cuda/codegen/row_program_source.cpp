@@ -132,7 +132,7 @@ int ProgramSource::columns() const {
   return static_cast<int>(std::count_if(arrays_.begin(), arrays_.end(), [](const Held& h) { return h.column; }));
 }
 
-std::string ProgramSource::columns_body() {
+std::string ProgramSource::columns_code() {
   std::string puts;
   int number = 0;
   for (const Held& h : arrays_)
@@ -232,10 +232,10 @@ std::string ProgramSource::stage(int number) {
   return out + after;
 }
 
-std::string ProgramSource::reducing_body() {
+std::string ProgramSource::reducing_code() {
   std::string source =
       "  static constexpr int kAtOnce = " + std::to_string(reductions_at_once()) + ";\n" + first_loads() +
-      (columns_at_.empty() ? "" : columns_body()) +
+      (columns_at_.empty() ? "" : columns_code()) +
       "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, "
       "const Team& team, const Loads<R>& l) {\n"
       "    const Row r = row(p, row_number);\n" +

@@ -11,9 +11,9 @@ std::string statistics_source(const std::string& name, std::span<const Statistic
   std::string stores;
   std::set<std::string> needed;
   for (const Statistic& s : wanted) {
-    const NodeBody& body = node_body(s.kind);
-    needed.insert(body.header);
-    stores += "    " + params.pointer(s.place, true) + "[at] = nodes::" + body.name +
+    const NodeStruct& node = node_struct(s.kind);
+    needed.insert(node.header);
+    stores += "    " + params.pointer(s.place, true) + "[at] = nodes::" + node.name +
               "::of_moments<float>(m.count, m.mean, m.m2);\n";
   }
   for (const std::string& header : needed) headers += "#include \"" + header + "\"\n";

@@ -29,7 +29,7 @@ std::vector<std::string> compile_options(const KernelSource& source, const std::
   // One flag per assembler option: NVRTC does not accept the list form.
   std::vector<std::string> options = {"--gpu-architecture=" + arch,
                                       "--std=c++20",
-                                      "--device-as-default-execution-space",  // node bodies carry no annotations
+                                      "--device-as-default-execution-space",  // nodes carry no annotations
                                       "-DTENON_DEVICE=",
                                       "-DNDEBUG=1",  // an assert left in the code makes the assembler serialize wgmma
                                       "--no-source-include",

@@ -27,7 +27,7 @@ inline constexpr size_t kLibraryWorkspace = 0;
 /// The pieces of a kernel's source.
 struct KernelParts {
   std::string name;      ///< for people
-  std::string headers;   ///< include lines for device/ and for node bodies
+  std::string headers;   ///< include lines for device/ and for nodes
   std::string functors;  ///< in namespace tenon::device
   std::string kernel;    ///< KERNEL(..) { .. }
 };

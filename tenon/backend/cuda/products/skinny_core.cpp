@@ -48,9 +48,9 @@ void add_reduction(const RowFactor& f, DType unit, Params& params, KernelParts& 
   const ProgramOutput part{reduced_part(f, x), {}, unit};
   ProgramSource program(std::array{part}, {f.rows.shape(), f.rows.shape().rank() - 1}, params, 8);
   source.functors += program.functor("Part", 1);
-  const NodeBody& body = node_body(f.reduction->type);
-  source.headers += program.includes() + "#include \"" + body.header + "\"\n";
-  source.functors += std::string("using Reduction = ReducesBeside<Part, nodes::") + body.name + ">;\n";
+  const NodeStruct& node = node_struct(f.reduction->type);
+  source.headers += program.includes() + "#include \"" + node.header + "\"\n";
+  source.functors += std::string("using Reduction = ReducesBeside<Part, nodes::") + node.name + ">;\n";
 }
 
 class SkinnyCore : public ProductCore {
