@@ -103,4 +103,43 @@ inline Plan network(int blocks, const Target& target) {
 }
 inline const std::vector<Launch>& launches(const Plan& p) { return p.phase(Rate::Step)->launches; }
 
+/// What is between two anchors of a block, up to the anchor that reads it.
+struct Part {
+  std::string name;
+  Expr y;
+  std::vector<std::string> passes;  ///< what each of the launches without an anchor writes
+};
+inline std::vector<Part> parts(Sandwich& s) {
+  const std::string scale = std::string("rows: ") + kScale, row = scale + " " + kRow;
+  const auto product = [&](const char* name, const Expr& x) { return s.quantised_linear(name, quantise(x), kDim); };
+  const auto modulated = [&](const char* name, const Expr& x) {
+    return s.modulate(s.norm(name, x), s.in("scale", {1, kDim}, DType::F32));
+  };
+  const Expr gate = tanh(s.in("gate", {1, kDim}, DType::F32, Rate::Schedule));
+  const Expr x = cast(s.tokens("x") + gate * s.norm("norm2", s.tokens("attended")), DType::BF16);
+  const Expr next = cast(x + s.norm("ffn_norm2", product("ffn", modulated("ffn_norm1", x))), DType::BF16);
+  const Expr heads = permute(s.in("heads", {1, kHeads, kTokens, kHead}), {0, 2, 1, 3});
+  return {
+      {"norm, modulate, quantise", product("qkv", modulated("norm1", s.tokens("x"))), {row}},
+      {"gate, norm, residual, norm, modulate, quantise",
+       product("next", next),
+       {std::string("rows: bf16[1,4352,3840] ") + kScale + " " + kRow, row}},
+      {"silu, gate, quantise",
+       product("w2", silu(s.tokens("w1", kInner)) * s.tokens("w3", kInner)),
+       {scale + " e4m3[1,4352,10240]"}},
+      {"norm of heads, RoPE",
+       attention(s.head_norm_rope("norm_q", s.tokens("q")), s.head_norm_rope("norm_k", s.tokens("k")),
+                 s.in("v", {1, kHeads, kTokens, kHead}), 1 / std::sqrt(static_cast<double>(kHead))),
+       {"rows: bf16[1,30,4352,128] bf16[1,30,4352,128]"}},
+      {"permute, quantise", product("out", reshape(heads, {1, kTokens, kDim})), {row}},
+  };
+}
+/// What each launch of a step without an anchor writes.
+inline std::vector<std::string> passes(const Plan& p) {
+  std::vector<std::string> out;
+  for (const Launch& l : launches(p))
+    if (!l.form->anchor) out.push_back(sinks(l));
+  return out;
+}
+
 }  // namespace tenon::sandwich
