@@ -72,6 +72,14 @@ std::vector<std::string> reduction_names() {
   return out;
 }
 
+// Names of the nodes with a gradient rule, of any family.
+std::vector<std::string> differentiable_names() {
+  std::vector<std::string> out;
+  for (const NodeType* t : node_types())
+    if (t->vjp) out.emplace_back(t->name);
+  return out;
+}
+
 }  // namespace
 
 void bind_expressions(nb::module_& m) {
@@ -117,6 +125,7 @@ void bind_expressions(nb::module_& m) {
   m.def("substitute", &substituted, nb::arg("values"), nb::arg("leaves"), nb::arg("by"));
   m.def("pointwise_names", &pointwise_names);
   m.def("reduction_names", &reduction_names);
+  m.def("differentiable_names", &differentiable_names);
 }
 
 }  // namespace tenon::python
