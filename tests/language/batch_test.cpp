@@ -8,6 +8,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
+#include "tenon/models/decoder.h"
 #include "tests/language/language_fixtures.h"
 #include "tests/support/isa_backend.h"
 #include "tests/support/sanitized.h"

@@ -6,6 +6,7 @@
 #include "tenon/core/error.h"
 #include "tenon/models/decoder.h"
 #include "tenon/pipelines/language_model.h"
+#include "tenon/pipelines/model_report.h"
 #include "tests/gguf/gguf_bytes.h"
 #include "tests/language/language_fixtures.h"
 
