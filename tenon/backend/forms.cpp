@@ -36,4 +36,6 @@ int acc_lane(const Expr& leaf) {
   return -1;
 }
 
+Expr without_rounding(const Expr& e, DType type) { return e->type->round && e->attrs.dtype == type ? e->in[0] : e; }
+
 }  // namespace tenon

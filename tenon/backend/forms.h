@@ -8,5 +8,7 @@ namespace tenon {
 Form own_copy(const Form& form);
 /// The lane that `leaf` stands for, or -1.
 int acc_lane(const Expr& leaf);
+/// `e` without an outermost rounding to `type`: what stores or packs it as that type rounds anyway.
+Expr without_rounding(const Expr& e, DType type);
 
 }  // namespace tenon

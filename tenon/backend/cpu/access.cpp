@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tenon/backend/paged_axis.h"
+#include "tenon/backend/uniform.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/walk.h"
@@ -15,21 +16,9 @@ namespace {
 // Digits of an index after merging: two per domain axis and one more per split, with room to spare.
 constexpr size_t kMaxDigits = 32;
 
-bool all_still(const std::vector<Digit>& digits) {
-  return std::all_of(digits.begin(), digits.end(), [](const Digit& d) { return d.stride == 0; });
-}
-
-bool too_long(const std::vector<Piece>& pieces) {
+bool too_long(const std::vector<AffinePiece>& pieces) {
   return std::any_of(pieces.begin(), pieces.end(),
-                     [](const Piece& p) { return p.rows.size() > kMaxDigits || p.cols.size() > kMaxDigits; });
-}
-
-std::optional<std::vector<Piece>> numbered_pieces(const Expr& view, const Shape& domain, int split, LeafTable& leaves) {
-  const std::optional<std::vector<AffinePiece>> pieces = affine_pieces(view, domain, split);
-  if (!pieces) return std::nullopt;
-  std::vector<Piece> out;
-  for (const AffinePiece& p : *pieces) out.push_back({p, p.leaf ? leaves.add(p.leaf) : -1});
-  return out;
+                     [](const AffinePiece& p) { return p.rows.size() > kMaxDigits || p.cols.size() > kMaxDigits; });
 }
 
 // Advances a mixed-radix counter from `index`: its digits, and the sum of digit * stride.
@@ -66,16 +55,18 @@ struct Odometer {
 Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leaves)
     : view_(view), domain_(domain), split_(split), dtype_(view.dtype()), size_(size_of(view.dtype())) {
   TENON_CHECK(Internal, is_view_chain(view), "access") << view->name() << " is not a view of memory";
-  if (std::optional<std::vector<Piece>> pieces = numbered_pieces(view, domain, split, leaves);
-      pieces && !too_long(*pieces)) {
-    pieces_ = std::move(*pieces);
-    uniform_ = pieces_.size() == 1 && all_still(pieces_[0].cols);
-    for (const Piece& p : pieces_)
-      if (p.number >= 0) leaf_numbers_.push_back(p.number);
+  std::optional<std::vector<AffinePiece>> pieces = affine_pieces(view, domain, split);
+  if (pieces && too_long(*pieces)) pieces.reset();
+  uniform_ = uniform_view(view, domain, split, pieces);
+  if (pieces) {
+    for (AffinePiece& p : *pieces) {
+      const int number = p.leaf ? leaves.add(p.leaf) : -1;
+      pieces_.push_back({std::move(p), number});
+      if (number >= 0) leaf_numbers_.push_back(number);
+    }
     find_group();
     return;
   }
-  uniform_ = view.shape().cols() == 1 && split == domain.rank() - 1;
   for (const Expr& e : topological(std::array{view})) {
     if (e->family() != Family::Leaf) continue;
     mapped_.emplace_back(e.get(), leaves.add(e));
@@ -173,10 +164,11 @@ void Access::resolve_mapped(Bases bases, const Block& block, RectFn fn) const {
 
 std::optional<Strided> strided(const Expr& view, LeafTable& leaves) {
   if (!is_view_chain(view)) return std::nullopt;
-  const std::optional<std::vector<Piece>> pieces = numbered_pieces(view, view.shape(), 0, leaves);
-  if (!pieces || pieces->size() != 1 || (*pieces)[0].number < 0) return std::nullopt;
-  const std::optional<Coord> strides = axis_strides((*pieces)[0].cols, view.shape());
-  return strides ? std::optional<Strided>({(*pieces)[0].number, (*pieces)[0].offset, *strides}) : std::nullopt;
+  const std::optional<std::vector<AffinePiece>> pieces = affine_pieces(view, view.shape(), 0);
+  if (!pieces || pieces->size() != 1 || !pieces->front().leaf) return std::nullopt;
+  const AffinePiece& p = pieces->front();
+  const std::optional<Coord> strides = axis_strides(p.cols, view.shape());
+  return strides ? std::optional<Strided>({leaves.add(p.leaf), p.offset, *strides}) : std::nullopt;
 }
 
 std::optional<StridedPages> strided_pages(const Expr& view, int axis, LeafTable& leaves) {

@@ -16,7 +16,7 @@ class HeadHole {
  public:
   /// `paged`: whether it may be read page by page. Not q: if there is one query per head, heads are one page's rows.
   HeadHole(const Expr& hole, bool paged, DType tiles, LeafTable& leaves, const VecOps& ops) : shape_(hole.shape()) {
-    const Expr value = without_rounding(hole, tiles);
+    const Expr value = packed_value(hole, tiles);
     if (kernels_read(value.dtype())) {
       memory_ = strided(value, leaves);
       if (!memory_ && paged) pages_ = strided_pages(value, 2, leaves);

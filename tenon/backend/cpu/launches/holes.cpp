@@ -5,6 +5,7 @@
 #include "tenon/backend/arithmetic.h"
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/backend/cpu/tile/winograd.h"
+#include "tenon/backend/forms.h"
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/view_facts.h"
@@ -36,9 +37,8 @@ DType tiles_of(const Launch& launch) {
   return arithmetic == DType::BF16 || arithmetic == DType::E4M3 ? DType::BF16 : DType::F32;
 }
 
-Expr without_rounding(const Expr& hole, DType tiles) {
-  const bool rounds = hole.is<nodes::Cast>() || hole.is<nodes::Round>();
-  return tiles == DType::BF16 && rounds && hole->attrs.dtype == DType::BF16 ? hole->in[0] : hole;
+Expr packed_value(const Expr& hole, DType tiles) {
+  return tiles == DType::BF16 ? without_rounding(hole, DType::BF16) : hole;
 }
 
 bool kernels_read(DType t) { return is_float(t) && t != DType::F64; }
@@ -46,7 +46,7 @@ bool kernels_read(DType t) { return is_float(t) && t != DType::F64; }
 // ---- rows ---------------------------------------------------------------------------------------------------------
 
 RowHole::RowHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps& ops) {
-  const Expr value = without_rounding(hole, tiles);
+  const Expr value = packed_value(hole, tiles);
   const Shape& domain = value.shape();
   if (is_view_chain(value) && kernels_read(value.dtype())) {
     const Access access(value, domain, std::max(domain.rank() - 1, 0), leaves);
@@ -108,7 +108,7 @@ std::string WeightGeometry::text() const {
 
 WeightHole::WeightHole(const Expr& hole, const WeightGeometry& geometry, LeafTable& leaves, const Engine& engine)
     : geometry_(geometry), leaves_(leaves), threads_(engine.pool.threads()) {
-  const Expr value = without_rounding(hole, geometry.shape.type);
+  const Expr value = packed_value(hole, geometry.shape.type);
   const Shape& domain = value.shape();
   const int split = geometry.convolution ? 1 : domain.rank() - 1;
   row_elements_ = 1;
@@ -124,7 +124,7 @@ WeightHole::WeightHole(const Expr& hole, const WeightGeometry& geometry, LeafTab
 WeightRequest packed_weights(const Expr& hole, const WeightGeometry& geometry, std::shared_ptr<Engine> engine) {
   const auto graph = std::make_shared<Graph>();
   Memo memo;
-  const Expr value = rebuild(*graph, without_rounding(hole, geometry.shape.type), memo);
+  const Expr value = rebuild(*graph, packed_value(hole, geometry.shape.type), memo);
   const auto make = [graph, value, geometry, engine = std::move(engine)](const WeightMaking& with,
                                                                          std::span<void* const> parts) {
     LeafTable leaves;

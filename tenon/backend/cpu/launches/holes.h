@@ -13,8 +13,8 @@ namespace tenon::cpu {
 /// The element type of the tiles for the launch's arithmetic, which must represent all its values: BF16 for bf16 and
 /// e4m3, I8 for i8 (linear layers only), else F32. Throws Error(Usage) for an arithmetic without such tiles.
 DType tiles_of(const Launch& launch);
-/// `hole` without an outermost rounding to bf16, if packing to `tiles` rounds to bf16 anyway.
-Expr without_rounding(const Expr& hole, DType tiles);
+/// What is packed to `tiles`: `hole` without an outermost rounding to bf16, if packing does that anyway.
+Expr packed_value(const Expr& hole, DType tiles);
 /// True if the matrix kernels can read this type directly.
 bool kernels_read(DType t);
 

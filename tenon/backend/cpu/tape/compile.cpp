@@ -7,6 +7,7 @@
 
 #include "tenon/backend/cpu/tape/tape.h"
 #include "tenon/backend/forms.h"
+#include "tenon/backend/uniform.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
 #include "tenon/kernels/view_facts.h"
@@ -26,8 +27,6 @@ int node_number(const NodeType* type) {
   const auto all = node_types();
   return static_cast<int>(std::find(all.begin(), all.end(), type) - all.begin());
 }
-
-bool is_full_accumulator(const Expr& e) { return e->family() == Family::Leaf && acc_lane(e) >= 0; }
 
 bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
 
@@ -117,23 +116,31 @@ class TapeCompiler {
 
   int value_of(const Expr& root) {
     if (const auto it = known_.find(root.get()); it != known_.end()) return it->second;
+    // Leaves are loaded through the views above them; leaves without views are loaded when a user needs them.
     for (const Expr& e : topological(std::array{root})) {
-      if (known_.contains(e.get()) || inside_view(e) || joined_.contains(e.get())) continue;
+      if (known_.contains(e.get()) || origin_of(e) != Origin::Computed || joined_.contains(e.get())) continue;
       known_.emplace(e.get(), compute(e));
     }
     const auto it = known_.find(root.get());
     return it != known_.end() ? it->second : known_.emplace(root.get(), compute(root)).first->second;
   }
 
-  // Leaves are loaded through the views above them; leaves without views are loaded when a user needs them.
-  static bool inside_view(const Expr& e) {
-    return e->family() == Family::Leaf || (e->family() == Family::View && is_view_chain(e));
+  // Known before `e` has a value itself; loads have theirs by then.
+  bool uniform(const Expr& e) {
+    return uniforms_.contains(e, [this](const Expr& view) { return uniform(value_of(view)); });
   }
 
   int compute(const Expr& e) {
-    if (is_full_accumulator(e)) return accumulator(e);
-    if (const Node* literal = literal_of(e)) return constant(literal->attrs.nums[0]);
-    if (inside_view(e)) return load(e);
+    switch (origin_of(e)) {
+      case Origin::Accumulator:
+        return accumulator(e);
+      case Origin::Literal:
+        return constant(e);
+      case Origin::Memory:
+        return load(e);
+      case Origin::Computed:
+        break;
+    }
     switch (e->family()) {
       case Family::View: {
         const int operand = value_of(e->in[0]);
@@ -170,15 +177,16 @@ class TapeCompiler {
     in.op = Tape::Op::Accumulator;
     in.index = acc_lane(e);
     in.label = "accumulator, lane " + std::to_string(in.index);
-    return emit(std::move(in), false, DType::F32);
+    return emit(std::move(in), uniform(e), DType::F32);
   }
 
-  int constant(double number) {
+  int constant(const Expr& e) {
+    const double number = literal_of(e)->attrs.nums[0];
     Tape::Instruction in;
     in.op = Tape::Op::Constant;
     in.params.assign(16, static_cast<float>(number));
     in.label = std::to_string(number);
-    return emit(std::move(in), true, DType::F32);
+    return emit(std::move(in), uniform(e), DType::F32);
   }
 
   int load(const Expr& e) {
@@ -207,14 +215,9 @@ class TapeCompiler {
     else
       in.functions = t_.ops_->pointwise(node_number(e->type));
     in.label = e->name();
-    bool is_uniform = true;
-    for (const Expr& x : operands) {
-      const int operand = value_of(x);
-      in.src[static_cast<size_t>(in.operands++)] = operand;
-      is_uniform = is_uniform && uniform(operand);
-    }
+    for (const Expr& x : operands) in.src[static_cast<size_t>(in.operands++)] = value_of(x);
     for (double p : e->attrs.nums) in.params.push_back(static_cast<float>(p));
-    return emit(std::move(in), is_uniform, DType::F32);
+    return emit(std::move(in), uniform(e), DType::F32);
   }
 
   // Finds products that a sum or difference computes in its own pass: those without other readers.
@@ -287,7 +290,7 @@ class TapeCompiler {
     in.label = "round to " + std::string(name_of(type)) + ",";
     in.operands = 1;
     in.src[0] = x;
-    return emit(std::move(in), uniform(x), type);
+    return emit(std::move(in), uniform(e), type);
   }
 
   int reduction(const Expr& e) {
@@ -300,7 +303,7 @@ class TapeCompiler {
     in.label = std::string(e->name()) + " of the row";
     in.operands = 1;
     in.src[0] = full(value_of(e->in[0]));
-    return emit(std::move(in), true, DType::F32);
+    return emit(std::move(in), uniform(e), DType::F32);
   }
 
   int full(int x) {
@@ -316,10 +319,7 @@ class TapeCompiler {
   // ---- results ----
 
   void output(const TapeOutput& o) {
-    Expr value = o.value;
-    // A store rounds to the stored type itself.
-    if (o.place && is_rounding(value) && value->attrs.dtype == o.dtype) value = value->in[0];
-    int x = value_of(value);
+    int x = value_of(o.place ? without_rounding(o.value, o.dtype) : o.value);
     if (!o.place) return to_caller(x);
     Access place(o.place, domain_, split_, leaves_);
     TENON_CHECK(Internal, std::ranges::all_of(place.pieces(), [](const Piece& p) { return p.number >= 0; }), "tape")
@@ -389,6 +389,7 @@ class TapeCompiler {
   int split_ = 0;
   std::vector<std::string> written_;
   std::unordered_map<const Node*, int> known_;
+  UniformValues uniforms_;
   std::unordered_set<const Node*> joined_;
   std::vector<DType> holds_;
 };

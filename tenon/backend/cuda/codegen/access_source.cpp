@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tenon/backend/uniform.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/view_facts.h"
@@ -36,18 +37,14 @@ AccessSource::AccessSource(std::string name, const Expr& view, const MatrixDomai
     : name_(std::move(name)), view_(view), domain_(domain), written_(written), params_(params) {
   TENON_CHECK(Internal, is_view_chain(view), "cuda") << view->name() << " is not a view of memory";
   const std::optional<std::vector<AffinePiece>> pieces = affine_pieces(view, domain.shape, domain.split);
-  if (!pieces) {
-    uniform_ = view.shape().cols() == 1 && domain.split == domain.shape.rank() - 1;
-    return;
-  }
+  uniform_ = uniform_view(view, domain.shape, domain.split, pieces);
+  if (!pieces) return;
   affine_ = true;
   for (const AffinePiece& p : *pieces) {
     PieceSource t;
     t.piece = p;
     pieces_.push_back(std::move(t));
   }
-  const std::vector<Digit>& cols = pieces_[0].piece.cols;
-  uniform_ = pieces_.size() == 1 && std::all_of(cols.begin(), cols.end(), [](const Digit& d) { return d.stride == 0; });
   name_fields();
 }
 

@@ -17,11 +17,6 @@ constexpr int64_t kShortRow = 128;
 
 bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
 
-// A value stored as a type is rounded to it by the store.
-Expr stored_value(const ProgramOutput& o) {
-  return o.place && is_rounding(o.value) && o.value->attrs.dtype == o.dtype ? o.value->in[0] : o.value;
-}
-
 }  // namespace
 
 const NodeStruct& node_struct(const NodeType* type) {
@@ -43,7 +38,8 @@ MatrixDomain matrix_domain(const Shape& shape, bool joins) {
 ProgramSource::ProgramSource(std::span<const ProgramOutput> outputs, const MatrixDomain& domain, Params& params,
                              int most)
     : domain_(domain), params_(params) {
-  for (const ProgramOutput& o : outputs) outputs_.push_back({stored_value(o), o.place, o.dtype});
+  for (const ProgramOutput& o : outputs)
+    outputs_.push_back({o.place ? without_rounding(o.value, o.dtype) : o.value, o.place, o.dtype});
   const std::vector<Expr> roots = values();
   for (const Expr& e : roots) ++readers_[e.get()];
   for (const Expr& e : topological(roots)) {
@@ -65,18 +61,11 @@ ProgramSource::ProgramSource(std::span<const ProgramOutput> outputs, const Matri
   find_kept();
 }
 
-ProgramSource::Kind ProgramSource::kind(const Expr& e) const {
-  if (e->family() == Family::Leaf && acc_lane(e) >= 0) return Kind::Accumulator;
-  if (literal_of(e)) return Kind::Literal;
-  const bool view = e->family() == Family::Leaf || (e->family() == Family::View && is_view_chain(e));
-  return view ? Kind::Load : Kind::Computed;
-}
-
 // Number of dependent reductions that must be finished before `e`.
 int ProgramSource::level(const Expr& e) {
   if (const auto it = levels_.find(e.get()); it != levels_.end()) return it->second;
   int most = 0;
-  if (kind(e) == Kind::Computed) {
+  if (origin_of(e) == Origin::Computed) {
     for (const Expr& x : e->in) most = std::max(most, level(x));
     most += e->family() == Family::Reduce;
   }
@@ -84,22 +73,7 @@ int ProgramSource::level(const Expr& e) {
 }
 
 bool ProgramSource::uniform(const Expr& e) {
-  if (const auto it = uniforms_.find(e.get()); it != uniforms_.end()) return it->second;
-  bool yes = false;
-  switch (kind(e)) {
-    case Kind::Accumulator:
-      break;
-    case Kind::Literal:
-      yes = true;
-      break;
-    case Kind::Load:
-      yes = access(e).uniform();
-      break;
-    case Kind::Computed:
-      yes = e->family() == Family::Reduce ||
-            std::all_of(e->in.begin(), e->in.end(), [this](const Expr& x) { return uniform(x); });
-  }
-  return uniforms_[e.get()] = yes;
+  return uniforms_.contains(e, [this](const Expr& view) { return access(view).uniform(); });
 }
 
 AccessSource& ProgramSource::access(const Expr& view) {
@@ -112,8 +86,8 @@ AccessSource& ProgramSource::access(const Expr& view) {
 
 void ProgramSource::collect(const Expr& e, std::set<const Node*>& seen) {
   if (!seen.insert(e.get()).second) return;
-  if (kind(e) == Kind::Load) access(e);
-  if (kind(e) != Kind::Computed) return;
+  if (origin_of(e) == Origin::Memory) access(e);
+  if (origin_of(e) != Origin::Computed) return;
   for (const Expr& x : e->in) collect(x, seen);
 }
 
@@ -155,10 +129,10 @@ ProgramSource::Value ProgramSource::value(const Expr& e) {
 }
 
 ProgramSource::Value ProgramSource::compute(const Expr& e) {
-  switch (kind(e)) {
-    case Kind::Accumulator:
+  switch (origin_of(e)) {
+    case Origin::Accumulator:
       return {"acc[" + std::to_string(acc_lane(e)) + "]", false, DType::F32};
-    case Kind::Literal: {
+    case Origin::Literal: {
       // Equal literals share one name, so that the compiler sees common subexpressions.
       std::string& name = literals_[literal_of(e)->attrs.nums[0]];
       if (name.empty()) {
@@ -167,9 +141,9 @@ ProgramSource::Value ProgramSource::compute(const Expr& e) {
       }
       return {name, true, DType::F32};
     }
-    case Kind::Load:
+    case Origin::Memory:
       return load(e);
-    case Kind::Computed:
+    case Origin::Computed:
       break;
   }
   ++lines_;

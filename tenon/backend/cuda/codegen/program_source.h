@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "tenon/backend/cuda/codegen/access_source.h"
+#include "tenon/backend/uniform.h"
 
 namespace tenon::cuda {
 
@@ -29,9 +30,9 @@ class ProgramSource {
   int pieces() const;
   /// Headers of the nodes in use, as include lines.
   std::string includes() const;
-  /// The functor: `eval(p, row, col)`, also split in two if it only stores, as device/map.h expects; with accumulators
-  /// `compute(p, row, col, acc)`, which returns a `Computed`, and `store(p, row, col, computed)`; with reductions
-  /// `loads<R>(p, row, cols, team, l)` and `run<R>(p, row, cols, team, l)`.
+  /// The functor: `eval(p, row, col)`, also split in two if it only stores, as device/map.h expects; with
+  /// accumulators `compute(p, row, col, acc)`, which returns a `Computed`, and `store(p, row, col, computed)`; with
+  /// reductions `loads<R>(p, row, cols, team, l)` and `run<R>(p, row, cols, team, l)`.
   std::string functor(const std::string& name, int lanes = 0);
   /// With accumulators: other operands are loaded by a separate function, `loads(p, row, col)`, whose result `compute`
   /// takes as its last argument. Call it before the functor is made.
@@ -73,8 +74,6 @@ class ProgramSource {
     bool uniform = false;
     DType holds = DType::F32;
   };
-  enum class Kind { Accumulator, Literal, Load, Computed };
-  Kind kind(const Expr& e) const;
   bool uniform(const Expr& e);
   int level(const Expr& e);
   AccessSource& access(const Expr& view);
@@ -121,7 +120,7 @@ class ProgramSource {
       accesses_;                      // of loads, in a fixed order: equal launches, equal source
   std::vector<AccessSource> places_;  // one per output that has a place
   std::unordered_map<const Node*, int> levels_;
-  std::unordered_map<const Node*, bool> uniforms_;
+  UniformValues uniforms_;
   std::unordered_map<const Node*, int> readers_;  // values and outputs that read a node
   std::vector<Expr> reductions_;
   struct Held {

@@ -17,11 +17,11 @@ void ProgramSource::find_arrays() {
     std::set<const Node*> seen;
     const std::function<void(const Expr&)> walk = [&](const Expr& e) {
       if (uniform(e) || !seen.insert(e.get()).second) return;
-      if (kind(e) == Kind::Load) {
+      if (origin_of(e) == Origin::Memory) {
         if (!needed.contains(e.get())) order.push_back(e);
         needed[e.get()].insert(stage);
       }
-      if (kind(e) == Kind::Computed)
+      if (origin_of(e) == Origin::Computed)
         for (const Expr& x : e->in) walk(x);
     };
     walk(root);
@@ -80,7 +80,7 @@ void ProgramSource::find_kept() {
   for (int stage = 0; stage < stages_; ++stage) {
     std::set<const Node*> seen;
     const std::function<void(const Expr&, bool)> walk = [&](const Expr& e, bool naive) {
-      if (uniform(e) || kind(e) != Kind::Computed || !seen.insert(e.get()).second) return;
+      if (uniform(e) || origin_of(e) != Origin::Computed || !seen.insert(e.get()).second) return;
       if (naive) {
         first.emplace(e.get(), stage);
       } else if (e->type->round && size_of(*e->attrs.dtype) == 2 && first.at(e.get()) < stage && loads(e)) {
@@ -190,7 +190,7 @@ std::string ProgramSource::row_values() {
     if (kept_.contains(e.get()))
       arrays += "    Frag<" + type_source(*e->attrs.dtype) + ", kRun> " + kept_.at(e.get()) + "[R];\n";
     for (const Expr& x : e->in)
-      if (kind(e) == Kind::Computed && kind(x) == Kind::Load && uniform(x) && !in_shared(x)) value(x);
+      if (origin_of(e) == Origin::Computed && origin_of(x) == Origin::Memory && uniform(x) && !in_shared(x)) value(x);
   }
   return arrays + before_;
 }

@@ -139,10 +139,6 @@ bool lanes_apart(const Form& form) {
                                        [&](const FormOutput& o) { return lanes_of(o.value).size() == 1; });
 }
 
-Expr without_rounding(const Expr& hole, DType t) {
-  return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
-}
-
 int run_of(DType t) { return static_cast<int>(16 / size_of(t)); }
 
 bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts) {

@@ -24,9 +24,6 @@ std::set<int> lanes_of(const Expr& value);
 /// True if there are lanes and every result reads only one of them (merged siblings: q, k and v).
 bool lanes_apart(const Form& form);
 
-/// `hole` without an outermost rounding to the type in which it is stored anyway.
-Expr without_rounding(const Expr& hole, DType t);
-
 /// Elements of a 16-byte fragment.
 int run_of(DType t);
 
