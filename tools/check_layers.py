@@ -9,6 +9,7 @@
 - The names of particular models are for their families and for tenon/models: pipelines, programs and file formats ask
   what a model can do. Embedded models' names are names of folders.
 - Programs, examples and benches include tenon/ and their own folder; tests include anything in the tree.
+- A skeleton is registered in a file of its name, and so is its body in every backend that has one.
 - Instruction sets and device libraries are named in backends only; getenv is called in tenon/core/options.cpp only.
 
 --planted: breaks every rule in turn, in texts that are never written, and fails if a violation is not found.
@@ -23,6 +24,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(tenon/[^>]+)>)', re.M)
 GENERATED = re.compile(r"tenon/(?P<layer>[a-z]+)_generated/|tenon_commit\.h$")
 FOREIGN = re.compile(r"\b(cuda|cublas\w*|cudnn|nvrtc|dnnl\w*|onednn|avx\w*|amx\w*|_mm\d*_\w+|sm_\d+\w*)\b", re.IGNORECASE)
 PARTICULAR = re.compile(r"z[-_ ]?image(?!-shapes)|stable[-_ ]?diffusion|lumina|dinov2|\bsd15\b", re.IGNORECASE)
+REGISTERED = re.compile(r'\bRegisterSkeleton\s+\w+\(\s*\{\.name = "(\w+)"|"(\w+)",\s*&LaunchBodies::body<')
 OPTIONS = {"tenon/core/options.def", "tenon/core/options.cpp"}
 COMPILED_TWICE = {"tenon/core/matrix_product.cpp"}  # the oracle's loops, one body for two instruction sets
 
@@ -84,6 +86,10 @@ def check_text(path, text, closed):
         if error:
             yield error
     code = without_comments(text)
+    for match in REGISTERED.finditer(code):
+        name = match[1] or match[2]
+        if path.startswith("tenon/") and pathlib.PurePath(path).name != f"{name}.cpp":
+            yield f"{path}: the skeleton {name} is looked for in {name}.cpp"
     library = path.startswith("tenon/")
     if path.startswith(("tenon/", "apps/")) and not path.startswith(("tenon/models/", "tenon/pipelines/families/")):
         found = PARTICULAR.search(code)
@@ -129,6 +135,8 @@ def breaches(closed):
         yield path, "bool z_image(const std::string& name);\n"
         yield path, 'const char* const kHelp = "of a Stable Diffusion model";\n'
         yield path, 'bool known = architecture == "lumina2";\n'
+    yield "tenon/kernels/skeletons/planted.cpp", 'const RegisterSkeleton kPlanted(\n    {.name = "rows", .holes = {"load"}});\n'
+    yield "tenon/backend/cpu/launches/planted.cpp", 'const RegisterBody kPlanted("rows", &LaunchBodies::body<RowsKernel>);\n'
 
 
 def planted(closed):

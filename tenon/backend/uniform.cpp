@@ -17,7 +17,7 @@ Origin origin_of(const Expr& e) {
 bool uniform_view(const Expr& view, const Shape& domain, int split,
                   const std::optional<std::vector<AffinePiece>>& pieces) {
   if (!pieces) return view.shape().cols() == 1 && split == domain.rank() - 1;
-  return pieces->size() == 1 && std::ranges::all_of(pieces->front().cols, [](const Digit& d) { return d.step == 0; });
+  return pieces->size() == 1 && std::ranges::all_of(pieces->front().cols, [](const Digit& d) { return d.stride == 0; });
 }
 
 bool UniformValues::contains(const Expr& e, FunctionRef<bool(const Expr& view)> loaded) {

@@ -17,10 +17,10 @@ struct Skeleton {
   std::vector<std::string_view> holes;
   /// True if this skeleton serves launches with this anchor (empty: launches without one), second results included.
   bool (*serves)(const Expr& anchor);
-  /// Empty if the form can run, else the reason it cannot, as a sentence that `explain` prints.
-  std::string (*legal)(const Form& form) = [](const Form&) { return std::string(); };
   /// Among skeletons that serve the same launch, the lowest is preferred, then the first by name.
   int preference = 0;
+  /// Empty if the form can run, else the reason it cannot, as a sentence that `explain` prints.
+  std::string (*legal)(const Form& form) = [](const Form&) { return std::string(); };
 };
 
 /// Skeleton::serves for anchors that are one of the node structs T; if there are none, for launches without an anchor.

@@ -23,7 +23,7 @@ std::string legal_prime_map(const Form& form) {
 }
 
 const RegisterSkeleton kPrimeMap(
-    {.name = "prime_map", .holes = {"load"}, .serves = anchored_by<>, .legal = legal_prime_map, .preference = -1});
+    {.name = "prime_map", .holes = {"load"}, .serves = anchored_by<>, .preference = -1, .legal = legal_prime_map});
 
 int runs = 0;
 

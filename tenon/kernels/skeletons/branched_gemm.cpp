@@ -3,11 +3,9 @@
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {
-namespace {
 
 const RegisterSkeleton kRegisteredBranchedGemm({.name = "branched_gemm",
                                                 .holes = {"a", "b", "branch a", "branch b", "factor 0", "factor 1"},
                                                 .serves = anchored_by<nodes::BranchedLinear>});
 
-}  // namespace
 }  // namespace tenon

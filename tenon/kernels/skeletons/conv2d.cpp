@@ -3,18 +3,13 @@
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {
-namespace {
-
-std::string legal_conv2d(const Form& form) {
-  const Shape& w = form.anchor->in[1].shape();
-  const std::vector<int64_t>& p = form.anchor->attrs.ints;
-  const bool product = w[2] == 1 && w[3] == 1 && p == std::vector<int64_t>{1, 0, 0, 0, 0};
-  if (form.lanes > 1 && !product) return "only a 1x1 convolution can compute parts of the channels side by side";
-  return {};
-}
 
 const RegisterSkeleton kRegisteredConv2d(
-    {.name = "conv2d", .holes = {"x", "w"}, .serves = anchored_by<nodes::Conv2d>, .legal = legal_conv2d});
+    {.name = "conv2d", .holes = {"x", "w"}, .serves = anchored_by<nodes::Conv2d>, .legal = [](const Form& form) {
+       const Shape& w = form.anchor->in[1].shape();
+       const bool product = w[2] == 1 && w[3] == 1 && form.anchor->attrs.ints == std::vector<int64_t>{1, 0, 0, 0, 0};
+       const char* const no = "only a 1x1 convolution can compute parts of the channels side by side";
+       return std::string(form.lanes > 1 && !product ? no : "");
+     }});
 
-}  // namespace
 }  // namespace tenon

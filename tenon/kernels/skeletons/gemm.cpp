@@ -3,15 +3,11 @@
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {
-namespace {
-
-std::string legal_gemm(const Form& form) {
-  const bool batched = form.anchor->in[1].shape().rank() > 2;
-  return batched && form.lanes > 1 ? "a batched product cannot have lanes" : "";
-}
 
 const RegisterSkeleton kRegisteredGemm(
-    {.name = "gemm", .holes = {"a", "b"}, .serves = anchored_by<nodes::Linear>, .legal = legal_gemm});
+    {.name = "gemm", .holes = {"a", "b"}, .serves = anchored_by<nodes::Linear>, .legal = [](const Form& form) {
+       const bool batched = form.anchor->in[1].shape().rank() > 2;
+       return std::string(batched && form.lanes > 1 ? "a batched product cannot have lanes" : "");
+     }});
 
-}  // namespace
 }  // namespace tenon

@@ -3,11 +3,9 @@
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {
-namespace {
 
 const RegisterSkeleton kRegisteredSample({.name = "sample",
                                           .holes = {"scores", "rule", "seed", "counter"},
                                           .serves = anchored_by<nodes::Sample>});
 
-}  // namespace
 }  // namespace tenon

@@ -1,17 +1,14 @@
-// The skeletons without an anchor: map and rows (both run a tape over rows in parallel), and groups (statistics only).
+// What map and rows share: a tape over rows in parallel.
+#pragma once
 #include <algorithm>
 
 #include "tenon/backend/cpu/launches/launch_kernel.h"
 
 namespace tenon::cpu {
-namespace {
 
-// Elements per task: enough to hide its start-up, few enough to distribute.
-constexpr int64_t kTaskElements = 32768;
-
-class RowsKernel : public LaunchKernel {
+class TapeKernel : public LaunchKernel {
  public:
-  RowsKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
+  TapeKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
       : LaunchKernel(std::move(engine), launch, std::move(form)) {
     TapeOptions options;
     options.collapse = true;
@@ -38,26 +35,11 @@ class RowsKernel : public LaunchKernel {
     });
   }
 
+  // Elements per task: enough to hide its start-up, few enough to distribute.
+  static constexpr int64_t kTaskElements = 32768;
+
   std::unique_ptr<Tape> tape_;
   int64_t task_rows_ = 1, task_cols_ = 1;
 };
 
-class GroupsKernel : public LaunchKernel {
- public:
-  GroupsKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
-      : LaunchKernel(std::move(engine), launch, std::move(form)) {
-    compile_statistics();
-    seal();
-  }
-  std::string describe() const override { return std::string(engine_->vec.name) + " column moments"; }
-
- private:
-  void compute(std::byte*) override {}
-};
-
-const RegisterBody kRegisteredRows[] = {{"map", &LaunchBodies::body<RowsKernel>},
-                                        {"rows", &LaunchBodies::body<RowsKernel>},
-                                        {"groups", &LaunchBodies::body<GroupsKernel>}};
-
-}  // namespace
 }  // namespace tenon::cpu
