@@ -127,7 +127,7 @@ def breaches(closed):
     yield "tenon/core/planted.h", '#include "tests/support/close.h"\n'
     yield "apps/python/planted.cpp", '#include "apps/cli/verb.h"\n'
     yield "tests/cuda/planted.cpp", '#include "emulator.h"\n'
-    yield "tests/plan/planted.cpp", '#include "device/sizes.h"\n'
+    yield "tests/plan/planted.cpp", '#include "device/launches/sizes.h"\n'
     yield "tenon/io/planted.cpp", "const char* x = getenv(name);\n"
     yield "apps/cli/planted.cpp", "const char* x = getenv(name);\n"
     yield "tenon/kernels/planted.cpp", "bool cuda = false;\n"

@@ -36,7 +36,7 @@ struct BoxKernel {
   /// `run`: of the epilogue.
   std::string source(DType type, int run) const {
     std::string source =
-        "#include \"tenon/backend/cuda/device/" + core +
+        "#include \"tenon/backend/cuda/device/attention/" + core +
         ".h\"\nusing namespace tenon::device;\nstruct Params { TensorMap q, k, v; AttentionSizes sizes; "
         "float* y; };\n";
     for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})

@@ -47,7 +47,8 @@ std::string head_operand(const std::string& name, const std::string& pointer, co
 }
 
 std::string source_of(const Variant& v) {
-  return "#include \"tenon/backend/cuda/device/attention_mma.h\"\nusing namespace tenon::device;\nusing Element = " +
+  return "#include \"tenon/backend/cuda/device/attention/attention_mma.h\"\nusing namespace tenon::device;\nusing "
+         "Element = " +
          element_name(v.type) +
          ";\nstruct Params { AttentionSizes sizes; const Element *q, *k, *v; float* y; int tokens_first; };\n" +
          head_operand("Q", "q", "heads", "queries") + head_operand("K", "k", "kv_heads", "keys") +

@@ -40,7 +40,8 @@ MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacit
     const AttentionGroupedShape tile =
         over_keys(pick_attention_grouped(s.heads / s.kv_heads * s.queries, s.depth), cache, facts, even);
     const std::string source =
-        "#include \"tenon/backend/cuda/device/attention_chunks.h\"\nusing namespace tenon::device;\nusing Element = " +
+        "#include \"tenon/backend/cuda/device/attention/attention_chunks.h\"\nusing namespace tenon::device;\nusing "
+        "Element = " +
         element_name(type) +
         ";\nstruct Params { AttentionSizes sizes; const Element *q, *k, *v; float* y; int tokens_first; };\n" +
         grouped_operand("Q", "q", "heads", "queries") + grouped_operand("K", "k", "kv_heads", "keys") +
@@ -195,7 +196,7 @@ struct Whole : InText {
 )";
 
 std::string token_kernel(const std::string& header, DType type, const std::string& tile, const std::string& body) {
-  return "#include \"tenon/backend/cuda/device/" + header +
+  return "#include \"tenon/backend/cuda/device/attention/" + header +
          ".h\"\nusing namespace tenon::device;\nusing Element = " + element_name(type) + ";\n" + kTokens +
          storing_what_it_gets(epilogue(1, 8, "p.sizes.depth")) + "using Tile = " + tile +
          ";\nKERNEL(Tile::kThreads, 1, Params, p) { " + body + "(p); }\n";

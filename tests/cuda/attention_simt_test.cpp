@@ -58,7 +58,7 @@ std::string simt_text(const SimtVariant& v) {
   const std::string counts =
       "struct Keys {\n  static constexpr bool kGiven = true;\n"
       "  DEV static int count(const Params& p, int batch) { return p.counts[batch]; }\n};\n";
-  return "#include \"tenon/backend/cuda/device/attention_simt.h\"\nusing namespace tenon::device;\n"
+  return "#include \"tenon/backend/cuda/device/attention/attention_simt.h\"\nusing namespace tenon::device;\n"
          "struct Params { AttentionSizes sizes; const float *q, *k, *v; float *y, *lse; const int* counts; int "
          "tokens_first; };\n" +
          simt_operand("Q", "q", "heads", "queries", v.computed) +

@@ -1,6 +1,6 @@
 // Attention with one thread per query, a core that is not in the tree: the kernel of single_core.cpp.
 #pragma once
-#include "tenon/backend/cuda/device/attention_keys.h"
+#include "tenon/backend/cuda/device/attention/attention_keys.h"
 #include "tenon/backend/cuda/device/elements.h"
 
 namespace tenon::device {

@@ -38,7 +38,8 @@ std::string joined_operand(const std::string& t, int run) {
 std::string source_of(const Variant& v) {
   const std::string t = element_name(v.type);
   const int run = v.operand_bytes / static_cast<int>(size_of(v.type));
-  return "#include \"tenon/backend/cuda/device/conv_mma.h\"\nusing namespace tenon::device;\nstruct Params { ConvSizes "
+  return "#include \"tenon/backend/cuda/device/convolutions/conv_mma.h\"\nusing namespace tenon::device;\nstruct "
+         "Params { ConvSizes "
          "sizes; "
          "const " +
          t + " *a, *a2, *b; float* y; int first_channels; };\n" +
@@ -227,7 +228,7 @@ void check(const HopperVariant& v, device::ConvSizes c) {
   ASSERT_TRUE(conv_fits_boxes(c, bytes));
   const std::string t = element_name(v.type);
   const std::string source =
-      "#include \"tenon/backend/cuda/device/conv_wgmma.h\"\nusing namespace tenon::device;\n"
+      "#include \"tenon/backend/cuda/device/convolutions/conv_wgmma.h\"\nusing namespace tenon::device;\n"
       "struct Params { ConvSizes sizes; TensorMap a, a2, b; int first_channels; float* y; };\n"
       "struct A { using T = " +
       t +

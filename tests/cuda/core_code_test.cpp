@@ -34,8 +34,10 @@ std::string epilogue_of(const std::string& columns, int run = 8) {
 
 std::string head_of(const std::string& core, const std::string& type, const std::string& sizes,
                     const std::string& members) {
-  return "#include \"tenon/backend/cuda/device/" + core + ".h\"\nusing namespace tenon::device;\nusing T = " + type +
-         ";\nstruct Params { " + sizes + " sizes; " + members + " const T *bias, *residual; T* y; };\n";
+  const std::string room = core.starts_with("conv") ? "convolutions/" : "products/";
+  return "#include \"tenon/backend/cuda/device/" + room + core +
+         ".h\"\nusing namespace tenon::device;\nusing T = " + type + ";\nstruct Params { " + sizes + " sizes; " +
+         members + " const T *bias, *residual; T* y; };\n";
 }
 std::string kernel_of(const std::string& core, const std::string& tile, int blocks) {
   return "using Tile = " + tile + ";\nKERNEL(Tile::kThreads, " + std::to_string(blocks) + ", Params, p) { " + core +

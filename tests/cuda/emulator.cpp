@@ -96,13 +96,13 @@ void compile(const std::string& command, const std::string& name, const std::str
 fs::path prelude(const std::string& command, const std::vector<std::string>& roots) {
   constexpr const char* kText =
       "#define TENON_DEVICE\n#include \"tenon/backend/cuda/device/elements.h\"\n"
-      "#include \"tenon/backend/cuda/device/lets.h\"\n"
+      "#include \"tenon/backend/cuda/device/launches/lets.h\"\n"
       "#include \"tenon/expr/nodes/arithmetic.h\"\n";
   std::string facts = command + hash_headers(kText, roots);
   for (const std::string& root : roots)
-    for (const char* folder : {"/tenon/backend/cuda/device", "/tenon/expr", "/tenon/expr/nodes", "/tenon/core"})
+    for (const char* folder : {"/tenon/backend/cuda/device", "/tenon/expr", "/tenon/core"})
       if (fs::exists(root + folder))
-        for (const auto& entry : fs::directory_iterator(root + folder))
+        for (const auto& entry : fs::recursive_directory_iterator(root + folder))
           facts += entry.path().string() + std::to_string(entry.last_write_time().time_since_epoch().count());
   fs::path header = cache_folder() / (hash_of(facts) + ".h");
   const fs::path compiled = header.string() + ".gch";

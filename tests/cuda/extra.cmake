@@ -32,8 +32,9 @@ target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.c
                ${CMAKE_CURRENT_SOURCE_DIR}/runtime/state_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/decode_loop_test.cpp)
 
 # A tree with the headers of the additional cores in the place that docs/adding.md gives.
-foreach(_header gemm_dot attention_single)
-  configure_file(${CMAKE_CURRENT_LIST_DIR}/${_header}.h
+foreach(_header products/gemm_dot attention/attention_single)
+  get_filename_component(_name ${_header} NAME)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/${_name}.h
                  ${PROJECT_BINARY_DIR}/new_cores/tenon/backend/cuda/device/${_header}.h COPYONLY)
 endforeach()
 target_compile_definitions(test_cuda PRIVATE NEW_CORES="${PROJECT_BINARY_DIR}/new_cores")

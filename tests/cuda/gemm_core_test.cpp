@@ -23,7 +23,8 @@ struct Variant {
 std::string source_of(const Variant& v) {
   const std::string t = element_name(v.type);
   const int run = v.operand_bytes / static_cast<int>(size_of(v.type));
-  return "#include \"tenon/backend/cuda/device/gemm_mma.h\"\nusing namespace tenon::device;\nstruct Params { GemmSizes "
+  return "#include \"tenon/backend/cuda/device/products/gemm_mma.h\"\nusing namespace tenon::device;\nstruct Params { "
+         "GemmSizes "
          "sizes; "
          "const " +
          t + "*a, *b; float* y; };\n" + operand("A", v.type, "a", "p.sizes.k", run) +
@@ -164,7 +165,7 @@ std::vector<float> run_skinny(const SkinnyVariant& v, const Problem& problem) {
   sizes.range = sum_range(sizes.k);
   const std::string t = element_name(v.type);
   const std::string source =
-      "#include \"tenon/backend/cuda/device/gemm_skinny.h\"\nusing namespace tenon::device;\n"
+      "#include \"tenon/backend/cuda/device/products/gemm_skinny.h\"\nusing namespace tenon::device;\n"
       "struct Params { GemmSizes sizes; const " +
       t + "*a, *b; float* y; };\n" + operand("A", v.type, "a", "p.sizes.k", 8) +
       operand("Rows", v.type, "b", "p.sizes.k", 8) +
@@ -260,7 +261,7 @@ std::vector<float> run_hopper(const HopperVariant& v, const Problem& problem) {
   const auto bytes = static_cast<int>(size_of(v.type));
   const std::string t = element_name(v.type);
   const std::string source =
-      "#include \"tenon/backend/cuda/device/gemm_wgmma.h\"\nusing namespace tenon::device;\n"
+      "#include \"tenon/backend/cuda/device/products/gemm_wgmma.h\"\nusing namespace tenon::device;\n"
       "struct Params { GemmSizes sizes; TensorMap a, a2, b; int first_columns; float* y; };\n"
       "struct A { using T = " +
       t +

@@ -1,7 +1,7 @@
 // A product by threads that compute a run of results each, a core that is not in the tree: the kernel of dot_core.cpp.
 #pragma once
-#include "tenon/backend/cuda/device/core_sizes.h"
 #include "tenon/backend/cuda/device/elements.h"
+#include "tenon/backend/cuda/device/products/core_sizes.h"
 
 namespace tenon::device {
 

@@ -24,7 +24,7 @@ class SingleCore : public AttentionCore {
     Params params = kernel.begin(choice);
     for (size_t i = 0; i < 3; ++i) source.functors += kernel.rows_source(i, params, source.headers);
     source.functors += kernel.epilogue_source(params, source.headers, 8);
-    source.headers = "#include \"tenon/backend/cuda/device/attention_single.h\"\n" + source.headers;
+    source.headers = "#include \"tenon/backend/cuda/device/attention/attention_single.h\"\n" + source.headers;
     source.kernel = "KERNEL(kSingleThreads, 1, Params, p) { attention_single<Q, K, V, Epilogue>(p); }\n";
     return kernel.finish(choice, std::move(source), params);
   }

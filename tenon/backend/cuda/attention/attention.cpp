@@ -131,7 +131,7 @@ TunedCall AttentionKernel::rows_call(const AttentionChoice& choice, const std::s
                     sums = lse_source(params);
   source.functors += count_source(params, source.headers) + sums + epilogue;
   if (!choice.tile.empty()) source.functors += "using Tile = " + choice.tile + ";\n";
-  source.headers = "#include \"tenon/backend/cuda/device/" + header + ".h\"\n" + source.headers;
+  source.headers = "#include \"tenon/backend/cuda/device/attention/" + header + ".h\"\n" + source.headers;
   source.kernel = std::move(kernel);
   return finish(choice, std::move(source), params);
 }
@@ -159,7 +159,7 @@ TunedCall AttentionKernel::box_call(const AttentionChoice& choice) {
     source.functors += count_source(params, source.headers) + sums;
   }
   const std::string core = "attention_" + std::string(choice.core->name());
-  source.headers = "#include \"tenon/backend/cuda/device/" + core + ".h\"\n" + source.headers;
+  source.headers = "#include \"tenon/backend/cuda/device/attention/" + core + ".h\"\n" + source.headers;
   source.kernel = "KERNEL(Tile::kThreads, " + std::to_string(choice.resident) + ", Params, p) { " + core +
                   "<Tile, Q, K, V, Epilogue" + (more ? ", Keys, Lse" : "") + ">(p); }\n";
   return finish(choice, std::move(source), params);

@@ -25,7 +25,7 @@ struct AttentionChoice {
 class AttentionCore {
  public:
   virtual ~AttentionCore() = default;
-  /// Name of its template in device/, without the leading "attention_".
+  /// Name of its template in device/attention/, without the leading "attention_".
   virtual std::string_view name() const = 0;
   /// The value of TENON_CUDA_CORE that allows it, named after the instructions that it multiplies with.
   virtual std::string_view asked_as() const { return name(); }

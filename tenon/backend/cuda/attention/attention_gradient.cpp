@@ -1,7 +1,7 @@
 // The skeleton of attention's gradients: q, k, v and the result's gradient are read in place where their heads lie.
 #include "tenon/backend/cuda/attention/attention_route.h"
 #include "tenon/backend/cuda/attention/key_count.h"
-#include "tenon/backend/cuda/device/core_sizes.h"
+#include "tenon/backend/cuda/device/products/core_sizes.h"
 #include "tenon/backend/cuda/launches/anchor_kernel.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -54,7 +54,7 @@ class AttentionGradientKernel : public AnchorKernel {
     source.functors += keys_source(counted ? form_.holes.back() : Expr(), params, source.headers);
     source.functors +=
         epilogue_source(params, source.headers, 8) + query_sums_source(params) + "using Tile = " + tile_.type() + ";\n";
-    source.headers = "#include \"tenon/backend/cuda/device/attention_gradient.h\"\n" + source.headers;
+    source.headers = "#include \"tenon/backend/cuda/device/attention/attention_gradient.h\"\n" + source.headers;
     source.name = name() + " " + tile_.type();
     source.kernel =
         "KERNEL(Tile::kThreads, 1, Params, p) { attention_gradient<Tile, Q, K, V, G, Sums, Epilogue, Keys, "

@@ -1,5 +1,6 @@
-// Host side of device/attention_mma.h, attention_wgmma.h, attention_short.h, attention_deep.h and attention_grouped.h:
-// resources of a tile, which tile suits a head, and what the kernel call of a problem needs. Formulas only.
+// Host side of device/attention/attention_mma.h, attention_wgmma.h, attention_short.h, attention_deep.h and
+// attention_grouped.h: resources of a tile, which tile suits a head, and what the kernel call of a problem needs.
+// Formulas only.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -233,9 +234,9 @@ struct AttentionShortShape {
   }
 };
 
-/// The tile of device/attention_short.h for a problem, depth 0 if there is none. It takes shallow heads, two of which
-/// fit in shared memory, of 129 to 272 keys, or of 65 to 96 if there are more queries than the streaming core's blocks
-/// can take at once. With a causal mask the streaming core can skip tiles of keys instead.
+/// The tile of device/attention/attention_short.h for a problem, depth 0 if there is none. It takes shallow heads, two
+/// of which fit in shared memory, of 129 to 272 keys, or of 65 to 96 if there are more queries than the streaming
+/// core's blocks can take at once. With a causal mask the streaming core can skip tiles of keys instead.
 inline AttentionShortShape pick_attention_short(const device::AttentionSizes& s, const DeviceFacts& facts) {
   AttentionShortShape tile{.depth = (s.depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(s.depth), .keys = 0};
   // Only the last 32 keys of a tile are masked.

@@ -55,7 +55,7 @@ class GroupedCore : public AttentionCore {
     source.functors +=
         kernel.count_source(params, source.headers) + sums + fresh + epilogue + "using Tile = " + choice.tile + ";\n";
     const std::string core = tile_of(kernel).chunks() ? "attention_chunks" : "attention_grouped";
-    source.headers = "#include \"tenon/backend/cuda/device/" + core + ".h\"\n" + source.headers;
+    source.headers = "#include \"tenon/backend/cuda/device/attention/" + core + ".h\"\n" + source.headers;
     source.kernel = "KERNEL(Tile::kThreads, Tile::kResident, Params, p) { " + core +
                     "<Tile, Q, K, V, Epilogue, Keys, Lse, Fresh>(p); }\n";
     return kernel.finish(choice, std::move(source), params);

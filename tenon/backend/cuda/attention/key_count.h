@@ -7,8 +7,8 @@
 
 namespace tenon::cuda {
 
-/// "struct Keys { .. };" (device/attention_keys.h). `count`: an operand with one number, or one per batch entry; if
-/// empty, the sizes hold it. Adds to the kernel's parameters and headers.
+/// "struct Keys { .. };" (device/attention/attention_keys.h). `count`: an operand with one number, or one per batch
+/// entry; if empty, the sizes hold it. Adds to the kernel's parameters and headers.
 std::string keys_source(const Expr& count, Params& params, std::string& headers);
 
 }  // namespace tenon::cuda

@@ -1,4 +1,4 @@
-// Host side of device/attention_simt.h: resources of a tile, and which tile suits a problem. Formulas only.
+// Host side of device/attention/attention_simt.h: resources of a tile, and which tile suits a problem. Formulas only.
 #pragma once
 #include <algorithm>
 #include <string>

@@ -52,7 +52,7 @@ class AccessSource {
   bool halves(int run) const;
   /// From now on, loads of fragments bypass L1; false if some cannot.
   bool load_past_l1(int run);
-  /// From now on, load_stored only gives the addresses of its fragments, as device/rows.h's Later.
+  /// From now on, load_stored only gives the addresses of its fragments, as device/launches/rows.h's Later.
   void load_later() { loader_ = "later"; }
   /// Statements that fill `dst`, a Frag<dtype(), run>; requires halves(run).
   std::string load_halves(const std::string& dst, int run) const;

@@ -1,5 +1,5 @@
-// Kernel source that computes a launch's lets in one block (device/lets.h): independent lets run side by side, and lets
-// of the same shape share a loop.
+// Kernel source that computes a launch's lets in one block (device/launches/lets.h): independent lets run side by side,
+// and lets of the same shape share a loop.
 #pragma once
 #include <optional>
 
@@ -22,8 +22,8 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
 /// does each let: the extent of that axis, or 1.
 int64_t parts_of_lets(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets, const Shape& domain);
 
-/// Moves small weights that `values` read to shared memory: "struct Constants { .. };" for device/plain.h, or empty.
-/// Call it before generating other source with these params.
+/// Moves small weights that `values` read to shared memory: "struct Constants { .. };" for device/launches/plain.h, or
+/// empty. Call it before generating other source with these params.
 std::string constants_source(std::span<const ProgramOutput> values, Params& params, int threads);
 
 /// The lets that `values` read, directly or through others, in their order.

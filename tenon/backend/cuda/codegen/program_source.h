@@ -30,7 +30,7 @@ class ProgramSource {
   int pieces() const;
   /// Headers of the nodes in use, as include lines.
   std::string includes() const;
-  /// The functor: `eval(p, row, col)`, also split in two if it only stores, as device/map.h expects; with
+  /// The functor: `eval(p, row, col)`, also split in two if it only stores, as device/launches/map.h expects; with
   /// accumulators `compute(p, row, col, acc)`, which returns a `Computed`, and `store(p, row, col, computed)`; with
   /// reductions `loads<R>(p, row, cols, team, l)` and `run<R>(p, row, cols, team, l)`.
   std::string functor(const std::string& name, int lanes = 0);

@@ -1,5 +1,5 @@
-// Kernel source that computes statistics from moments (device/moments.h): the reductions of a value over the inner axes
-// that a launch wants.
+// Kernel source that computes statistics from moments (device/launches/moments.h): the reductions of a value over the
+// inner axes that a launch wants.
 #pragma once
 #include <span>
 

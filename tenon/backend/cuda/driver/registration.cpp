@@ -58,7 +58,8 @@ KernelExpectations expect(const KernelSource& source) {
   if (has("_mma<") && !f32) e.contains = {e4m3 ? Opcode::Qmma : Opcode::Hmma, Opcode::CopyAsync};
   if (has("_wgmma<")) e.contains = {e4m3 ? Opcode::Qgmma : Opcode::Hgmma, Opcode::TensorLoad};
   e.may_use_stack = has("nodes/trigonometric.h");  // argument reduction for large arguments needs a table
-  const bool plain = has("tenon/backend/cuda/device/map.h") || has("tenon/backend/cuda/device/rows.h");
+  const bool plain =
+      has("tenon/backend/cuda/device/launches/map.h") || has("tenon/backend/cuda/device/launches/rows.h");
   if (plain && !e.may_use_stack) e.wide_loads = 0.5 * wide_part(t);
   return e;
 }

@@ -21,8 +21,8 @@ WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf);
 /// Memory for `leaf`, zero wherever no piece is stored.
 WeightRequest packed_weight(std::shared_ptr<Device> device, const Expr& leaf, const std::vector<PackedPiece>& pieces);
 
-/// A view of `rows` stored in runs (device/mma_results.h) that gives them in plain order. The first axis is a multiple
-/// of 32.
+/// A view of `rows` stored in runs (device/products/mma_results.h) that gives them in plain order. The first axis is a
+/// multiple of 32.
 Expr in_runs(const Expr& rows);
 /// The leaf that holds weights in runs, and the view of it in plain order.
 struct InRuns {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "tenon/backend/cuda/codegen/lets_source.h"
-#include "tenon/backend/cuda/device/sizes.h"
+#include "tenon/backend/cuda/device/launches/sizes.h"
 #include "tenon/backend/cuda/launches/operands.h"
 #include "tenon/backend/cuda/launches/transposed_call.h"
 #include "tenon/core/error.h"
@@ -139,7 +139,7 @@ std::optional<KernelCall> lets_call(Device& device, const std::string& name, std
   if (!lets) return std::nullopt;
   KernelParts source;
   source.name = name + " lets";
-  source.headers = "#include \"tenon/backend/cuda/device/lets.h\"\n" + lets->includes;
+  source.headers = "#include \"tenon/backend/cuda/device/launches/lets.h\"\n" + lets->includes;
   source.functors = constants + lets->functors;
   source.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  begin_plain<" +
                   std::string(constants.empty() ? "NoConstants" : "Constants") +
@@ -293,7 +293,7 @@ KernelCall rows_call(Device& device, const std::string& name, std::span<const Pr
   if (walk.columns) program.keep_columns(params.reserve_shared("columns", walk.columns));
   if (walk.ahead) program.keep_rows(params.reserve_shared("rows", walk.buffers * walk.teams * walk.ahead), threads);
   source.functors += program.functor("Program");
-  source.headers = "#include \"tenon/backend/cuda/device/rows.h\"\n" + program.includes();
+  source.headers = "#include \"tenon/backend/cuda/device/launches/rows.h\"\n" + program.includes();
   int64_t blocks = div_up(matrix.rows(), threads / team.threads);
   if (walk.blocks) blocks = div_up(blocks, div_up(blocks, walk.blocks * device.facts().multiprocessors));
   shape.grid_x = static_cast<unsigned>(blocks);
@@ -349,7 +349,7 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
   KernelParts source;
   CallShape shape;
   shape.threads = lets.empty() ? kMapThreads : kMapLetsThreads;
-  source.headers = "#include \"tenon/backend/cuda/device/map.h\"\n";
+  source.headers = "#include \"tenon/backend/cuda/device/launches/map.h\"\n";
   if (!lets.empty()) source.functors = constants_source(lets, params, static_cast<int>(shape.threads));
   const std::string constants = source.functors.empty() ? "NoConstants" : "Constants";
   for (const ProgramOutput& let : lets) params.keep_shared(let.place);
@@ -361,7 +361,7 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
   if (!lets.empty()) {
     const std::optional<LetsSource> first = lets_source(lets, params, static_cast<int>(shape.threads), parts);
     TENON_CHECK(Internal, first.has_value(), name) << "its lets do not fit a block";
-    source.headers += "#include \"tenon/backend/cuda/device/lets.h\"\n" + first->includes;
+    source.headers += "#include \"tenon/backend/cuda/device/launches/lets.h\"\n" + first->includes;
     source.functors += first->functors;
     sizes.settled_lets = all_settled(first->loaded_first, params, settled);
   }

@@ -6,7 +6,7 @@
 
 #include "tenon/backend/affine.h"
 #include "tenon/backend/cuda/codegen/lets_source.h"
-#include "tenon/backend/cuda/device/sizes.h"
+#include "tenon/backend/cuda/device/launches/sizes.h"
 #include "tenon/backend/forms.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -166,7 +166,7 @@ void LaunchKernel::make_sums_call(const Counted& c) {
                                                             c.tile_rows, nullptr, nullptr});
   KernelParts source;
   source.name = name_ + " sums";
-  source.headers = "#include \"tenon/backend/cuda/device/count_sums.h\"\n";
+  source.headers = "#include \"tenon/backend/cuda/device/products/count_sums.h\"\n";
   source.functors = "struct Statistics {\n" + statistics_source("store", c.wanted, params, source.headers) + "};\n";
   source.kernel = "KERNEL(" + std::to_string(32 * lines) + ", 1, Params, p) { count_sums<Statistics, " +
                   std::to_string(lines) + ">(p); }\n";
@@ -229,7 +229,7 @@ void LaunchKernel::make_groups_call(const Counted& c) {
   KernelParts source;
   source.name = name_ + " statistics";
   source.functors = program.functor("Value");
-  source.headers = "#include \"tenon/backend/cuda/device/groups.h\"\n" + program.includes();
+  source.headers = "#include \"tenon/backend/cuda/device/launches/groups.h\"\n" + program.includes();
   source.functors += "struct Statistics {\n" + statistics_source("store", c.wanted, params, source.headers) + "};\n";
   const int64_t cluster = has_clusters(*device_) ? kCluster : 1;
   source.kernel =

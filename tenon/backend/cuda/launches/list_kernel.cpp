@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "tenon/backend/cuda/codegen/program_source.h"
-#include "tenon/backend/cuda/device/list_sizes.h"
+#include "tenon/backend/cuda/device/launches/list_sizes.h"
 #include "tenon/backend/list_body.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -83,7 +83,7 @@ void DeviceListKernel::compile() {
   ProgramSource program(outputs, domain, params, 8), single(outputs, domain, params, 1);
   run_ = program.run();
   functors_ = program.functor("Program") + single.functor("Single");
-  headers_ = "#include \"tenon/backend/cuda/device/list.h\"\n" + program.includes();
+  headers_ = "#include \"tenon/backend/cuda/device/launches/list.h\"\n" + program.includes();
   base_ = params.bytes();
   const size_t head_bytes = head(std::vector<float>(list_.scalars.size())).size();
   for (const int bytes : {4096, device_->facts().argument_bytes}) {

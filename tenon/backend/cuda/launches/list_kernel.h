@@ -1,4 +1,4 @@
-// A launch over lists: one kernel whose argument holds the list. See device/list.h.
+// A launch over lists: one kernel whose argument holds the list. See device/launches/list.h.
 #pragma once
 #include <memory>
 

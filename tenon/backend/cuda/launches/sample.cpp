@@ -1,5 +1,5 @@
 // The sample skeleton: one block, or one cluster, per row of scores, which lie in memory.
-#include "tenon/backend/cuda/device/sample_sizes.h"
+#include "tenon/backend/cuda/device/launches/sample_sizes.h"
 #include "tenon/backend/cuda/launches/anchor_kernel.h"
 #include "tenon/expr/ops.h"
 
@@ -44,7 +44,7 @@ class SampleKernel : public AnchorKernel {
       source.functors += element_source(kNames[i], hole, hole.shape().rank() - 1, params, source.headers);
     }
     source.functors += epilogue_source(params, source.headers, 1);
-    source.headers = "#include \"tenon/backend/cuda/device/sample.h\"\n" + source.headers;
+    source.headers = "#include \"tenon/backend/cuda/device/launches/sample.h\"\n" + source.headers;
     // Clusters find places sooner if two blocks fit on a multiprocessor.
     source.kernel = "KERNEL(" + std::to_string(32 * warps) + (blocks > 1 ? ", 2" : ", 1") + ", Params, p) { sample<" +
                     std::to_string(blocks) + ", Scores, Rule, Seed, Counter, Epilogue>(p); }\n";

@@ -4,7 +4,7 @@
 #include <array>
 #include <unordered_set>
 
-#include "tenon/backend/cuda/device/sizes.h"
+#include "tenon/backend/cuda/device/launches/sizes.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
 #include "tenon/kernels/view_facts.h"
@@ -70,7 +70,8 @@ std::optional<KernelCall> transposed_call(Device& device, const std::string& nam
   KernelParts source;
   source.name = name + " transposed";
   source.functors = load.functor("Load") + store.functor("Store", 1);
-  source.headers = "#include \"tenon/backend/cuda/device/transposed.h\"\n" + load.includes() + store.includes();
+  source.headers =
+      "#include \"tenon/backend/cuda/device/launches/transposed.h\"\n" + load.includes() + store.includes();
   source.kernel =
       "KERNEL(kTransposedThreads, 1, Params, p) { map_transposed<Load, Store, " + type_source(out.dtype) + ">(p); }\n";
   CallShape shape;

@@ -7,8 +7,8 @@
 namespace tenon::cuda {
 
 /// The kernel call of a map whose largest operands are column-major (contiguous from one row to the next) and whose
-/// result is row-major: it goes through tiles in shared memory (device/transposed.h). Empty for other maps. `matrix`:
-/// the domain, split at its last axis.
+/// result is row-major: it goes through tiles in shared memory (device/launches/transposed.h). Empty for other maps.
+/// `matrix`: the domain, split at its last axis.
 std::optional<KernelCall> transposed_call(Device& device, const std::string& name,
                                           std::span<const ProgramOutput> outputs, const MatrixDomain& matrix);
 

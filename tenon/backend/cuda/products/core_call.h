@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "tenon/backend/cuda/device.h"
-#include "tenon/backend/cuda/device/core_sizes.h"
+#include "tenon/backend/cuda/device/products/core_sizes.h"
 
 namespace tenon::cuda {
 

@@ -1,11 +1,11 @@
-// Host side of device/mma_counts.h: whether a core can accumulate statistics of what its epilogue stores, and what that
-// takes. Formulas only.
+// Host side of device/products/mma_counts.h: whether a core can accumulate statistics of what its epilogue stores, and
+// what that takes. Formulas only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 
 #include "tenon/backend/cuda/device.h"
-#include "tenon/backend/cuda/device/core_sizes.h"
+#include "tenon/backend/cuda/device/products/core_sizes.h"
 
 namespace tenon::cuda {
 

@@ -1,5 +1,5 @@
-// Host side of device/gemm_mma.h and conv_mma.h: resources of a tile, and what a kernel call with it needs. Formulas
-// only.
+// Host side of device/products/gemm_mma.h and conv_mma.h: resources of a tile, and what a kernel call with it needs.
+// Formulas only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -21,7 +21,7 @@ struct MmaTileShape {
   }
   /// Columns of K per stage.
   int columns(int element_bytes) const { return row_bytes / element_bytes; }
-  /// True if results reach the epilogue in runs (device/mma_results.h).
+  /// True if results reach the epilogue in runs (device/products/mma_results.h).
   bool has_runs(int lanes) const { return n / warps_n % (32 * lanes) == 0; }
   /// The type in kernel source.
   std::string type() const {

@@ -98,7 +98,7 @@ std::string ProductKernel::norm_source(Params& params, std::string& headers) con
   const Shape one{1, 1}, all = form_.anchor.shape();
   const auto given = [&](int i, const Shape& shape) { return input(*form_.graph, acc_name(i), DType::F32, shape); };
   const Expr sums = broadcast(reshape(weight_sums_, {all.cols()}), all);
-  headers += "#include \"tenon/backend/cuda/device/wgmma_norms.h\"\n";
+  headers += "#include \"tenon/backend/cuda/device/products/wgmma_norms.h\"\n";
   return functor("Elements", norm_->factor.rows, 0, 8) +
          functor("Factor", factor_of(norm_->factor, given(0, one)), 1, 1) +
          functor("Centred", given(0, all) - given(1, all) * sums, 2, 8) +
@@ -197,7 +197,8 @@ TunedCall ProductKernel::tile_call(const TileChoice& choice, KernelParts source,
   const std::string kernel = kind_name() + "_" + std::string(core.empty() ? choice.core->name() : core);
   source.name =
       " " + std::string(name_of(unit_)) + " " + tile + (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
-  source.headers = "#include \"tenon/backend/cuda/device/" + kernel + ".h\"\n" + source.headers;
+  const std::string room = product_.kind == ProductKind::Gemm ? "products/" : "convolutions/";
+  source.headers = "#include \"tenon/backend/cuda/device/" + room + kernel + ".h\"\n" + source.headers;
   source.functors += "using Tile = " + tile + ";\n";
   source.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +
                   "<Tile, A, B, Epilogue" + arguments + ">(p); }\n";

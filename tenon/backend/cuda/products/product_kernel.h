@@ -39,14 +39,15 @@ class ProductKernel : public AnchorKernel {
   /// The sizes passed to a choice's kernel. `box_rows`: rows of a tile that is a box of a convolution's pixels; 0 if
   /// rows are in plain order.
   ProductSizes sizes(const TileChoice& choice, int box_rows = 0) const;
-  /// "gemm" or "conv", the prefix of template names in device/.
+  /// "gemm" or "conv", the prefix of template names in device/products/ and device/convolutions/.
   std::string kind_name() const { return product_.kind == ProductKind::Gemm ? "gemm" : "conv"; }
   /// The operands as they are read: rows [.., k], or pixels and filters.
   const Expr& a() const { return a_; }
   const Expr& b() const { return b_; }
   /// Number of leading axes of B that form its rows.
   int b_split() const { return product_.kind == ProductKind::Gemm ? b_.shape().rank() - 1 : 1; }
-  /// True if operand B is stored in runs (device/mma_results.h): its rows in memory, which are K if it is transposed.
+  /// True if operand B is stored in runs (device/products/mma_results.h): its rows in memory, which are K if it is
+  /// transposed.
   bool b_in_runs() const { return in_runs_; }
   /// True for operands stored transposed, [K][rows].
   bool a_in_columns() const { return a_in_columns_; }

@@ -1,4 +1,4 @@
-// Host side of device/gemm_skinny.h: resources of a tile, and what a kernel call with it needs. Formulas only.
+// Host side of device/products/gemm_skinny.h: resources of a tile, and what a kernel call with it needs. Formulas only.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Host side of device/gemm_wgmma.h and conv_wgmma.h: resources of a tile, and what a kernel call with it needs.
-// Formulas only.
+// Host side of device/products/gemm_wgmma.h and conv_wgmma.h: resources of a tile, and what a kernel call with it
+// needs. Formulas only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
