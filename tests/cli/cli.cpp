@@ -41,13 +41,20 @@ struct TinyModel {
 
 }  // namespace
 
+std::vector<std::string> with_new_files(const std::vector<std::string>& names) {
+  std::string libraries = "LD_PRELOAD=";
+  for (const std::string& name : names) libraries += NEW_FILES "/lib" + name + ".so ";
+  return {libraries};
+}
+
 Process::Process(std::vector<std::string> arguments, const fs::path& folder,
-                 const std::vector<std::string>& environment, const std::function<void()>& prepare) {
+                 const std::vector<std::string>& environment, const std::function<void()>& prepare,
+                 const std::string& program) {
   static int number = 0;
   const std::string tag = std::to_string(getpid()) + "-" + std::to_string(number++);
   out_ = fs::temp_directory_path() / ("tenon-out-" + tag);
   err_ = fs::temp_directory_path() / ("tenon-err-" + tag);
-  arguments.insert(arguments.begin(), TENON_BINARY_DIR "/bin/tenon");
+  arguments.insert(arguments.begin(), program);
   begin_ = std::chrono::steady_clock::now();
   pid_ = fork();
   if (pid_ != 0) return;

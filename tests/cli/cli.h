@@ -18,11 +18,17 @@ struct Finished {
   double seconds = 0;
 };
 
+/// The command line as built, and the one that has the verb of new_files/ as well.
+inline constexpr char kProgram[] = TENON_BINARY_DIR "/bin/tenon", kProgramWithNewVerb[] = NEW_FILES "/tenon";
+/// The environment in which the program loads these files of new_files/ (built as libraries).
+std::vector<std::string> with_new_files(const std::vector<std::string>& names);
+
 /// A running `tenon`, started in `folder`; `prepare` runs in the child process before it becomes tenon.
 class Process {
  public:
   Process(std::vector<std::string> arguments, const std::filesystem::path& folder,
-          const std::vector<std::string>& environment = {}, const std::function<void()>& prepare = {});
+          const std::vector<std::string>& environment = {}, const std::function<void()>& prepare = {},
+          const std::string& program = kProgram);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 class CliFamilies : public CliTest {
  protected:
-  static inline const std::vector<std::string> kToy = {"LD_PRELOAD=" TOY_FAMILY};
+  static inline const std::vector<std::string> kToy = with_new_files({"flat"});
 };
 
 TEST_F(CliFamilies, OneFileDraws) {

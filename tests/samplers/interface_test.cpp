@@ -42,7 +42,7 @@ std::vector<double> timesteps(const std::string& name, const json& config, int s
 }
 
 TEST(Samplers, Names) {
-  EXPECT_THAT(tenon::sampler_names(), testing::ElementsAre("ddim", "dpm++2m", "euler", "euler_a", "pndm"));
+  EXPECT_THAT(tenon::sampler_names(), testing::IsSupersetOf({"ddim", "dpm++2m", "euler", "euler_a", "pndm"}));
   for (const char* name : {"ddim", "DDIM", "pndm", "PLMS", "euler", "Euler", "euler_a", "Euler a", "euler_ancestral",
                            "dpm++2m", "DPM++ 2M", "dpmpp_2m", "DPM++ 2M Karras", "dpm++_2m_karras",
                            "EulerDiscreteScheduler", "DPMSolverMultistepScheduler"})
