@@ -11,9 +11,9 @@ namespace {
 std::vector<float> run(const ConvProblem& p, const TileOps& ops, DType type, int threads, DType source) {
   const ConvShape& s = p.s;
   ThreadPool pool(threads);
-  const PackedShape shape = conv_shape(type, s.o, s.c, s.kh, s.kw);
+  const PackedShape shape = conv_shape(type, s.filters());
   const Poisoned packed(shape.bytes());
-  pack_conv(pool, ops, p.w.data(), DType::F32, s.o, s.c, s.kh, s.kw, type, packed.get());
+  pack_conv(pool, ops, p.w.data(), DType::F32, s.filters(), type, packed.get());
   const std::vector<std::byte> stored = source == DType::F64 ? std::vector<std::byte>{} : stored_as(source, p.x);
   ConvHooks hooks(p);
   const auto pixels = [&](int64_t n, int64_t y, int64_t x0, int64_t x1, float* dst, int64_t ld, int) {

@@ -95,17 +95,17 @@ TEST(Pack, Convolution) {
             const int64_t taps = kh * kw, row = i * taps;
             const auto x = coarse_values(o * i * taps);
             const auto stored = misaligned(source, x);
-            const int h = static_cast<int>(kh), w = static_cast<int>(kw);
-            const PackedShape s = conv_shape(type, o, i, h, w);
+            const FilterShape filters{o, i, static_cast<int>(kh), static_cast<int>(kw)};
+            const PackedShape s = conv_shape(type, filters);
             const Poisoned packed(s.bytes()), scratch(pack_scratch_bytes(i * taps, 2));
             const auto fill = [&](int64_t row0, int64_t rows, float* dst, int64_t ld, int) {
               for (int64_t r = 0; r < rows; ++r)
                 for (int64_t j = 0; j < row; ++j) dst[r * ld + j] = x[static_cast<size_t>((row0 + r) * row + j)];
             };
             if (callback)
-              pack_conv(pool, *ops, fill, o, i, h, w, type, packed.get(), scratch.get());
+              pack_conv(pool, *ops, fill, filters, type, packed.get(), scratch.get());
             else
-              pack_conv(pool, *ops, stored.data() + 1, source, o, i, h, w, type, packed.get());
+              pack_conv(pool, *ops, stored.data() + 1, source, filters, type, packed.get());
             for (int64_t a = 0; a < o; ++a)
               for (int64_t b = 0; b < i; ++b)
                 for (int64_t t = 0; t < taps; ++t) {

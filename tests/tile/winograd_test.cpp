@@ -13,7 +13,7 @@ std::vector<float> run(const ConvProblem& p, const TileOps& ops, DType w_type, i
   const ConvShape& s = p.s;
   ThreadPool pool(threads);
   const Poisoned packed(winograd_weight_bytes(w_type, s.o, s.c));
-  pack_winograd(pool, ops, p.w.data(), DType::F32, s.o, s.c, w_type, packed.get());
+  pack_winograd(pool, ops, p.w.data(), DType::F32, s.filters(), w_type, packed.get());
   EXPECT_TRUE(packed.intact());
   const std::vector<std::byte> stored = source == DType::F64 ? std::vector<std::byte>{} : stored_as(source, p.x);
   ConvHooks hooks(p);

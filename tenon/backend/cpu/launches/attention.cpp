@@ -51,9 +51,8 @@ class HeadHole {
     }
     return s;
   }
-  void fill(int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, Bases bases,
-            void* workspace) const {
-    tape_->fill((b * shape_[1] + h) * shape_[2] + row0, rows, dst, ld, bases, workspace);
+  void fill(const HeadRange& range, float* dst, int64_t ld, Bases bases, void* workspace) const {
+    tape_->fill((range.b * shape_[1] + range.h) * shape_[2] + range.row0, range.rows, dst, ld, bases, workspace);
   }
   std::string describe() const { return tape_ ? tape_->describe() : pages_ ? "pages" : "memory"; }
 
@@ -122,7 +121,7 @@ class AttentionKernel : public AnchorKernel {
   void compute(std::byte* scratch) override {
     const auto filler = [this](size_t i) {
       return [this, i](int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int thread) {
-        holes_[i].fill(b, h, row0, rows, dst, ld, bases(), workspace(thread));
+        holes_[i].fill({b, h, row0, rows}, dst, ld, bases(), workspace(thread));
       };
     };
     const auto q = filler(0), k = filler(1), v = filler(2);

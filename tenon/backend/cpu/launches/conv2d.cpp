@@ -52,7 +52,7 @@ class Conv2dKernel : public AnchorKernel {
         winograd_(winograd_filters(shape_, tiles_, form_.holes[1], engine_->tile)) {
     WeightGeometry geometry;
     geometry.shape = product_ ? linear_shape(tiles_, shape_.o / form_.lanes, shape_.c, form_.lanes)
-                              : conv_shape(tiles_, shape_.o, shape_.c, shape_.kh, shape_.kw);
+                              : conv_shape(tiles_, shape_.filters());
     geometry.convolution = true;
     geometry.winograd = winograd_;
     geometry.channels = shape_.c;

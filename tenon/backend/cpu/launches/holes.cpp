@@ -180,10 +180,9 @@ void WeightHole::pack_part(Engine& engine, const Part& part, const void* data, D
   const std::byte* from = static_cast<const std::byte*>(data) + part.offset * size_of(type);
   std::byte* to = dst + position(part.row);
   if (geometry_.winograd)
-    pack_winograd(engine.pool, engine.tile, from, type, part.rows, geometry_.channels, *geometry_.winograd, dst);
+    pack_winograd(engine.pool, engine.tile, from, type, geometry_.filters(part.rows), *geometry_.winograd, dst);
   else if (geometry_.convolution)
-    pack_conv(engine.pool, engine.tile, from, type, part.rows, geometry_.channels, geometry_.kh, geometry_.kw, s.type,
-              to);
+    pack_conv(engine.pool, engine.tile, from, type, geometry_.filters(part.rows), s.type, to);
   else
     (part.turned ? pack_transposed : static_cast<PackFn*>(pack_linear))(engine.pool, engine.tile, from, type, part.ld,
                                                                         group_of(s, part.rows), to);
@@ -197,8 +196,7 @@ void WeightHole::pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, st
     };
     std::byte* to = dst + g * s.panels() * s.panel_bytes();
     if (geometry_.convolution)
-      pack_conv(engine.pool, engine.tile, shifted, s.cols, geometry_.channels, geometry_.kh, geometry_.kw, s.type, to,
-                scratch);
+      pack_conv(engine.pool, engine.tile, shifted, geometry_.filters(s.cols), s.type, to, scratch);
     else
       pack_linear(engine.pool, engine.tile, shifted, group_of(s, s.cols), to, scratch);
   });
@@ -300,8 +298,7 @@ void WeightHole::pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst)
     fill(r, 1, row, ld, bases, workspace.get());
     std::copy_n(row, row_elements_, static_cast<float*>(plain.get()) + r * row_elements_);
   }
-  pack_winograd(engine.pool, engine.tile, plain.get(), DType::F32, geometry_.shape.cols, geometry_.channels,
-                *geometry_.winograd, dst);
+  pack_winograd(engine.pool, engine.tile, plain.get(), DType::F32, geometry_.filters(rows), *geometry_.winograd, dst);
 }
 
 }  // namespace tenon::cpu

@@ -51,6 +51,8 @@ struct WeightGeometry {
   int64_t channels = 0;
   int kh = 1, kw = 1;
 
+  /// `rows` of a convolution's rows.
+  FilterShape filters(int64_t rows) const { return {rows, channels, kh, kw}; }
   int64_t batch_bytes() const;
   int64_t bytes() const { return batch * batch_bytes(); }
   /// As text: everything that the packed bytes depend on.

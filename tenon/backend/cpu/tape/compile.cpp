@@ -237,7 +237,7 @@ class TapeCompiler {
     // Also sums that only one simple node reads.
     for (const Expr& e : all)
       if (e->family() == Family::Pointwise && e->in.size() == 1 && readers[e->in[0].get()] == 1 &&
-          joins_products(e->in[0]) && t_.ops_->products(false, true, true, node_number(e->type)))
+          joins_products(e->in[0]) && t_.ops_->products({.after = node_number(e->type)}))
         joined_.insert(e->in[0].get());
   }
   bool joins_products(const Expr& e) const {
@@ -257,7 +257,10 @@ class TapeCompiler {
       else
         operands.push_back(x);
     }
-    return t_.ops_->products(e.is<nodes::Sub>(), left, right, e == top ? -1 : node_number(top->type));
+    return t_.ops_->products({.subtracts = e.is<nodes::Sub>(),
+                              .left_product = left,
+                              .right_product = right,
+                              .after = e == top ? -1 : node_number(top->type)});
   }
 
   // Finds results that may be written directly to memory: f32, if nothing reads the values they replace later.

@@ -99,20 +99,20 @@ constexpr Functions product_functions() {
 }
 
 template <class After>
-const PointwiseFn* products_before(bool subtracts, bool left, bool right) {
+const PointwiseFn* products_before(const ProductSum& sum) {
   static constexpr Functions all[2][3] = {
       {product_functions<After, false, false, true>(), product_functions<After, false, true, false>(),
        product_functions<After, false, true, true>()},
       {product_functions<After, true, false, true>(), product_functions<After, true, true, false>(),
        product_functions<After, true, true, true>()}};
-  return all[subtracts][left + left * right].by_mask;
+  return all[sum.subtracts][sum.left_product + sum.left_product * sum.right_product].by_mask;
 }
 
-const PointwiseFn* products_of(bool subtracts, bool left, bool right, int after) {
-  if (after < 0) return products_before<Nothing>(subtracts, left, right);
+const PointwiseFn* products_of(const ProductSum& sum) {
+  if (sum.after < 0) return products_before<Nothing>(sum);
   const PointwiseFn* found = nullptr;
   const auto try_node = [&]<class T>(TypeList<T>) {
-    if (node_types()[static_cast<size_t>(after)] == &node_type<T>()) found = products_before<T>(subtracts, left, right);
+    if (node_types()[static_cast<size_t>(sum.after)] == &node_type<T>()) found = products_before<T>(sum);
   };
   try_node(TypeList<nodes::Sign>{});
   try_node(TypeList<nodes::Neg>{});

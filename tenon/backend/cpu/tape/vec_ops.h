@@ -43,14 +43,20 @@ struct ReduceArgs {
 };
 using ReduceFn = void (*)(const ReduceArgs&);
 
+/// A sum of products, x0 x1 +- x2 x3, or with a plain left or right operand; then the pointwise node `after` (-1:
+/// none).
+struct ProductSum {
+  bool subtracts = false, left_product = true, right_product = true;
+  int after = -1;
+};
+
 struct VecOps {
   const char* name;
   /// The functions of a pointwise node, indexed by the mask of row-uniform operands. `node`: its index in node_types().
   const PointwiseFn* (*pointwise)(int node);
-  /// Sums (differences) of products in one pass, indexed by mask: x0 x1 +- x2 x3, or with a plain left or right
-  /// operand, then the pointwise node `after` (-1: none). Every product and sum is rounded, as it would be by separate
-  /// nodes. Null unless `after` is one of a few simple nodes. At least one operand is a product.
-  const PointwiseFn* (*products)(bool subtracts, bool left, bool right, int after);
+  /// The bodies of such a sum in one pass, indexed by mask. Every product and sum is rounded, as it would be by
+  /// separate nodes. Null unless `after` is one of a few simple nodes. At least one operand is a product.
+  const PointwiseFn* (*products)(const ProductSum& sum);
   /// dst = src rounded to values of a type, as round_to does.
   PointwiseFn (*round)(DType type);
   MoveFn (*load)(DType type);

@@ -135,13 +135,13 @@ class Attention {
     const int64_t rows = std::min(kPackRows, keys_of(b) - row0);
     if (rows <= 0) return;
     const Buffers own = work_.buffers(plan_, thread);
-    const HeadRows k = head_rows(args_.k, b, h, row0, rows, s.d, own.staging, thread);
+    const HeadRows k = head_rows(args_.k, {b, h, row0, rows}, s.d, own.staging, thread);
     std::byte* k_to = work_.k + slot * plan_.k_bytes() + row0 / kPanel * plan_.d_terms * kBlock;
     for (int64_t i = 0; i < rows; i += kPanel, k_to += plan_.d_terms * kBlock) {
       const int cols = static_cast<int>(std::min<int64_t>(kPanel, rows - i));
       ops_.pack_panel({k.at(i), k.type, k.ld, s.d, cols, k_to, s.type});
     }
-    const HeadRows v = head_rows(args_.v, b, h, row0, rows, s.d, own.staging, thread);
+    const HeadRows v = head_rows(args_.v, {b, h, row0, rows}, s.d, own.staging, thread);
     const int64_t stride = plan_.key_terms * kBlock, first_term = row0 / term_elements(s.type);
     std::byte* v_to = work_.v + slot * plan_.v_bytes() + first_term * kBlock;
     ops_.pack_columns({v.data, v.type, v.ld, rows, s.d, v_to, s.type, stride});
@@ -152,7 +152,7 @@ class Attention {
     const int64_t b = kv_head / s.kv_heads, h = kv_head % s.kv_heads * (s.heads / s.kv_heads) + group_head;
     const int rows = static_cast<int>(std::min(kQueryRows, s.sq - row0));
     const Buffers own = work_.buffers(plan_, thread);
-    const HeadRows q = head_rows(args_.q, b, h, row0, rows, s.d, own.staging, thread);
+    const HeadRows q = head_rows(args_.q, {b, h, row0, rows}, s.d, own.staging, thread);
     ops_.pack_rows({q.data, q.type, q.ld, rows, s.d, own.q, s.type, kLine, kQueryRows * kLine});
     const int64_t there = keys_of(b),
                   visible = s.causal ? std::clamp<int64_t>(row0 + rows + there - s.sq, 0, there) : there;
@@ -215,8 +215,8 @@ int64_t keys_at_once(int64_t sk, bool causal) {
   return keys <= kKeyBlock * 5 / 4 ? keys : round_up(div_up(sk, blocks + 1), step);
 }
 
-HeadRows head_rows(const HeadSource& source, int64_t b, int64_t h, int64_t row0, int64_t rows, int64_t d,
-                   float* staging, int thread) {
+HeadRows head_rows(const HeadSource& source, const HeadRange& range, int64_t d, float* staging, int thread) {
+  const auto [b, h, row0, rows] = range;
   if (source.data) {
     const int64_t first = b * source.batch_stride + h * source.head_stride + row_start(source, b, h, row0);
     return {static_cast<const std::byte*>(source.data) + first * size_of(source.type), source.type, source.ld};

@@ -7,6 +7,11 @@
 
 namespace tenon::cpu {
 
+/// Rows [row0, row0 + rows) of batch entry b, head h.
+struct HeadRange {
+  int64_t b, h, row0, rows;
+};
+
 /// Prologue: writes f32 rows [row0, row0 + rows) of batch entry b, head h, all of D, to dst (as RowsFn). If sq is 1,
 /// rows of q beyond a head's are those of the next heads.
 using HeadRowsFn =

@@ -140,7 +140,7 @@ class OneQuery {
   static void fetch(const HeadSource& source, int64_t b, int64_t h, int64_t key, int64_t end, int64_t col,
                     int64_t cols) {
     if (!source.data || key >= end) return;
-    const HeadRows rows = head_rows(source, b, h, key, 0, 0, nullptr, 0);
+    const HeadRows rows = head_rows(source, {b, h, key, 0}, 0, nullptr, 0);
     const int64_t count = std::min(kChunk - key % kChunk, end - key), bytes = cols * size_of(rows.type);
     for (int64_t r = 0; r < count; ++r)
       for (int64_t at = 0; at < bytes; at += kLine)
@@ -154,14 +154,14 @@ class OneQuery {
     const Own own = work_.own(z_, thread);
     const Rows out = work_.rows(z_, slot, thread);
     fetch(args_.k, b, slot % s.kv_heads, begin, end, 0, s.d);
-    HeadRows q = head_rows(args_.q, b, h, 0, z_.rows, s.d, own.staging, thread);
+    HeadRows q = head_rows(args_.q, {b, h, 0, z_.rows}, s.d, own.staging, thread);
     if (args_.q.data) q.ld = args_.q.head_stride;
     ops_.pack_rows({q.data, q.type, q.ld, z_.rows, s.d, own.q, s.type, kLine, z_.lines * kLine});
     const int64_t stride = z_.d_terms * kBlock;
     for (int64_t key = begin; key < end; key += kChunk) {
       const int64_t count = std::min(kChunk, end - key);
       fetch(args_.k, b, slot % s.kv_heads, key + count, end, 0, s.d);
-      const HeadRows k = head_rows(args_.k, b, slot % s.kv_heads, key, count, s.d, own.staging, thread);
+      const HeadRows k = head_rows(args_.k, {b, slot % s.kv_heads, key, count}, s.d, own.staging, thread);
       for (int64_t i = 0; i < count; i += kPanel)
         ops_.pack_panel({k.at(i), k.type, k.ld, s.d, static_cast<int>(std::min<int64_t>(kPanel, count - i)),
                          own.packed + i / kPanel * stride, s.type});
@@ -192,8 +192,7 @@ class OneQuery {
       for (int64_t key = block, count = 0; key < end; key += count) {
         count = std::min(kChunk - key % kChunk, end - key);
         fetch(args_.v, b, slot % s.kv_heads, key + count, keys, col, cols);
-        add_values(own, b, slot % s.kv_heads, key, count, col, cols, (key - block) / term_elements(s.type), out.o + col,
-                   panels, key > 0, thread);
+        add_values(own, {b, slot % s.kv_heads, key, count}, col, cols, out.o + col, thread);
       }
     }
     if (keys == 0) {  // 0 / 0
@@ -206,15 +205,15 @@ class OneQuery {
         args_.lse[b * s.heads + first_head(slot) + r] = log_sum_exp(own.row_max[r], own.row_sum[r]);
   }
 
-  // o += p * v for `count` keys from `key` on, whose weights begin at term `term`.
-  void add_values(const Own& own, int64_t b, int64_t h, int64_t key, int64_t count, int64_t col, int64_t cols,
-                  int64_t term, float* o, int panels, bool accumulate, int thread) const {
+  // o += p * v for these keys and columns [col, col + cols); o = p * v for the first keys.
+  void add_values(const Own& own, const HeadRange& keys, int64_t col, int64_t cols, float* o, int thread) const {
     const AttentionShape& s = z_.s;
-    const HeadRows v = head_rows(args_.v, b, h, key, count, s.d, own.staging, thread);
-    const int64_t terms = div_up(count, term_elements(s.type)), stride = terms * kBlock;
-    ops_.pack_columns({v.at(0, col), v.type, v.ld, count, cols, own.packed, s.type, stride});
-    ops_.gemm(s.type, {own.p + term * z_.lines * kLine, work_.p_off, kLine, own.packed, stride, o, z_.o_ld, terms,
-                       static_cast<int>(z_.rows), panels, accumulate, last_steps(count, s.type)});
+    const HeadRows v = head_rows(args_.v, keys, s.d, own.staging, thread);
+    const int64_t step = term_elements(s.type), terms = div_up(keys.rows, step), stride = terms * kBlock;
+    const std::byte* p = own.p + keys.row0 % z_.keys / step * z_.lines * kLine;
+    ops_.pack_columns({v.at(0, col), v.type, v.ld, keys.rows, cols, own.packed, s.type, stride});
+    ops_.gemm(s.type, {p, work_.p_off, kLine, own.packed, stride, o, z_.o_ld, terms, static_cast<int>(z_.rows),
+                       static_cast<int>(div_up(cols, kPanel)), keys.row0 > 0, last_steps(keys.rows, s.type)});
   }
 
   void hand_over(int64_t slot, int thread) const {

@@ -16,10 +16,8 @@ struct HeadRows {
     return static_cast<const std::byte*>(data) + (row * ld + col) * size_of(type);
   }
 };
-/// Rows [row0, row0 + rows) of (b, h), from one page; computed into `staging` (rows * round_up(d, 16) floats) if
-/// necessary.
-HeadRows head_rows(const HeadSource& source, int64_t b, int64_t h, int64_t row0, int64_t rows, int64_t d,
-                   float* staging, int thread);
+/// Finds rows of one page, d wide; computes them into `staging` (rows * round_up(d, 16) floats) if necessary.
+HeadRows head_rows(const HeadSource& source, const HeadRange& range, int64_t d, float* staging, int thread);
 
 /// log of the sum of e^score of a row, from the softmax kernel's results.
 float log_sum_exp(float row_max, float row_sum);

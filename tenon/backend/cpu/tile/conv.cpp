@@ -120,7 +120,7 @@ int64_t conv_scratch_bytes(const ConvShape& shape, DType type, int threads) {
 
 void conv2d(ThreadPool& pool, const TileOps& ops, const ConvArgs& args, void* scratch) {
   const ConvShape& s = args.shape;
-  const PackedShape expected = conv_shape(args.w.shape.type, s.o, s.c, s.kh, s.kw), &w = args.w.shape;
+  const PackedShape expected = conv_shape(args.w.shape.type, s.filters()), &w = args.w.shape;
   TENON_CHECK(Internal, w.cols == expected.cols && w.k == expected.k && w.taps == expected.taps && w.lanes == 1,
               "conv2d")
       << "the packed weight does not match the shape's channels and taps";

@@ -13,6 +13,7 @@ struct ConvShape {
   int kh = 3, kw = 3, stride = 1;
   int pad_t = 1, pad_l = 1, pad_b = 1, pad_r = 1;
 
+  FilterShape filters() const { return {o, c, kh, kw}; }
   int64_t out_h() const { return (h + pad_t + pad_b - kh) / stride + 1; }
   int64_t out_w() const { return (w + pad_l + pad_r - kw) / stride + 1; }
   int64_t out_pixels() const { return n * out_h() * out_w(); }

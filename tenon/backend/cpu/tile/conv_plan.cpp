@@ -64,7 +64,7 @@ int64_t ConvPlan::copies() const {
 }
 
 ConvPlan::ConvPlan(const ConvShape& shape, DType t, int threads)
-    : s(shape), type(t), layout(ConvLayout::Rows), w(conv_shape(t, shape.o, shape.c, shape.kh, shape.kw)) {
+    : s(shape), type(t), layout(ConvLayout::Rows), w(conv_shape(t, shape.filters())) {
   TENON_CHECK(Internal, s.n > 0 && s.c > 0 && s.o > 0 && s.stride > 0 && s.out_h() > 0 && s.out_w() > 0, "conv2d")
       << "nothing to compute: input [" << s.n << "," << s.h << "," << s.w << "," << s.c << "]";
   layout = pick_layout(s, w);

@@ -70,8 +70,14 @@ class Gemm {
 
  private:
   void pack(int64_t entry, int64_t row0, int64_t rows, std::byte* dst, int thread) const {
-    pack_source_rows(ops_, args_.a, entry * args_.m + row0, rows, shape_.k, shape_.type, dst, schedule_.plane * kLine,
-                     work_.staging + thread * work_.staging_each, thread);
+    PackRowsArgs to{};
+    to.rows = rows;
+    to.k = shape_.k;
+    to.dst = dst;
+    to.dst_type = shape_.type;
+    to.row_stride = kLine;
+    to.term_stride = schedule_.plane * kLine;
+    pack_source_rows(ops_, args_.a, entry * args_.m + row0, to, work_.staging + thread * work_.staging_each, thread);
   }
 
   // Tiles of 64 rows of [row0, row0 + rows); `packed` starts with their first line, unless they are read in place.

@@ -176,13 +176,13 @@ void pack_linear_from(ThreadPool& pool, const TileOps& ops, const PackedShape& s
 }
 
 template <class RowsOf>
-void pack_conv_from(ThreadPool& pool, const TileOps& ops, int64_t o, int64_t i, int kh, int kw, DType type, void* dst,
+void pack_conv_from(ThreadPool& pool, const TileOps& ops, const FilterShape& filters, DType type, void* dst,
                     const RowsOf& rows_of) {
-  const PackedShape shape = conv_shape(type, o, i, kh, kw);
-  const int64_t taps = int64_t{kh} * kw;
+  const PackedShape shape = conv_shape(type, filters);
+  const int64_t taps = filters.taps();
   for_panels(pool, shape, dst, rows_of, [&](const WeightRows& rows, int cols, char* panel) {
-    shape.taps == taps ? pack_conv_panel(ops, rows, cols, i, taps, type, panel)
-                       : pack_dense_panel(ops, rows, cols, i, taps, type, panel);
+    shape.taps == taps ? pack_conv_panel(ops, rows, cols, filters.i, taps, type, panel)
+                       : pack_dense_panel(ops, rows, cols, filters.i, taps, type, panel);
   });
 }
 
@@ -190,10 +190,9 @@ void pack_conv_from(ThreadPool& pool, const TileOps& ops, int64_t o, int64_t i, 
 
 PackedShape linear_shape(DType type, int64_t cols, int64_t k, int lanes) { return {type, cols, lanes, k, 1}; }
 
-PackedShape conv_shape(DType type, int64_t o, int64_t i, int kh, int kw) {
-  const int64_t taps = int64_t{kh} * kw;
-  if (i < 16 && taps > 1) return {type, o, 1, taps * i, 1};
-  return {type, o, 1, i, taps};
+PackedShape conv_shape(DType type, const FilterShape& filters) {
+  if (filters.i < 16 && filters.taps() > 1) return {type, filters.o, 1, filters.row(), 1};
+  return {type, filters.o, 1, filters.i, filters.taps()};
 }
 
 void narrow_to_bytes(DType t, const void* bf16, void* bytes, int64_t n) {
@@ -237,16 +236,16 @@ void pack_transposed(ThreadPool& pool, const TileOps& ops, const void* src, DTyp
   });
 }
 
-void pack_conv(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t o, int64_t i, int kh,
-               int kw, DType type, void* dst) {
+void pack_conv(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, const FilterShape& filters,
+               DType type, void* dst) {
   check_types(src_type, type);
-  pack_conv_from(pool, ops, o, i, kh, kw, type, dst, MemoryRows{src, src_type, i * kh * kw});
+  pack_conv_from(pool, ops, filters, type, dst, MemoryRows{src, src_type, filters.row()});
 }
 
-void pack_conv(ThreadPool& pool, const TileOps& ops, WeightRowsFn rows, int64_t o, int64_t i, int kh, int kw,
-               DType type, void* dst, void* scratch) {
+void pack_conv(ThreadPool& pool, const TileOps& ops, WeightRowsFn rows, const FilterShape& filters, DType type,
+               void* dst, void* scratch) {
   check_types(DType::F32, type);
-  pack_conv_from(pool, ops, o, i, kh, kw, type, dst, CallbackRows{rows, i * kh * kw, scratch});
+  pack_conv_from(pool, ops, filters, type, dst, CallbackRows{rows, filters.row(), scratch});
 }
 
 int64_t pack_scratch_bytes(int64_t k_total, int threads) {

@@ -34,10 +34,17 @@ struct PackedB {
 
 /// The packed shape of a linear layer [lanes * cols, k].
 PackedShape linear_shape(DType type, int64_t cols, int64_t k, int lanes = 1);
-/// The packed shape of a convolution weight [o, i, kh, kw]. K is ordered (term of channels, tap, channel of the term),
+/// A convolution's filters [o, i, kh, kw].
+struct FilterShape {
+  int64_t o = 0, i = 0;
+  int kh = 1, kw = 1;
+  int64_t taps() const { return int64_t{kh} * kw; }
+  int64_t row() const { return i * taps(); }  ///< elements of a filter
+};
+/// The packed shape of filters. K is ordered (term of channels, tap, channel of the term),
 /// so that all taps read the lines of a pixel while they are in the L1 cache; channels are padded to whole terms. With
 /// i < 16 and more than one tap, K is kh * kw * i elements (ky, kx, channel) without padding between taps.
-PackedShape conv_shape(DType type, int64_t o, int64_t i, int kh, int kw);
+PackedShape conv_shape(DType type, const FilterShape& filters);
 
 /// Converts the elements of a bf16 panel to E4M3 or I8 with the same values (NaN in i8: 0), and back. `n`: a multiple
 /// of 32.
@@ -52,9 +59,9 @@ void pack_linear(ThreadPool& pool, const TileOps& ops, const void* src, DType sr
 /// to bytes.
 void pack_transposed(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t ld,
                      const PackedShape& shape, void* dst);
-/// Packs a row-major convolution weight [o, i, kh, kw] to conv_shape(type, o, i, kh, kw).
-void pack_conv(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t o, int64_t i, int kh,
-               int kw, DType type, void* dst);
+/// Packs row-major filters to conv_shape(type, filters).
+void pack_conv(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, const FilterShape& filters,
+               DType type, void* dst);
 
 /// Fills f32 rows: the K elements of a row in the order of the packed operand's source ([k] or [i, kh, kw]).
 using WeightRowsFn = FunctionRef<void(int64_t row0, int64_t rows, float* dst, int64_t ld, int thread)>;
@@ -62,8 +69,8 @@ using WeightRowsFn = FunctionRef<void(int64_t row0, int64_t rows, float* dst, in
 /// pack_scratch_bytes(...) bytes, 64-byte aligned.
 void pack_linear(ThreadPool& pool, const TileOps& ops, WeightRowsFn rows, const PackedShape& shape, void* dst,
                  void* scratch);
-void pack_conv(ThreadPool& pool, const TileOps& ops, WeightRowsFn rows, int64_t o, int64_t i, int kh, int kw,
-               DType type, void* dst, void* scratch);
+void pack_conv(ThreadPool& pool, const TileOps& ops, WeightRowsFn rows, const FilterShape& filters, DType type,
+               void* dst, void* scratch);
 /// Scratch bytes of the callback versions. k_total: elements per source row.
 int64_t pack_scratch_bytes(int64_t k_total, int threads);
 

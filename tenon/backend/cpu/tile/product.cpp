@@ -116,19 +116,24 @@ int64_t staging_rows(int64_t k, int64_t rows_at_once) {
 
 int64_t staging_floats(int64_t k, int64_t rows_at_once) { return staging_rows(k, rows_at_once) * round_up(k, 16); }
 
-void pack_source_rows(const TileOps& ops, const RowSource& source, int64_t row0, int64_t rows, int64_t k, DType type,
-                      void* dst, int64_t term_stride, float* staging, int thread) {
+void pack_source_rows(const TileOps& ops, const RowSource& source, int64_t row0, PackRowsArgs args, float* staging,
+                      int thread) {
   if (source.data) {
-    const auto* src = static_cast<const std::byte*>(source.data) + row0 * source.ld * size_of(source.type);
-    ops.pack_rows({src, source.type, source.ld, rows, k, dst, type, kLine, term_stride});
+    args.src = static_cast<const std::byte*>(source.data) + row0 * source.ld * size_of(source.type);
+    args.src_type = source.type;
+    args.ld = source.ld;
+    ops.pack_rows(args);
     return;
   }
-  const int64_t at_once = staging_rows(k, source.rows_at_once), ld = round_up(k, 16);
-  for (int64_t i = 0; i < rows; i += at_once) {
-    const int64_t count = std::min(at_once, rows - i);
-    source.rows(row0 + i, count, staging, ld, thread);
-    ops.pack_rows(
-        {staging, DType::F32, ld, count, k, static_cast<std::byte*>(dst) + i * kLine, type, kLine, term_stride});
+  const int64_t at_once = staging_rows(args.k, source.rows_at_once), end = row0 + args.rows;
+  args.src = staging;
+  args.src_type = DType::F32;
+  args.ld = round_up(args.k, 16);
+  for (; row0 < end; row0 += at_once) {
+    args.rows = std::min(at_once, end - row0);
+    source.rows(row0, args.rows, staging, args.ld, thread);
+    ops.pack_rows(args);
+    args.dst = static_cast<std::byte*>(args.dst) + at_once * args.row_stride;
   }
 }
 

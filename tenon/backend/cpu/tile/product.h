@@ -101,10 +101,10 @@ int64_t sum_floats(const PackedShape& shape);
 /// Number of parts to split the row tiles into, so that (group, part) tasks keep all threads busy.
 int64_t row_parts(int64_t groups, int64_t tiles, int threads);
 
-/// Packs rows of a RowSource into lines: term j of row i goes to dst + i * kLine + j * term_stride. `staging`:
-/// staging_floats(k, source.rows_at_once).
-void pack_source_rows(const TileOps& ops, const RowSource& source, int64_t row0, int64_t rows, int64_t k, DType type,
-                      void* dst, int64_t term_stride, float* staging, int thread);
+/// Packs rows of a RowSource, from row0 on, into lines. `args`: as for TileOps::pack_rows, but for the source.
+/// `staging`: staging_floats(args.k, source.rows_at_once).
+void pack_source_rows(const TileOps& ops, const RowSource& source, int64_t row0, PackRowsArgs args, float* staging,
+                      int thread);
 /// Rows that pass through a thread's staging buffer at once, and the size of that buffer.
 int64_t staging_rows(int64_t k, int64_t rows_at_once = 1);
 int64_t staging_floats(int64_t k, int64_t rows_at_once = 1);

@@ -20,9 +20,9 @@ bool winograd_legal(const ConvShape& shape);
 
 /// Bytes of a transformed weight [o, c, 3, 3] stored as `type` (F32 or F16), 64-byte aligned.
 int64_t winograd_weight_bytes(DType type, int64_t o, int64_t c);
-/// Transforms and packs row-major weights [o, c, 3, 3] of type f32, f16, bf16 or e4m3. f16 weights are scaled by a
+/// Transforms and packs row-major 3x3 filters of type f32, f16, bf16 or e4m3. f16 weights are scaled by a
 /// power of two that is stored in the packed operand.
-void pack_winograd(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t o, int64_t c,
+void pack_winograd(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, const FilterShape& filters,
                    DType type, void* dst);
 
 struct WinogradArgs {

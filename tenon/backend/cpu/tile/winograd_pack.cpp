@@ -43,12 +43,13 @@ float f16_scale(ThreadPool& pool, const TileOps& ops, const char* src, DType typ
 
 class Packer {
  public:
-  Packer(const TileOps& ops, const void* src, DType src_type, int64_t o, int64_t c, DType type, float scale, char* dst)
+  Packer(const TileOps& ops, const void* src, DType src_type, const FilterShape& filters, DType type, float scale,
+         char* dst)
       : ops_(ops),
         src_(static_cast<const char*>(src)),
         src_type_(src_type),
-        o_(o),
-        c_(c),
+        o_(filters.o),
+        c_(filters.i),
         type_(type),
         scale_(scale),
         dst_(dst) {}
@@ -105,16 +106,17 @@ int64_t winograd_weight_bytes(DType type, int64_t o, int64_t c) {
   return kWinogradHeader + div_up(o, kPanel) * kWinogradPoints * div_up(c, 16) * block_bytes(type);
 }
 
-void pack_winograd(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t o, int64_t c,
+void pack_winograd(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, const FilterShape& filters,
                    DType type, void* dst) {
   TENON_CHECK(Internal, type == DType::F32 || type == DType::F16, "winograd") << "cannot pack to " << name_of(type);
-  const float scale =
-      type == DType::F16 ? f16_scale(pool, ops, static_cast<const char*>(src), src_type, o, c * 9) : 1.0f;
+  const float scale = type == DType::F16
+                          ? f16_scale(pool, ops, static_cast<const char*>(src), src_type, filters.o, filters.row())
+                          : 1.0f;
   const float undo = 1.0f / scale;
   std::memset(dst, 0, kWinogradHeader);
   std::memcpy(dst, &undo, sizeof(undo));
-  const Packer packer(ops, src, src_type, o, c, type, scale, static_cast<char*>(dst));
-  pool.parallel_for(div_up(o, kPanel), [&](int64_t index, int) { packer.panel(index); });
+  const Packer packer(ops, src, src_type, filters, type, scale, static_cast<char*>(dst));
+  pool.parallel_for(div_up(filters.o, kPanel), [&](int64_t index, int) { packer.panel(index); });
 }
 
 }  // namespace tenon::cpu
