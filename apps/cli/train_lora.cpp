@@ -180,6 +180,8 @@ void warn_of_idle_flags(const LoraTrainFlags& f, const train::LoraOptions& o) {
 
 train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, const Backend& backend) {
   train::LoraOptions o = f.o;
+  if (!f.no_cache)
+    o.cache = f.cache.empty() ? std::filesystem::path(f.output) / "cache" : std::filesystem::path(f.cache);
   train::check_learns(backend);
   o.type = training_type(f.type, kLoraTypes, "LoRAs are trained in f32, bf16 or e4m3", backend);
   o.width = o.height = f.resolution;
@@ -334,13 +336,10 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   train::check_lora(o, *model);  // before any pictures are drawn
   train::check_unused(f.output, train::lora_files());
   train::StepPlans plans = plan_steps(f, o, *model, *backend, pictures, held);
-  const std::filesystem::path cache = f.no_cache        ? ""
-                                      : f.cache.empty() ? std::filesystem::path(f.output) / "cache"
-                                                        : std::filesystem::path(f.cache);
-  if (!f.cache.empty()) train::make_cache(cache);
+  if (!f.cache.empty()) train::make_cache(o.cache);
   for (train::CaptionedPicture& p : known_pictures(f, o, train::identity_of(*model, o.type)))
     pictures.push_back(std::move(p));
-  train::LoraTraining training(backend, std::move(model), pictures, held, o, f.output, cache, std::move(plans));
+  train::LoraTraining training(backend, std::move(model), pictures, held, o, f.output, std::move(plans));
   const auto count = std::ssize(std::exchange(pictures, {}));  // from here on their encodings are enough
   held = {};
   spdlog::info("{} of {}, {} encoded now; {}, {}; a step takes {:.0f} MB", counted(count, "picture"),

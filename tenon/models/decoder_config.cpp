@@ -49,28 +49,28 @@ void read_attention(DecoderConfig& c, ConfigReader& r, const std::string& where)
     if (type != "full_attention") r.refuse("layer_types", "\"full_attention\" alone (nothing else is implemented)");
 }
 
-DecoderConfig sized(std::string family, int64_t vocabulary, int64_t width, int64_t hidden, int64_t layers,
-                    int64_t heads, int64_t key_heads, int64_t head_width, int64_t positions) {
-  DecoderConfig c;
-  c.family = std::move(family);
-  c.vocabulary = vocabulary;
-  c.width = width;
-  c.hidden = hidden;
-  c.layers = layers;
-  c.heads = heads;
-  c.key_heads = key_heads;
-  c.head_width = head_width;
-  c.positions = positions;
-  c.qkv_bias = c.family == "qwen2";
-  c.head_norm = c.family == "qwen3";
-  return c;
+// Everything that all Qwen3 have alike, beside these sizes.
+DecoderConfig qwen3(DecoderConfig sizes) {
+  sizes.family = "qwen3";
+  sizes.positions = 40960;
+  sizes.qkv_bias = false;
+  sizes.head_norm = true;
+  return sizes;
 }
 
 DecoderConfig smollm2_135m() {
-  DecoderConfig c = sized("llama", 49152, 576, 1536, 30, 9, 3, 64, 8192);
-  c.theta = 1e5;
-  c.eps = 1e-5;
-  return c;
+  return {.family = "llama",
+          .vocabulary = 49152,
+          .width = 576,
+          .hidden = 1536,
+          .layers = 30,
+          .heads = 9,
+          .key_heads = 3,
+          .head_width = 64,
+          .positions = 8192,
+          .theta = 1e5,
+          .eps = 1e-5,
+          .qkv_bias = false};
 }
 
 }  // namespace
@@ -113,14 +113,22 @@ DecoderConfig detect_qwen3(const WeightShapes& weights, const std::string& where
   w.refuse_if(!whole, kQueries,
               std::to_string(queries) + " query rows and " + std::to_string(keys) + " key rows in heads of " +
                   std::to_string(head));
-  return sized("qwen3", embedding[0], embedding[1], hidden, layers, queries / head, keys / head, head, 40960);
+  return qwen3({.vocabulary = embedding[0],
+                .width = embedding[1],
+                .hidden = hidden,
+                .layers = layers,
+                .heads = queries / head,
+                .key_heads = keys / head,
+                .head_width = head});
 }
 
 const std::vector<DecoderPreset>& decoder_presets() {
   static const std::vector<DecoderPreset> all = {
       {"qwen2.5-0.5b", "Qwen2.5-0.5B: 494 M parameters", DecoderConfig()},
-      {"qwen3-0.6b", "Qwen3-0.6B: 596 M parameters", sized("qwen3", 151936, 1024, 3072, 28, 16, 8, 128, 40960)},
-      {"qwen3-4b", "Qwen3-4B: 4022 M parameters", sized("qwen3", 151936, 2560, 9728, 36, 32, 8, 128, 40960)},
+      {"qwen3-0.6b", "Qwen3-0.6B: 596 M parameters",
+       qwen3({.width = 1024, .hidden = 3072, .layers = 28, .heads = 16, .key_heads = 8, .head_width = 128})},
+      {"qwen3-4b", "Qwen3-4B: 4022 M parameters",
+       qwen3({.width = 2560, .hidden = 9728, .layers = 36, .heads = 32, .key_heads = 8, .head_width = 128})},
       {"smollm2-135m", "SmolLM2-135M: 135 M parameters", smollm2_135m()}};
   return all;
 }

@@ -265,7 +265,8 @@ void Grpo::State::resume() {
   std::vector<std::string> names{content.file.weights, content.file.config};
   for (const auto& [name, text] : content.beside) names.push_back(name);
   check_unused(folder.path(), names);
-  log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard, evaluation_due);
+  log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1,
+                                     MetricsLogOptions{.events = o.tensorboard, .evaluation_due = evaluation_due});
 }
 
 void Grpo::State::checkpoint() {

@@ -196,8 +196,7 @@ struct LoraTraining::State {
   DenoisingShape shape(PictureSize size, int64_t batch) const {
     return {batch, model->latent_shape(size.height, size.width), text_rows, pictures.texts.front().width};
   }
-  void encode(const std::vector<CaptionedPicture>& learnt, const std::vector<CaptionedPicture>& validated,
-              const fs::path& cache);
+  void encode(const std::vector<CaptionedPicture>& learnt, const std::vector<CaptionedPicture>& validated);
   void prepare(StepPlans plans);
   void resume();
   void checkpoint();
@@ -210,7 +209,7 @@ struct LoraTraining::State {
 
 LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<TrainableDenoiser> model,
                            const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held,
-                           LoraOptions options, const fs::path& output, const fs::path& cache, StepPlans plans) {
+                           LoraOptions options, const fs::path& output, StepPlans plans) {
   check_learns(*not_null(backend, "backend"));  // report errors before a folder is made
   check_lora(options, *not_null(model.get(), "model"));
   TENON_CHECK(Usage, !pictures.empty(), "pictures") << "there are none to train on";
@@ -220,7 +219,7 @@ LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<Tra
   const DenoiserTraining training = model->training(options.shift);
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(options), output);
   state_->data = {state_->model.get(), &state_->pictures, training, state_->o.timesteps, state_->o.seed};
-  state_->encode(pictures, held, cache);
+  state_->encode(pictures, held);
   state_->prepare(std::move(plans));
   state_->resume();
 }
@@ -241,11 +240,11 @@ int64_t LoraTraining::sizes() const { return std::ssize(state_->gradients); }
 int64_t LoraTraining::encoded() const { return state_->pictures.made + state_->held.made; }
 
 void LoraTraining::State::encode(const std::vector<CaptionedPicture>& learnt,
-                                 const std::vector<CaptionedPicture>& validated, const fs::path& cache) {
+                                 const std::vector<CaptionedPicture>& validated) {
   const PictureSetOptions sizes = picture_options(*model, o);
   for (const PictureSize& s : sizes.sizes) model->check_size(s.height, s.width);
-  pictures = encode_pictures(*model, o.stored(), learnt, sizes, cache);
-  if (!validated.empty()) held = encode_pictures(*model, o.stored(), validated, sizes, cache);
+  pictures = encode_pictures(*model, o.stored(), learnt, sizes, o.cache);
+  if (!validated.empty()) held = encode_pictures(*model, o.stored(), validated, sizes, o.cache);
   model->release_encoders();
   validation = data;
   if (!validated.empty()) validation.pictures = &held;
@@ -287,7 +286,8 @@ void LoraTraining::State::resume() {
     updater->set_steps(step);
     looks_due = ConfigReader(r->run, folder.checkpoint(step).string() + " run").flag(kLooksDue, false);
   }
-  log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard, looks_due);
+  log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1,
+                                     MetricsLogOptions{.events = o.tensorboard, .evaluation_due = looks_due});
   content.run = {{"options", mine}};
 }
 

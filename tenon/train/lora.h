@@ -34,6 +34,7 @@ struct SampleOptions {
 };
 
 struct LoraOptions {
+  std::filesystem::path cache;    ///< as in encode_pictures
   std::filesystem::path adapter;  ///< a LoRA applied to the base during training, and not included in the result
   int64_t rank = 16;
   double alpha = 0;  ///< 0: the rank
@@ -81,14 +82,13 @@ StepPlans plan_steps(const LoraOptions& o, const TrainableDenoiser& model, const
 /// checkpoint is bit-identical to one that was never stopped.
 class LoraTraining {
  public:
-  /// `held`: pictures for the validation loss; none: the training pictures. `cache`: as in encode_pictures. `plans`:
-  /// from plan_steps with the same arguments; missing ones are planned. Resumes from the folder's last checkpoint if
+  /// `held`: pictures for the validation loss; none: the training pictures. `plans`: from plan_steps with the same
+  /// arguments; missing ones are planned. Resumes from the folder's last checkpoint if
   /// there is one. Error(Usage): bad options or pictures, another run holds the folder, or the checkpoint has other
   /// options; Error(Model), Error(Memory).
   LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<TrainableDenoiser> model,
                const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held,
-               LoraOptions options, const std::filesystem::path& output, const std::filesystem::path& cache,
-               StepPlans plans = {});
+               LoraOptions options, const std::filesystem::path& output, StepPlans plans = {});
   ~LoraTraining();
   LoraTraining(const LoraTraining&) = delete;
   LoraTraining& operator=(const LoraTraining&) = delete;

@@ -72,9 +72,10 @@ std::vector<nlohmann::json> read_metrics(const fs::path& folder, int64_t* passed
   return out;
 }
 
-MetricsLog::MetricsLog(const fs::path& folder, int64_t last, bool events, bool due) : path_(folder / kMetricsFile) {
-  drop_behind(path_, last, due);
-  if (events) events_ = std::make_unique<EventFile>(path_.parent_path(), last + 1);
+MetricsLog::MetricsLog(const fs::path& folder, int64_t last, const MetricsLogOptions& options)
+    : path_(folder / kMetricsFile) {
+  drop_behind(path_, last, options.evaluation_due);
+  if (options.events) events_ = std::make_unique<EventFile>(path_.parent_path(), last + 1);
 }
 
 void MetricsLog::add(const nlohmann::ordered_json& metrics) {

@@ -20,12 +20,16 @@ bool is_evaluation(const nlohmann::json& line);
 /// no such file.
 std::vector<nlohmann::json> read_metrics(const std::filesystem::path& folder, int64_t* passed = nullptr);
 
+struct MetricsLogOptions {
+  bool events = false;          ///< also write an event file; it declares void what others of this folder have later
+  bool evaluation_due = false;  ///< the last step's evaluation will be repeated, too
+};
+
 class MetricsLog {
  public:
-  /// Drops lines of steps after `last`, which will be repeated, and incomplete lines; with `due` also evaluations of
-  /// `last`. `events`: also write an event file, which declares void what other event files of this folder have after
-  /// `last`. Error(Usage) if there is a file of that name without a line of a run.
-  MetricsLog(const std::filesystem::path& folder, int64_t last, bool events, bool due = false);
+  /// Drops lines of steps after `last`, which will be repeated, and incomplete lines. Error(Usage) if there is a file
+  /// of that name without a line of a run.
+  MetricsLog(const std::filesystem::path& folder, int64_t last, const MetricsLogOptions& options = {});
   /// Appends a line; it is completely written on return. Error(Internal) if the system cannot write, Error(Usage) for
   /// metrics without a step.
   void add(const nlohmann::ordered_json& metrics);

@@ -78,10 +78,15 @@ int64_t PolicyBatch::width(int64_t first, int64_t count) const {
   return (longest + multiple_ - 1) / multiple_ * multiple_;
 }
 
-void PolicyBatch::give(Gradients& to, int64_t first, int64_t count, bool with_reference, bool with_tokens) const {
+void PolicyBatch::give(Gradients& to, int64_t first, int64_t count, bool with_reference) const {
+  const std::vector<int32_t> these = part(ids, first, count);
+  to.set("tokens", {DType::I32, {count, width(first, count)}, these.data()});
+  give_targets(to, first, count, with_reference);
+}
+
+void PolicyBatch::give_targets(Gradients& to, int64_t first, int64_t count, bool with_reference) const {
   const Shape shape{count, width(first, count)};
-  const std::vector<int32_t> these = part(ids, first, count), wanted = part(target, first, count);
-  if (with_tokens) to.set("tokens", {DType::I32, shape, these.data()});
+  const std::vector<int32_t> wanted = part(target, first, count);
   to.set("target", {DType::I32, shape, wanted.data()});
   to.set("old", part(old, first, count));
   to.set("advantage", {DType::F32, {count, 1}, advantages.data() + first});

@@ -42,8 +42,9 @@ struct PolicyBatch {
 
   /// Width that rows first..first+count-1 need on their own: a multiple of `multiple`.
   int64_t width(int64_t first, int64_t count) const;
-  /// Sets the inputs of a policy loss over width(first, count) to these rows; "tokens" only if `with_tokens`.
-  void give(Gradients& to, int64_t first, int64_t count, bool with_reference, bool with_tokens = true) const;
+  /// Sets the inputs of a policy loss over width(first, count) to these rows; give_targets: all but "tokens".
+  void give(Gradients& to, int64_t first, int64_t count, bool with_reference) const;
+  void give_targets(Gradients& to, int64_t first, int64_t count, bool with_reference) const;
   /// part: rows of an [rows, tokens] array, cut to width(first, count), concatenated; and the inverse, for results.
   template <class T>
   std::vector<T> part(const std::vector<T>& all, int64_t first, int64_t count) const;

@@ -119,7 +119,7 @@ void SharedTokens::find_targets(const std::vector<int32_t>& numbers) {
 }
 
 void SharedTokens::give(Gradients& to, bool with_reference) const {
-  batch_.give(to, first_, count_, with_reference, false);
+  batch_.give_targets(to, first_, count_, with_reference);
   const auto set = [&](const char* name, const std::vector<int32_t>& values, const Shape& shape) {
     to.set(name, {DType::I32, shape, values.data()});
   };

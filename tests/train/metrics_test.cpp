@@ -30,7 +30,7 @@ TEST(Metrics, WhatIsNotWholeIsPassedOver) {
   int64_t passed = 0;
   EXPECT_THAT(steps_of(read_metrics(run.path(), &passed)), ElementsAre(1, 3));
   EXPECT_EQ(passed, 6);
-  MetricsLog log(run.path(), 2, false);
+  MetricsLog log(run.path(), 2);
   log.add({{"step", 3}, {"loss", 0.5}});
   EXPECT_THAT(steps_of(read_metrics(run.path(), &passed)), ElementsAre(1, 3));
   EXPECT_EQ(passed, 0);
@@ -42,11 +42,11 @@ TEST(Metrics, AFileOfSomethingElseIsNotEmptied) {
   const language_test::Folder run;
   const std::string notes = "bought: 3 apples\n{\"loss\": 1}\n";
   run.write(kMetricsFile, notes);
-  EXPECT_THROW(MetricsLog(run.path(), -1, false), Error);
+  EXPECT_THROW(MetricsLog(run.path(), -1), Error);
   EXPECT_EQ(read_file(run.path() / kMetricsFile, 1000), notes);
   for (const char* of_a_run : {"", "{\"step\": 1, \"lo", "{\"step\": 1, \"loss\": 2}\n"}) {
     run.write(kMetricsFile, of_a_run);
-    MetricsLog(run.path(), -1, false);
+    MetricsLog(run.path(), -1);
     EXPECT_EQ(read_file(run.path() / kMetricsFile, 1000), "") << of_a_run;
   }
 }
@@ -58,7 +58,7 @@ TEST(Metrics, AnEvaluationThatIsDueIsMadeAgain) {
     run.write(kMetricsFile,
               "{\"step\": 0, \"exact_match\": 0}\n{\"step\": 2, \"loss\": 1}\n"
               "{\"step\": 2, \"exact_match\": 1}\n");
-    const MetricsLog log(run.path(), 2, false, due);
+    const MetricsLog log(run.path(), 2, {.evaluation_due = due});
     return steps_of(read_metrics(run.path()));
   };
   EXPECT_THAT(left(true), ElementsAre(0, 2));
@@ -124,7 +124,7 @@ TEST(Metrics, TensorBoardsFile) {
   const std::string digits = "123456789";
   EXPECT_EQ(crc32c(std::as_bytes(std::span(digits))), 0xe3069283U);  // RFC 3720's check value
   const language_test::Folder run;
-  MetricsLog log(run.path(), 6, true);
+  MetricsLog log(run.path(), 6, {.events = true});
   log.add({{"step", 7}, {"loss", 0.25}, {"reward", -300.5}, {"note", "no number"}});
   log.add({{"step", 300}, {"exact_match", 0.5}});
   std::string name;

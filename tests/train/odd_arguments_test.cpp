@@ -94,8 +94,8 @@ TEST(OddArguments, NothingWhereThereMustBeOne) {
   expect_usage("[weights] expected one, found null", [] { Rollout(nullptr, {}, {}); });
   expect_usage("[backend] expected one, found null", [&] { Grpo(none, nullptr, {}, {}, "run"); });
   expect_usage("[model] expected one, found null", [&] { Grpo(cpu, nullptr, {}, {}, "run"); });
-  expect_usage("[backend] expected one, found null", [&] { LoraTraining(none, nullptr, {}, {}, {}, "run", {}); });
-  expect_usage("[model] expected one, found null", [&] { LoraTraining(cpu, nullptr, {}, {}, {}, "run", {}); });
+  expect_usage("[backend] expected one, found null", [&] { LoraTraining(none, nullptr, {}, {}, {}, "run"); });
+  expect_usage("[model] expected one, found null", [&] { LoraTraining(cpu, nullptr, {}, {}, {}, "run"); });
   const DenoisingData data;
   expect_usage("[model] expected one, found null", [&] { DenoisingBatch(data, {}); });
   const Reward script{.kind = Reward::Kind::Script, .weight = 1, .script = nullptr};
@@ -242,7 +242,7 @@ TEST(OddArguments, Batches) {
 
 TEST(OddArguments, Metrics) {
   const language_test::Folder folder;
-  MetricsLog log(folder.path(), -1, true);
+  MetricsLog log(folder.path(), -1, {.events = true});
   expect_usage("an integer \"step\"", [&] { log.add({{"loss", 1.0}}); });
   expect_usage("an integer \"step\"", [&] { log.add({{"loss", 1.0}, {"step", "x"}}); });
   log.add({{"loss", 1.0}, {"step", 1}});
@@ -283,7 +283,7 @@ class OddLoraRuns : public testing::Test {
     const std::shared_ptr<Backend> backend = make_backend("cpu");
     auto model =
         open_as<TrainableDenoiser>(folder_.path().string(), {.backend = backend, .type = DType::F32, .parts = {}});
-    LoraTraining(backend, std::move(model), pictures, {}, o, folder_.path() / "run", {}).run(each, {});
+    LoraTraining(backend, std::move(model), pictures, {}, o, folder_.path() / "run").run(each, {});
   }
   void expect_refused(const std::string& part, const std::function<void(LoraOptions&)>& change) {
     expect_usage(part, [&] { train(change, {ovals()[0]}); });

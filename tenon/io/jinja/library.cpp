@@ -99,7 +99,9 @@ Value map(const Call& c) {
 }
 
 // select, reject (by a test of the item) and selectattr, rejectattr (of its member).
-Value chosen(const Call& c, bool by_member, bool keep) {
+enum class Tested { Item, Member };
+Value chosen(const Call& c, Tested what, bool keep) {
+  const bool by_member = what == Tested::Member;
   const size_t skip = by_member ? 1 : 0;
   const Value member = by_member ? c.argument(0, "attr") : Value();
   List out;
@@ -182,7 +184,7 @@ struct NamedFilter {
   Filter call;
 };
 constexpr auto trim = [](const Call& c) -> Value {
-  return stripped(to_text(c.subject, c.budget), c.argument(0, "chars"), true, true, c.budget);
+  return stripped(to_text(c.subject, c.budget), c.argument(0, "chars"), Ends::Both, c.budget);
 };
 constexpr auto upper = [](const Call& c) -> Value { return upper_of(to_text(c.subject, c.budget)); };
 constexpr auto lower = [](const Call& c) -> Value { return lower_of(to_text(c.subject, c.budget)); };
@@ -203,13 +205,13 @@ const std::array<NamedFilter, 26> kFilters = {{
     {"list", [](const Call& c) -> Value { return items_of(c.subject, c.budget); }},
     {"lower", lower},
     {"map", map},
-    {"reject", [](const Call& c) -> Value { return chosen(c, false, false); }},
-    {"rejectattr", [](const Call& c) -> Value { return chosen(c, true, false); }},
+    {"reject", [](const Call& c) -> Value { return chosen(c, Tested::Item, false); }},
+    {"rejectattr", [](const Call& c) -> Value { return chosen(c, Tested::Member, false); }},
     {"replace", replace},
     {"reverse", reversed},
     {"safe", as_is},
-    {"select", [](const Call& c) -> Value { return chosen(c, false, true); }},
-    {"selectattr", [](const Call& c) -> Value { return chosen(c, true, true); }},
+    {"select", [](const Call& c) -> Value { return chosen(c, Tested::Item, true); }},
+    {"selectattr", [](const Call& c) -> Value { return chosen(c, Tested::Member, true); }},
     {"string", [](const Call& c) -> Value { return to_text(c.subject, c.budget); }},
     {"title", [](const Call& c) -> Value { return titled(to_text(c.subject, c.budget), false); }},
     {"tojson", tojson},

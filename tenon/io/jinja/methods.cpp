@@ -134,9 +134,9 @@ Value apply_method(const std::string& name, const Call& c) {
   if (!c.subject.is_string()) throw RenderError{described(c.subject) + " has no method '" + name + "'"};
   const std::string& text = c.subject.string();
   c.budget.make(text.size());
-  if (name == "strip") return stripped(text, c.argument(0, "chars"), true, true, c.budget);
-  if (name == "lstrip") return stripped(text, c.argument(0, "chars"), true, false, c.budget);
-  if (name == "rstrip") return stripped(text, c.argument(0, "chars"), false, true, c.budget);
+  if (name == "strip") return stripped(text, c.argument(0, "chars"), Ends::Both, c.budget);
+  if (name == "lstrip") return stripped(text, c.argument(0, "chars"), Ends::Left, c.budget);
+  if (name == "rstrip") return stripped(text, c.argument(0, "chars"), Ends::Right, c.budget);
   if (name == "split") return split(c);
   if (name == "startswith") return begins_or_ends(c, true);
   if (name == "endswith") return begins_or_ends(c, false);

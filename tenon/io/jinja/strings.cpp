@@ -66,7 +66,8 @@ std::string titled(const std::string& text, bool python) {
   return out;
 }
 
-std::string stripped(const std::string& text, const Value& characters, bool left, bool right, Budget& budget) {
+std::string stripped(const std::string& text, const Value& characters, Ends ends, Budget& budget) {
+  const bool left = ends != Ends::Right, right = ends != Ends::Left;
   budget.make(text.size());
   std::string_view out = text;
   if (characters.is_undefined() || characters.is_none()) {

@@ -16,8 +16,9 @@ std::string capital(const std::string& text);
 /// Each word's first letter in upper case. In Python's method a word starts after any uncased character, in Jinja's
 /// filter after blanks, hyphens and opening brackets.
 std::string titled(const std::string& text, bool python);
-/// str.strip with the given characters, or of white space if there are none.
-std::string stripped(const std::string& text, const Value& characters, bool left, bool right, Budget& budget);
+enum class Ends { Both, Left, Right };
+/// str.strip at these ends, with the given characters, or of white space if there are none.
+std::string stripped(const std::string& text, const Value& characters, Ends ends, Budget& budget);
 /// Upper bound of the memory for a text's parts.
 uint64_t split_bytes(const std::string& text);
 List split_at(const std::string& text, const std::string& separator, int64_t most);

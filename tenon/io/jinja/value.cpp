@@ -90,11 +90,18 @@ std::string json_string(const std::string& text) {
   return out.append(1, '"');
 }
 
-// Writes nested values, as Python's repr or as JSON.
+// Python's repr, or JSON: on one line unless there is an indent, with keys in their order or sorted.
+struct Style {
+  bool json = false;
+  std::optional<std::string> indent = {};
+  bool sort_keys = false;
+};
+
+// Writes nested values.
 class Writer {
  public:
-  Writer(Budget& budget, bool json, std::optional<std::string> indent, bool sort_keys)
-      : budget_(budget), json_(json), indent_(std::move(indent)), sort_keys_(sort_keys) {}
+  Writer(Budget& budget, Style style)
+      : budget_(budget), json_(style.json), indent_(std::move(style.indent)), sort_keys_(style.sort_keys) {}
 
   std::string text(const Value& v) {
     write(v);
@@ -342,11 +349,11 @@ std::string to_text(const Value& v, Budget& budget) {
     budget.make(v.string().size());
     return v.string();
   }
-  return Writer(budget, false, std::nullopt, false).text(v);
+  return Writer(budget, {}).text(v);
 }
 
 std::string to_json(const Value& v, std::optional<std::string> indent, bool sort_keys, Budget& budget) {
-  return Writer(budget, true, std::move(indent), sort_keys).text(v);
+  return Writer(budget, {.json = true, .indent = std::move(indent), .sort_keys = sort_keys}).text(v);
 }
 
 List items_of(const Value& v, Budget& budget) {

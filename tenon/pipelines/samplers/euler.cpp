@@ -9,7 +9,8 @@ namespace {
 
 class Euler : public EulerFamily {
  public:
-  Euler(const Settings& settings, bool karras) : EulerFamily(settings, karras, true) {
+  Euler(const Settings& settings, bool karras) : EulerFamily(settings, karras) {
+    set_last_sigma(final_sigma(settings, schedule()));
     settings.refuse({"use_exponential_sigmas", "use_beta_sigmas"});
     settings.choice("interpolation_type", "linear", {"linear"});
     settings.choice("timestep_type", "discrete", {"discrete"});

@@ -10,7 +10,7 @@ namespace {
 
 class EulerAncestral : public EulerFamily {
  public:
-  EulerAncestral(const Settings& settings, bool karras, double eta) : EulerFamily(settings, karras, false), eta_(eta) {}
+  EulerAncestral(const Settings& settings, bool karras, double eta) : EulerFamily(settings, karras), eta_(eta) {}
 
   bool needs_noise() const override { return true; }
 

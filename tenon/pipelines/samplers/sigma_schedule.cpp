@@ -44,10 +44,9 @@ double final_sigma(const Settings& settings, const NoiseSchedule& schedule) {
   return settings.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) ? schedule.sigmas().front() : 0;
 }
 
-EulerFamily::EulerFamily(const Settings& settings, bool use_karras, bool final_key)
+EulerFamily::EulerFamily(const Settings& settings, bool use_karras)
     : schedule_(settings, kEulerDefaults),
       karras_(use_karras),
-      last_sigma_(final_key ? final_sigma(settings, schedule_) : 0),
       low_limit_(settings.number("sigma_min", 0, 0, kMaxSigma)),
       high_limit_(settings.number("sigma_max", 0, 0, kMaxSigma)) {}
 

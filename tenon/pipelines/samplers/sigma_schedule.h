@@ -26,8 +26,9 @@ class EulerFamily : public Sampler {
 
  protected:
   /// `use_karras`: Karras levels between the first and last spaced sigma, or between the config's sigma_max and
-  /// sigma_min. `final_key`: the class has the key final_sigmas_type; without it the last sigma is 0.
-  EulerFamily(const Settings& settings, bool use_karras, bool final_key);
+  /// sigma_min. The last sigma is 0.
+  EulerFamily(const Settings& settings, bool use_karras);
+  void set_last_sigma(double sigma) { last_sigma_ = sigma; }
 
   std::vector<double> lay_out(int steps) override;
   NoiseLevel level(int index) const override { return {1, sigma(index)}; }
@@ -42,7 +43,7 @@ class EulerFamily : public Sampler {
  private:
   NoiseSchedule schedule_;
   bool karras_;
-  double last_sigma_;
+  double last_sigma_ = 0;
   double low_limit_, high_limit_;  // 0: not given
   std::vector<double> sigmas_;
 };

@@ -211,9 +211,10 @@ std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Sampler& 
   return latents;
 }
 
-void TextToImage::denoise(const ImageRequest& r, Sampler& sampler, const std::vector<float>& context, int64_t tokens,
+void TextToImage::denoise(Sampler& sampler, const std::vector<float>& context, int64_t tokens,
                           std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result,
                           const OnStep& on_step) {
+  const ImageRequest& r = result.request;
   const std::vector<double> steps(sampler.timesteps().begin(), sampler.timesteps().end());
   const GenerationShape shape = shape_of(r, tokens, static_cast<int64_t>(steps.size()));
   const auto load = Clock::now();
@@ -250,7 +251,7 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   int64_t tokens = 0;
   const std::vector<float> context = encode_prompts(r, tokens, result.timings);
   std::vector<float> latents = initial_latents(r, *sampler, noise, result.timings);
-  denoise(r, *sampler, context, tokens, latents, noise, result, on_step);
+  denoise(*sampler, context, tokens, latents, noise, result, on_step);
   const auto plan = [&] { return plan_vae_decode(*model_, shape_of(r, 0, 0), networks_); };
   if (r.decode) result.images = decoded(kept_, plan, r, latents, result.timings);
   result.peak_bytes = kept_.take_peak();

@@ -38,9 +38,8 @@ class TextToImage : public ImageGenerator {
   std::vector<float> encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings);
   std::vector<float> initial_latents(const ImageRequest& r, Sampler& sampler, std::vector<NoiseSource>& noise,
                                      Timings& timings);
-  void denoise(const ImageRequest& r, Sampler& sampler, const std::vector<float>& context, int64_t tokens,
-               std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result,
-               const OnStep& on_step);
+  void denoise(Sampler& sampler, const std::vector<float>& context, int64_t tokens, std::vector<float>& latents,
+               const std::vector<NoiseSource>& noise, ImageResult& result, const OnStep& on_step);
   GenerationShape shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const;
   /// Windows of the negative prompt (if guided) and of the prompt, the same number of each.
   std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;
