@@ -17,8 +17,10 @@ class AttentionGradientKernel : public AnchorKernel {
     of_keys_ = form_.anchor.is<nodes::AttentionKeyGradient>();
     for (const FormOutput& o : form_.outputs)
       if (o.companion) of_queries_ = o.place;
-    tile_ =
-        pick_attention_gradient(checked_int(q[3]), of_keys_, this->device().facts(), static_cast<bool>(of_queries_));
+    const AttentionGradients which = of_queries_ ? AttentionGradients::All
+                                     : of_keys_  ? AttentionGradients::Keys
+                                                 : AttentionGradients::Queries;
+    tile_ = pick_attention_gradient(checked_int(q[3]), which, this->device().facts());
     TENON_CHECK(Usage, tensor_cores() && tile_.depth > 0, name())
         << "heads of " << q[3] << " columns in " << name_of(unit_) << ": the plan was made for another device";
     for (size_t i = 0; i < kHeads; ++i) {

@@ -292,11 +292,13 @@ struct AttentionGradientShape {
   }
 };
 
+/// Which gradients a launch computes: that of queries, those of keys and values, or all.
+enum class AttentionGradients { Queries, Keys, All };
+
 /// The gradient tile for heads of `depth`, depth 0 if there is none: the widest streamed tile that fits in the
-/// registers of two warpgroups, and as many stages as fit, up to three. `sums_queries`: that of keys also computes that
-/// of queries, of heads of 65 to 128 columns.
-inline AttentionGradientShape pick_attention_gradient(int depth, bool of_keys, const DeviceFacts& facts,
-                                                      bool sums_queries = false) {
+/// registers of two warpgroups, and as many stages as fit, up to three. All are for heads of 65 to 128 columns.
+inline AttentionGradientShape pick_attention_gradient(int depth, AttentionGradients which, const DeviceFacts& facts) {
+  const bool of_keys = which != AttentionGradients::Queries, sums_queries = which == AttentionGradients::All;
   AttentionGradientShape tile{.depth = (depth + 15) / 16 * 16,
                               .value_columns = wgmma_value_columns(depth),
                               .of_keys = of_keys,

@@ -46,34 +46,36 @@ DEV void mbarrier_wait(uint32_t barrier, int parity) {
 // ---- TMA copies of a box of a tensor to shared memory, innermost coordinate first; zero outside the tensor. Their
 // bytes, always of the whole box, are counted at `barrier`. One thread issues a copy.
 DEV void tma_prefetch(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
-DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, int y) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::
-          "r"(dst),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y)
-      : "memory");
-}
-DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, int y, int z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
-      "[%2];" ::"r"(dst),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z)
-      : "memory");
-}
-DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, int y, int z, int w) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
-      "[%2];" ::"r"(dst),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
-      : "memory");
-}
-DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, int y, int z, int w, int v) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, "
-      "%7}], "
-      "[%2];" ::"r"(dst),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
-      : "memory");
+/// 2 to 5 coordinates.
+template <class... At>
+DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, At... coordinates) {
+  constexpr int kRank = sizeof...(At);
+  static_assert(2 <= kRank && kRank <= 5);
+  const int at[kRank] = {coordinates...};
+  if constexpr (kRank == 2)
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
+        "[%2];" ::"r"(dst),
+        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1])
+        : "memory");
+  if constexpr (kRank == 3)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+        "[%2];" ::"r"(dst),
+        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2])
+        : "memory");
+  if constexpr (kRank == 4)
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+        "%6}], [%2];" ::"r"(dst),
+        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+        : "memory");
+  if constexpr (kRank == 5)
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, "
+        "%7}], [%2];" ::"r"(dst),
+        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+        : "memory");
 }
 
 // ---- TMA copies of a box from shared memory to a tensor; elements outside of it are not written. The threads that
@@ -145,35 +147,36 @@ DEV void store_at(uint32_t address, const float (&value)[4], int rank) {
 }
 /// A multicast copy to the same address in each block of the cluster whose bit is set in `blocks`; its bytes are
 /// counted at the barrier with the same address there.
-DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-      "{%3, %4}], [%2], %5;" ::"r"(dst),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"(static_cast<uint16_t>(blocks))
-      : "memory");
-}
-DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y, int z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-      "{%3, %4, %5}], [%2], %6;" ::"r"(dst),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(static_cast<uint16_t>(blocks))
-      : "memory");
-}
-DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y, int z,
-                         int w) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-      "{%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(static_cast<uint16_t>(blocks))
-      : "memory");
-}
-DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y, int z,
-                         int w, int v) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-      "{%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(dst),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v), "h"(static_cast<uint16_t>(blocks))
-      : "memory");
+template <class... At>
+DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, At... coordinates) {
+  constexpr int kRank = sizeof...(At);
+  static_assert(2 <= kRank && kRank <= 5);
+  const int at[kRank] = {coordinates...};
+  const uint16_t to = static_cast<uint16_t>(blocks);
+  if constexpr (kRank == 2)
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+        "[%1, {%3, %4}], [%2], %5;" ::"r"(dst),
+        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "h"(to)
+        : "memory");
+  if constexpr (kRank == 3)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+        "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(dst),
+        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "h"(to)
+        : "memory");
+  if constexpr (kRank == 4)
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+        "[%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "h"(to)
+        : "memory");
+  if constexpr (kRank == 5)
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+        "[%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(dst),
+        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "h"(to)
+        : "memory");
 }
 
 /// Makes this thread's earlier writes to shared memory visible to TMA copies and wgmma that start later.

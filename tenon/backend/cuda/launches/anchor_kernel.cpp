@@ -59,11 +59,6 @@ Expr AnchorKernel::padded_operand(size_t i) {
   return operand(i, stored, [cols](const Expr& leaf) { return slice(leaf, -1, 0, cols); });
 }
 
-std::string AnchorKernel::with_runs(bool runs, bool constant) {
-  return std::string("struct B : Rows { static constexpr bool kInRuns = ") + (runs ? "true" : "false") +
-         ", kConstant = " + (constant ? "true" : "false") + "; };\n";
-}
-
 void AnchorKernel::make_operands() {
   for (const Stored& s : stored_) {
     if (s.leaf.shape().numel() == 0) continue;
@@ -132,9 +127,9 @@ bool AnchorKernel::dense(const Expr& operand) const {
   return side_by_side && p.rows.size() == 1 && p.rows[0].stride == operand.shape()[-1];
 }
 
-std::string AnchorKernel::map_source(const std::string& name, const Expr& operand, bool in_columns, Params& params,
-                                     const MakeRowsBox& box, bool batched) const {
-  const bool matrices = batched && in_columns;
+std::string AnchorKernel::map_source(const std::string& name, const Expr& operand, BoxesOf boxes, Params& params,
+                                     const MakeRowsBox& box) const {
+  const bool in_columns = boxes != BoxesOf::Rows, matrices = boxes == BoxesOf::StackedColumns;
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   std::string source, place;
   for (size_t i = 0; i < pieces->size(); ++i) {

@@ -52,13 +52,9 @@ class AnchorKernel : public LaunchKernel {
   /// Makes the box of one of the operand's tensors from its first element's address, its columns, and the row stride in
   /// elements.
   using MakeRowsBox = std::function<TensorBox(void* address, int64_t columns, int64_t stride)>;
-  /// "struct B : Rows { .. }": operand B of a tensor-core kernel, from what operand_source or map_source named Rows.
-  /// `constant`: no kernel modifies it.
-  static std::string with_runs(bool runs, bool constant);
-  /// "struct A { .. }" for wgmma: tensor maps of rows, or of an operand stored transposed, [columns][rows];
-  /// `batched`: these are a stack of matrices.
-  std::string map_source(const std::string& name, const Expr& operand, bool in_columns, Params& params,
-                         const MakeRowsBox& box, bool batched = false) const;
+  /// "struct A { .. }" for wgmma: the operand's tensor maps.
+  std::string map_source(const std::string& name, const Expr& operand, BoxesOf boxes, Params& params,
+                         const MakeRowsBox& box) const;
   /// "struct Epilogue { .. }" with fragments of up to `most` columns. `loads_apart`: a separate function issues its
   /// loads, where lanes are combined. `factor`: multiplies the sums by that factor, whose reduction is passed in the
   /// slot after the lanes.

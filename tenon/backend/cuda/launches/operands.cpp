@@ -114,8 +114,10 @@ bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
   const bool shaped = q[3] == v[3] && q[3] % 8 == 0 && q[3] > 0 && anchor.shape().numel() > 0;
   if (!typed || !shaped || anchor->attrs.nums[0] < kLeastAttentionScale || !wgmma_allowed(facts)) return false;
   const bool of_all = anchor.is<nodes::AttentionQuerySums>();
-  const AttentionGradientShape tile =
-      pick_attention_gradient(checked_int(q[3]), !anchor.is<nodes::AttentionQueryGradient>(), facts, of_all);
+  const AttentionGradients which = of_all                                       ? AttentionGradients::All
+                                   : anchor.is<nodes::AttentionQueryGradient>() ? AttentionGradients::Queries
+                                                                                : AttentionGradients::Keys;
+  const AttentionGradientShape tile = pick_attention_gradient(checked_int(q[3]), which, facts);
   return tile.depth > 0 && (!of_all || sums_queries(anchor, tile, facts));
 }
 
@@ -234,9 +236,10 @@ bool stacks_in_boxes(int64_t extent, int64_t rows, int64_t element_bytes) {
 }
 
 // True if boxes 128 bytes wide along one axis (rows or columns) cover the other axis fully: of one tensor, or of
-// several joined at whole boxes. `least`: smallest stride from one line of a box to the next. `matrices`: a stack of
-// transposed ones, of one tensor.
-bool in_boxes(const Expr& operand, DType unit, bool along_rows, int64_t least, bool matrices = false) {
+// several joined at whole boxes; a stack of matrices is of one tensor.
+bool in_boxes(const Expr& operand, DType unit, BoxesOf boxes) {
+  const bool along_rows = boxes != BoxesOf::Rows, matrices = boxes == BoxesOf::StackedColumns;
+  const int64_t least = along_rows ? 1 : 0;  // stride from one line of a box to the next
   const int64_t size = size_of(unit), width = 128 / size;
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   if (!pieces || (matrices && pieces->size() > 1)) return false;
@@ -255,11 +258,11 @@ bool in_boxes(const Expr& operand, DType unit, bool along_rows, int64_t least, b
 
 }  // namespace
 
-bool rows_in_boxes(const Expr& operand, DType unit) { return in_boxes(operand, unit, false, 0); }
+bool rows_in_boxes(const Expr& operand, DType unit) { return in_boxes(operand, unit, BoxesOf::Rows); }
 
 bool columns_in_boxes(const Expr& operand, DType unit, bool matrices) {
   return is_view_chain(operand) && operand.dtype() == unit && operand.shape().numel() > 0 &&
-         in_boxes(operand, unit, true, 1, matrices);
+         in_boxes(operand, unit, matrices ? BoxesOf::StackedColumns : BoxesOf::Columns);
 }
 
 namespace {

@@ -60,6 +60,9 @@ bool counts_statistics(const Form& form);
 /// before constant weights.
 std::optional<CentredNorm> norm_behind(const Form& form, DType unit, const DeviceFacts& facts);
 
+/// What boxes TMA loads: rows; columns, of an operand stored transposed, [K][rows]; or those of a stack of matrices.
+enum class BoxesOf { Rows, Columns, StackedColumns };
+
 /// True if TMA can load boxes of the operand's rows: from one tensor, or from several joined at multiples of 128 bytes.
 bool rows_in_boxes(const Expr& operand, DType unit);
 

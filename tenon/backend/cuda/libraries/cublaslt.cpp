@@ -91,10 +91,22 @@ class Description {
     if (status != lt::kSuccess || result.workspace_bytes > static_cast<size_t>(CublasLt::kMaxWorkspace)) return {};
     return result;
   }
-  Status multiply(Handle handle, float alpha, const void* a, const void* b, float beta, const void* c, void* d,
-                  const Algorithm& algorithm, void* workspace, size_t workspace_bytes, void* stream) const {
-    return api_.Matmul(handle, descriptor_.get(), &alpha, b, b_.get(), a, a_.get(), &beta, c, c_.get(), d, d_.get(),
-                       &algorithm, workspace, workspace_bytes, stream);
+  // d = alpha a b + beta c
+  struct Operands {
+    float alpha;
+    const void *a, *b;
+    float beta;
+    const void* c;
+    void* d;
+  };
+  struct Workspace {
+    void* start;
+    size_t bytes;
+  };
+  Status multiply(Handle handle, const Operands& x, const Algorithm& algorithm, const Workspace& workspace,
+                  void* stream) const {
+    return api_.Matmul(handle, descriptor_.get(), &x.alpha, x.b, b_.get(), x.a, a_.get(), &x.beta, x.c, c_.get(), x.d,
+                       d_.get(), &algorithm, workspace.start, workspace.bytes, stream);
   }
 
  private:
@@ -148,9 +160,10 @@ class CublasLtCall : public LibraryCall {
     TENON_CHECK(Internal, addresses.size() == 3 + size_t{adds} + size_t{problem_.bias}, "cublaslt")
         << "wrong number of operands for a product: " << addresses.size();
     if (problem_.bias) description_->set_bias(addresses.back());
+    const Description::Operands operands{problem_.alpha,          addresses[0], addresses[1], problem_.beta,
+                                         addresses[adds ? 3 : 2], addresses[2]};
     session_->api.check(
-        description_->multiply(session_->handle, problem_.alpha, addresses[0], addresses[1], problem_.beta,
-                               addresses[adds ? 3 : 2], addresses[2], algorithm_, workspace, workspace_bytes_, stream),
+        description_->multiply(session_->handle, operands, algorithm_, {workspace, workspace_bytes_}, stream),
         "cannot multiply " + std::to_string(problem_.m) + "x" + std::to_string(problem_.n) + "x" +
             std::to_string(problem_.k));
   }

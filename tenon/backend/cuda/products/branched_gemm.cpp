@@ -25,7 +25,8 @@ std::string ProductKernel::branch_source(Params& params, std::string& headers, c
                                          const MakeRowsBox& b) const {
   const bool scales = !branch_->factors.empty();
   const std::string columns = params.integer("branch_columns", branch_->a.shape()[-1]);
-  return map_source("BranchA", branch_->a, false, params, a) + map_source("BranchB", branch_->b, false, params, b) +
+  return map_source("BranchA", branch_->a, BoxesOf::Rows, params, a) +
+         map_source("BranchB", branch_->b, BoxesOf::Rows, params, b) +
          (scales ? scaled_source(branch_->factors, params, headers) : std::string("using Factors = void;\n")) +
          "struct Branch {\n  using A = BranchA;\n  using B = BranchB;\n  using Scaled = Factors;\n  static constexpr "
          "bool kScales = " +

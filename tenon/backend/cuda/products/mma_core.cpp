@@ -29,8 +29,9 @@ class MmaCore : public ProductCore {
       const int64_t tiles = div_up(p.m, tile.m) * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
       const int64_t steps = div_up(p.k * p.element_bytes, tile.row_bytes);
       for_splits(steps, tiles, facts.multiprocessors, [&, &tile = tile, &rate = rate](int splits) {
-        const double time = time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), tile.row_bytes,
-                                    rate, splits, facts.multiprocessors);
+        const double time =
+            time_of(tiles * splits, {int64_t{tile.m} * tile.n, div_up(steps, splits), tile.row_bytes, rate}, splits,
+                    facts.multiprocessors);
         out.push_back({.tile = tile, .splits = splits, .time = kStart + time});
       });
     }

@@ -178,6 +178,11 @@ Params ProductKernel::begin(const ProductSizes& sizes) const {
   return out;
 }
 
+std::string ProductKernel::runs_source() const {
+  return std::string("struct B : Rows { static constexpr bool kInRuns = ") + (in_runs_ ? "true" : "false") +
+         ", kConstant = " + (stays(b_) ? "true" : "false") + "; };\n";
+}
+
 std::string ProductKernel::rows_source(Params& params, std::string& headers) const {
   const std::string b = operand_source("Rows", b_, b_split(), params) + runs_source();
   if (computes_pixels_) return pixels_source(a_, params, headers) + b;

@@ -58,8 +58,8 @@ class ProductKernel : public AnchorKernel {
   Params begin(const ProductSizes& sizes) const;
   /// "struct A { .. }" and "struct B { .. }" of operands in memory, read row by row.
   std::string rows_source(Params& params, std::string& headers) const;
-  /// "struct B : Rows { .. }" from the functor named Rows.
-  std::string runs_source() const { return with_runs(in_runs_, stays(b_)); }
+  /// "struct B : Rows { .. }" from the functor that operand_source or map_source named Rows.
+  std::string runs_source() const;
   /// The kernel call of a source that is complete except for the launch's name.
   TunedCall finish(KernelParts source, const Params& params, CallNeeds needs) const;
   /// The kernel call of the template of that name in device/<kind>_<core>.h, on the tile type `tile`, with `resident`

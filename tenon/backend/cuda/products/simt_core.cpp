@@ -58,9 +58,11 @@ class SimtCore : public ProductCore {
     for (const auto& [tile, rate, together] : kPlainTiles) {
       if (tile.n / tile.warps_n % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
       const int64_t tiles = div_up(p.m, tile.m) * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
-      out.push_back({.tile = tile,
-                     .time = time_of(tiles, int64_t{tile.m} * tile.n * together, div_up(p.k * 4, tile.row_bytes),
-                                     tile.row_bytes, rate, 1, facts.multiprocessors * together)});
+      out.push_back(
+          {.tile = tile,
+           .time = time_of(tiles,
+                           {int64_t{tile.m} * tile.n * together, div_up(p.k * 4, tile.row_bytes), tile.row_bytes, rate},
+                           1, facts.multiprocessors * together)});
     }
     return out;
   }

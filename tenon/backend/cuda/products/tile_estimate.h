@@ -14,18 +14,24 @@ struct RatedTile {
   double rate;
 };
 
-/// Time of `blocks` equal blocks, each with `area` results and `steps` steps of `row_bytes` of K, in units of a 64 x 64
-/// product over 64 bytes at the best mma rate (an eighth of a microsecond on an H200). Filling the pipeline and the
+/// A block's work: results, and steps of `row_bytes` of K, at a rate as in RatedTile.
+struct BlockWork {
+  int64_t area, steps;
+  int row_bytes;
+  double rate;
+};
+
+/// Time of `blocks` equal blocks in units of a 64 x 64 product over 64 bytes at the best mma rate (an eighth of a
+/// microsecond on an H200). Filling the pipeline and the
 /// epilogue cost a few steps; split-K costs that blocks wait for each other and, in memory instead of `in_cluster`, a
 /// pass over the sums per part.
-inline double time_of(int64_t blocks, int64_t area, int64_t steps, int row_bytes, double rate, int splits,
-                      int multiprocessors, bool in_cluster = false) {
+inline double time_of(int64_t blocks, const BlockWork& work, int splits, int multiprocessors, bool in_cluster = false) {
   constexpr double kMeeting = 24;           // two fences and a counter in memory: 3 us
   constexpr double kMeetingInCluster = 22;  // places side by side, and two barriers
   const double pass = splits > 1 && !in_cluster ? 3.0 + splits : 0;
-  const double each = static_cast<double>(steps) * row_bytes / 64 / rate + 4 + pass;
+  const double each = static_cast<double>(work.steps) * work.row_bytes / 64 / work.rate + 4 + pass;
   const double meeting = splits == 1 ? 0 : in_cluster ? kMeetingInCluster : kMeeting;
-  return static_cast<double>(div_up(blocks, multiprocessors)) * static_cast<double>(area) / 4096 * each + meeting;
+  return static_cast<double>(div_up(blocks, multiprocessors)) * static_cast<double>(work.area) / 4096 * each + meeting;
 }
 
 /// Calls `consider` with every split-K worth trying: those that still find idle multiprocessors.

@@ -69,9 +69,11 @@ class WgmmaCore : public ProductCore {
     Params params = kernel.begin(sizes);
     const Boxes box = std::visit([&](const auto& s) { return boxes(kernel, tile, s); }, sizes);
     source.functors = kernel.runs_source() + kernel.epilogue_source(params, source.headers, 8);
-    const bool batched = kernel.batched();
-    source.functors.insert(0, kernel.map_source("Rows", kernel.b(), kernel.b_in_columns(), params, box.b, batched));
-    source.functors.insert(0, kernel.map_source("A", kernel.a(), kernel.a_in_columns(), params, box.a, batched));
+    const auto boxes_of = [&](bool in_columns) {
+      return !in_columns ? BoxesOf::Rows : kernel.batched() ? BoxesOf::StackedColumns : BoxesOf::Columns;
+    };
+    source.functors.insert(0, kernel.map_source("Rows", kernel.b(), boxes_of(kernel.b_in_columns()), params, box.b));
+    source.functors.insert(0, kernel.map_source("A", kernel.a(), boxes_of(kernel.a_in_columns()), params, box.a));
     std::string arguments;
     if (kernel.branch()) {
       source.functors += branch_of(kernel, tile, params, source.headers);
@@ -115,7 +117,7 @@ class WgmmaCore : public ProductCore {
       if (splits > 1 && (p.branches || p.behind_norm || (p.in_ranges && !shared))) return;
       if (shared && (splits != tile.along_k || tiles * splits > places)) return;
       const double time =
-          time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places, shared);
+          time_of(tiles * splits, {int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate}, splits, places, shared);
       out.push_back({.tile = tile, .splits = splits, .time = time});
     });
   }

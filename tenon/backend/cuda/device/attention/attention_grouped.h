@@ -196,11 +196,11 @@ struct GroupedValues {
 
 /// Computes key `in_piece` of the warp's piece, which is added row `fresh`, and its value: stores them to the cache and
 /// to fragments and shared memory. All lanes compute, so that no branch separates the loads for key and value.
-template <class Tile, class K, class V, class Fresh, class Params>
-DEV void grouped_make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const GroupedPiece& piece,
-                      int in_piece, int fresh, GroupedKeys<Tile, K>& keys, const GroupedValues<Tile, V>& values) {
+template <class Tile, class K, class V, class Fresh, class Params, class Work>
+DEV void grouped_make(const Params& p, const Work& work, const GroupedPiece& piece, int in_piece, int fresh,
+                      GroupedKeys<Tile, K>& keys, const GroupedValues<Tile, V>& values) {
   using T = typename K::T;
-  const int key = piece.first + in_piece, from = fresh * s.kv_heads + block_y();
+  const int key = piece.first + in_piece, from = fresh * work.s.kv_heads + block_y();
   const auto to_cache = [](const T* to, const auto& x) {
     device::store(reinterpret_cast<uint32_t*>(const_cast<T*>(to)), x);
   };
@@ -210,8 +210,8 @@ DEV void grouped_make(const Params& p, const AttentionSizes& s, const GroupedPla
   UNROLL for (int g = 0; g < Tile::kGroups; ++g)
       evaluate<T, typename Fresh::Key, 4>(p, from, column_of_group(g), made[g]);
   evaluate<T, typename Fresh::Value, 8>(p, from, 8 * chunk, value.v);
-  const auto key_row = grouped_row<K>(p, at, piece.place + in_piece, key);
-  const auto value_row = grouped_row<V>(p, at, piece.place + in_piece, key);
+  const auto key_row = grouped_row<K>(p, work.at, piece.place + in_piece, key);
+  const auto value_row = grouped_row<V>(p, work.at, piece.place + in_piece, key);
   if (in_piece % 8 == lane() / 4) {
     UNROLL for (int g = 0; g < Tile::kGroups; ++g) {
       to_cache(K::at(key_row, column_of_group(g)), Frag<uint32_t, 2>{{made[g][0], made[g][1]}});
@@ -381,11 +381,15 @@ struct GroupedWork {
 
 /// Passes on what a chunk contributes, whose turn it is; meanwhile the values of the `next` piece are loaded if the
 /// block goes on.
-template <class Tile, class K, class V, class Params, class Queries, class Meeting>
-DEV void grouped_chunk(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, int turn, int first,
-                       const GroupedPiece& next, bool goes_on, const GroupedKeys<Tile, K>& keys, Queries& queries,
-                       Meeting& meeting, float* shared) {
+template <class Tile, class V, class Params, class Work, class K, class Queries, class Meeting>
+DEV void grouped_chunk(const Params& p, const Work& work, int turn, const GroupedPiece& next,
+                       const GroupedKeys<Tile, K>& keys, Queries& queries, Meeting& meeting) {
   using T = typename K::T;
+  const AttentionSizes& s = work.s;
+  const GroupedPlace<Tile>& at = work.at;
+  const int first = at.first_key(turn);
+  const bool goes_on = at.has_keys(turn + 1);
+  float* shared = reinterpret_cast<float*>(shared_memory());
   GroupedScores<Tile> scores(shared);
   if (first < s.keys) {
     if (Tile::kTurns == 1) queries.load(p, s, at);
@@ -435,7 +439,7 @@ DEV void attention_grouped(const Params& p) {
     if constexpr (Fresh::kGiven) {
       if (piece.fresh)
         fresh.for_each(p, at, piece.place, piece.first, [&](int row, int in_piece) {
-          grouped_make<Tile, K, V, Fresh>(p, s, at, piece, in_piece, row, keys, values);
+          grouped_make<Tile, K, V, Fresh>(p, work, piece, in_piece, row, keys, values);
         });
     }
     GroupedPiece next = piece;
@@ -445,8 +449,7 @@ DEV void attention_grouped(const Params& p) {
       if (turn + 1 < Tile::kTurns) next = pieces.of(at, s.keys, turn + 1);
       if (goes_on) ahead.load(p, at, next);
     }
-    if (at.has_keys(turn))
-      grouped_chunk<Tile, K, V>(p, s, at, turn, piece.first, next, goes_on, keys, queries, meeting, shared);
+    if (at.has_keys(turn)) grouped_chunk<Tile, V>(p, work, turn, next, keys, queries, meeting);
     if constexpr (Tile::kTurns > 1) piece = next, keys = ahead;
   }
   if (at.run >= at.runs) return;

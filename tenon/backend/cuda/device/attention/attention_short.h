@@ -178,7 +178,7 @@ struct ShortSoftmax {
   template <class Keys>
   DEV void weigh(AttentionScores<Keys>& scores) {
     UNROLL for (int half = 0; half < 2; ++half) {
-      if (rows > 8 * half) weigh_row(scores, 0, half, scale, top[half], keep[half], total[0][half]);
+      if (rows > 8 * half) weigh_row(scores, 0, half, scale, {top[half], keep[half], total[0][half]});
     }
   }
   DEV void rescale(MmaSums<Tile>& sums) const {

@@ -149,20 +149,23 @@ DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, f
   return sum;
 }
 
-/// One row of the streaming softmax: turns these scores into weights relative to the new top, and adds this lane's
-/// weights to `total`. `top` is the highest score as an exponent of 2, rounded up to an integer: weights relative to
-/// different tops then differ by a power of two, and round identically in every tile and kernel. `lowered`: how far
-/// below that the top is set. `keep`: the factor for earlier sums under the new top. A row that has seen nothing yet
-/// keeps zeros.
+/// A row's state in the streaming softmax. `top`: the highest score as an exponent of 2, rounded up to an integer:
+/// weights relative to different tops then differ by a power of two, and round identically in every tile and kernel.
+/// `keep`: the factor for earlier sums under the new top. `total`: this lane's part of the sum of weights.
+struct SoftmaxRow {
+  float &top, &keep, &total;
+};
+
+/// Turns one row of scores into weights relative to its new top. `lowered`: how far below the highest score the top is
+/// set. A row that has seen nothing yet keeps zeros.
 template <class Tile>
-DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, float& top, float& keep, float& total,
-                   float lowered = 0) {
+DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, const SoftmaxRow& row, float lowered = 0) {
   const float highest = highest_of_row(highest_score(s, i, half, s.minus_infinity()));
-  const float next = max_number(top, round_up(highest * scale) - lowered);
+  const float next = max_number(row.top, round_up(highest * scale) - lowered);
   const float origin = next == s.minus_infinity() ? 0.0f : next;
-  keep = exp2_approximate(top - origin);
-  top = next;
-  total = weigh_scores(s, i, half, scale, origin, total * keep);
+  row.keep = exp2_approximate(row.top - origin);
+  row.top = next;
+  row.total = weigh_scores(s, i, half, scale, origin, row.total * row.keep);
 }
 
 /// Divides sums of weighted values by the sums of weights, of which each lane has a part.
@@ -178,7 +181,7 @@ DEV void divide_sums(MmaSums<Tile>& sums, const float (&total)[Tile::kWarpM / 16
   }
 }
 
-/// The state of the streaming softmax: for each row its top (weigh_row) and this lane's part of the sum of weights.
+/// The state of the streaming softmax: of each row (SoftmaxRow).
 template <class Tile>
 struct StreamingSoftmax {
   static constexpr int kRows = Tile::kWarpM / 16;
@@ -200,7 +203,7 @@ struct StreamingSoftmax {
   /// Turns scores into weights relative to the new tops; `rescale` then adjusts earlier sums to them.
   DEV void weigh(AttentionScores<Tile>& s, float lowered = 0) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half)
-        weigh_row(s, i, half, scale, top[i][half], keep[i][half], total[i][half], lowered);
+        weigh_row(s, i, half, scale, {top[i][half], keep[i][half], total[i][half]}, lowered);
   }
 
   DEV void rescale(auto&... sums) const {

@@ -46,9 +46,9 @@ struct WarpCounts<Tile, Epilogue> {
   MomentWeights of_halves, of_lanes[3], of_blocks;
   float there;
 
-  /// Begins 16 rows. `upper`, `lower`: whether row lane / 4 and the row 8 below it are valid.
-  DEV void begin_rows(bool upper, bool lower) {
-    if constexpr (kWhole) upper = lower = true;
+  /// Begins 16 rows: the numbers of row lane / 4 and of the row 8 below it, negative if they are not valid.
+  DEV void begin_rows(const int (&numbers)[2]) {
+    const bool upper = kWhole || numbers[0] >= 0, lower = kWhole || numbers[1] >= 0;
     const float one = upper ? 1.0f : 0.0f, other = lower ? 1.0f : 0.0f;
     of_halves = {lower ? (upper ? 0.5f : 1.0f) : 0.0f, upper && lower ? 0.5f : 0.0f};
     there = one + other;
@@ -61,14 +61,14 @@ struct WarpCounts<Tile, Epilogue> {
   }
   DEV void end_rows() { rows += there; }
 
-  /// Adds columns from `first` on of this lane's run: for the upper row first, then for the lower one. Values outside
-  /// may be anything: an invalid column is never stored; an invalid row has no weight and is replaced by 0, since NaN
-  /// times 0 is NaN.
+  /// Adds columns from `first` on of this lane's run: for the upper row (0) first, then for the lower one (1). Values
+  /// outside may be anything: an invalid column is never stored; an invalid row has no weight and is replaced by 0,
+  /// since NaN times 0 is NaN.
   template <int kRun>
-  DEV void add(bool lower, bool present, int first, const Frag<float, kRun>& values) {
+  DEV void add(int half, bool present, int first, const Frag<float, kRun>& values) {
     UNROLL for (int e = 0; e < kRun; ++e) {
       const float x = kWhole || present ? values.v[e] : 0.0f;
-      if (!lower) {
+      if (half == 0) {
         run_means[first + e] = x;
         run_m2[first + e] = 0;
       } else {

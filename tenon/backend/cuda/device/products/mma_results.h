@@ -135,7 +135,7 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
     const int top = place.row + fragment_stride<Tile>() * i + lane() / 4;
     const int rows[2] = {row_of(top), row_of(top + 8)};
-    if constexpr (Counting<Epilogue>) counts.begin_rows(rows[0] >= 0, rows[1] >= 0);
+    if constexpr (Counting<Epilogue>) counts.begin_rows(rows);
     UNROLL for (int first = 0; first < kItems; first += kTogether) {
       typename Epilogue::Computed computed[kTogether];
       UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
@@ -155,7 +155,7 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
         const bool inside = row >= 0 && at < columns;
         if (inside) Epilogue::store(p, row, at, computed[t]);
         if constexpr (Counting<Epilogue>) {  // over the first lane's columns
-          counts.add(half == 1, row >= 0, piece * kRun, computed[t].counted);
+          counts.add(half, row >= 0, piece * kRun, computed[t].counted);
           if (half == 1 && piece == kPieces - 1) counts.end_block(block, i == 0);
         }
       }
