@@ -1,8 +1,8 @@
 // Features of pictures, and the abilities of models.
 #include <cstring>
 
-#include "apps/python/devices.h"
 #include "apps/python/interrupt.h"
+#include "apps/python/options.h"
 #include "apps/python/process.h"
 #include "tenon/core/error.h"
 #include "tenon/pipelines/family.h"
@@ -46,13 +46,7 @@ Features array_of(std::vector<float> values, const std::vector<size_t>& shape) {
 // An ImageEmbedder for the options chosen last; other options prepare the network again, from the same files.
 class Encoder {
  public:
-  Encoder(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
-          bool fusion, bool batch_invariant) {
-    options_.device = device;
-    options_.threads = threads ? threads : chosen_threads();
-    if (!dtype.empty()) options_.type = NetworkType::parse(dtype);
-    options_.fusion = fusion;
-    options_.batch_invariant = batch_invariant;
+  Encoder(const std::filesystem::path& spec, const EmbeddingOptions& options) : options_(with_threads(options)) {
     embedding_ = Interrupt::run([&] { return open_as<ImageEmbedder>(spec.string(), options_); });
     name_ = embedding_->name();
     description_ = embedding_->backend().describe();
@@ -106,10 +100,9 @@ class Encoder {
 
 void bind_encoder(nb::module_& m) {
   m.attr("LARGEST_SIDE") = kMaxImageSide;
+  bind_options<EmbeddingOptions>(m, "EmbeddingOptions").def_rw("batch_invariant", &EmbeddingOptions::batch_invariant);
   nb::class_<Encoder>(m, "ImageEncoder")
-      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, bool>(),
-           nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
-           nb::arg("batch_invariant"))
+      .def(nb::init<const std::filesystem::path&, const EmbeddingOptions&>(), nb::arg("spec"), nb::arg("options"))
       .def(
           "embed",
           [](Encoder& e, const std::vector<Pixels>& images, const std::string& preprocessing, int64_t size,

@@ -322,21 +322,27 @@ void check_only(nb::object params, nb::object exp_avgs, nb::object grads, nb::ob
   turns_of(checked->groups, all);
 }
 
-void step(nb::object params, nb::object exp_avgs, nb::object grads, nb::object masters, double lr, double beta1,
-          double beta2, double weight_decay, bool maximize, const std::string& non_finite) {
-  const LionOptions options{lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)};
+// (lr, beta1, beta2, weight_decay, maximize, non_finite)
+using GivenOptions = std::tuple<double, double, double, double, bool, std::string>;
+
+LionOptions options_of(const GivenOptions& given) {
+  const auto& [lr, beta1, beta2, weight_decay, maximize, non_finite] = given;
+  return {lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)};
+}
+
+void step(nb::object params, nb::object exp_avgs, nb::object grads, nb::object masters, const GivenOptions& given) {
+  const LionOptions options = options_of(given);
   const Arrays all = look_at({std::move(params), std::move(exp_avgs), std::move(grads), std::move(masters)});
   run_parts(all, {{all.tensors, true, options}});
 }
 
-// (count, together, lr, beta1, beta2, weight_decay, maximize, non_finite)
-using GivenPart = std::tuple<size_t, bool, double, double, double, double, bool, std::string>;
+// (count, together, options)
+using GivenPart = std::tuple<size_t, bool, GivenOptions>;
 
 void step_parts(nb::object params, nb::object exp_avgs, nb::object grads, nb::object masters,
                 const std::vector<GivenPart>& given) {
   std::vector<Part> parts;
-  for (const auto& [count, together, lr, beta1, beta2, weight_decay, maximize, non_finite] : given)
-    parts.push_back({count, together, {lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)}});
+  for (const auto& [count, together, options] : given) parts.push_back({count, together, options_of(options)});
   const Arrays all = look_at({std::move(params), std::move(exp_avgs), std::move(grads), std::move(masters)}, true);
   run_parts(all, std::move(parts));
 }
@@ -354,12 +360,11 @@ std::string explain(const std::string& param, const std::string& exp_avg, const 
 
 void bind_lion(nb::module_& m) {
   m.def("lion_step", &step, nb::arg("params"), nb::arg("exp_avgs"), nb::arg("grads"), nb::arg("masters").none(),
-        nb::arg("lr"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("weight_decay"), nb::arg("maximize"),
-        nb::arg("non_finite"));
+        nb::arg("options"), "Options: (lr, beta1, beta2, weight_decay, maximize, non_finite).");
   m.def("lion_steps", &step_parts, nb::arg("params"), nb::arg("exp_avgs"), nb::arg("grads"), nb::arg("masters").none(),
         nb::arg("parts"),
-        "lion_step for consecutive parts of the lists, each (count, together, lr, beta1, beta2, weight_decay, "
-        "maximize, non_finite): everything is checked before the first element is written. masters may have None.");
+        "lion_step for consecutive parts of the lists, each (count, together, options): everything is checked before "
+        "the first element is written. masters may have None.");
   m.def("check_lion", &check_only, nb::arg("params"), nb::arg("exp_avgs"), nb::arg("grads"), nb::arg("masters").none(),
         "All checks of lion_step, and no step, for tensors that several calls will step: masters may have None.");
   m.def("explain_lion", &explain, nb::arg("param") = "f32", nb::arg("exp_avg") = "f32", nb::arg("grad") = "f32",

@@ -1,8 +1,8 @@
 // Text to image. Python's signals are checked before every launch, so Ctrl-C ends a picture within a step.
 #include <cstring>
 
-#include "apps/python/devices.h"
 #include "apps/python/interrupt.h"
+#include "apps/python/options.h"
 #include "apps/python/process.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
@@ -21,22 +21,10 @@ nb::object pixels_of(const Image& image) {
 
 class ImagePipeline {
  public:
-  ImagePipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
-                bool fusion, const std::string& lora_apply, int64_t lora_rank, bool batch_invariant,
-                const std::string& offload, const std::filesystem::path& lora_folder, const PartPaths& parts) {
-    PipelineOptions options;
-    options.device = device;
-    options.threads = threads ? threads : chosen_threads();
-    if (!dtype.empty()) options.type = NetworkType::parse(dtype);
-    options.fusion = fusion;
-    options.lora_apply = lora_apply == "side" ? LoraApply::Side : LoraApply::Merge;
-    options.lora_rank = lora_rank;
-    options.batch_invariant = batch_invariant;
-    options.lora_folder = lora_folder.empty() ? std::filesystem::path(option(Option::LoraDir)) : lora_folder;
-    if (!offload.empty()) options.offload = parse_offload(offload, "offload");
+  ImagePipeline(const std::filesystem::path& spec, PipelineOptions options) {
+    if (options.lora_folder.empty()) options.lora_folder = option(Option::LoraDir);
     options.keep_networks = true;
-    options.parts = parts;
-    pipeline_ = Interrupt::run([&] { return open_as<ImageGenerator>(spec.string(), options); });
+    pipeline_ = Interrupt::run([&] { return open_as<ImageGenerator>(spec.string(), with_threads(options)); });
   }
 
   ImageResult generate(const ImageRequest& request, const OnStep& on_step) {
@@ -169,20 +157,31 @@ void bind_request(nb::module_& m) {
       });
 }
 
-}  // namespace
-
-void bind_pipeline(nb::module_& m) {
-  bind_request(m);
+void bind_pipeline_options(nb::module_& m) {
   nb::class_<PartPaths>(m, "PartPaths")
       .def(nb::init<std::string, std::string, std::string>(), nb::arg("diffusion_model"), nb::arg("llm"),
            nb::arg("vae"))
       .def_rw("diffusion_model", &PartPaths::diffusion_model);
+  bind_options<PipelineOptions>(m, "PipelineOptions")
+      .def_rw("lora_rank", &PipelineOptions::lora_rank)
+      .def_rw("lora_folder", &PipelineOptions::lora_folder)
+      .def_rw("batch_invariant", &PipelineOptions::batch_invariant)
+      .def_rw("parts", &PipelineOptions::parts)
+      .def("set_lora_apply",
+           [](PipelineOptions& o, const std::string& how) {
+             o.lora_apply = how == "side" ? LoraApply::Side : LoraApply::Merge;
+           })
+      .def("set_offload",
+           [](PipelineOptions& o, const std::string& size) { o.offload = parse_offload(size, "offload"); });
+}
+
+}  // namespace
+
+void bind_pipeline(nb::module_& m) {
+  bind_request(m);
+  bind_pipeline_options(m);
   nb::class_<ImagePipeline>(m, "ImagePipeline")
-      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, const std::string&,
-                    int64_t, bool, const std::string&, const std::filesystem::path&, const PartPaths&>(),
-           nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
-           nb::arg("lora_apply"), nb::arg("lora_rank"), nb::arg("batch_invariant"), nb::arg("offload"),
-           nb::arg("lora_folder"), nb::arg("parts"))
+      .def(nb::init<const std::filesystem::path&, const PipelineOptions&>(), nb::arg("spec"), nb::arg("options"))
       .def("run", &run, nb::arg("request"), nb::arg("on_step").none(), nb::arg("with_texts"))
       .def(
           "load_lora",

@@ -1,6 +1,6 @@
 // Text generation. Python's signals are checked before every token and launch.
-#include "apps/python/devices.h"
 #include "apps/python/interrupt.h"
+#include "apps/python/options.h"
 #include "apps/python/process.h"
 #include "tenon/core/error.h"
 #include "tenon/io/json.h"
@@ -15,17 +15,8 @@ nb::tuple token_of(const TextToken& t) { return nb::make_tuple(t.id, t.log_proba
 
 class TextPipeline {
  public:
-  TextPipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
-               bool fusion, int64_t context, const std::string& cache_limit, const std::filesystem::path& lora) {
-    TextOptions options;
-    options.device = device;
-    options.threads = threads ? threads : chosen_threads();
-    if (!dtype.empty()) options.type = NetworkType::parse(dtype);
-    options.fusion = fusion;
-    options.context = context;
-    options.adapter = lora.string();
-    if (!cache_limit.empty()) options.cache_limit = parse_size(cache_limit, "cache_limit");
-    generator_ = Interrupt::run([&] { return open_as<TextGenerator>(spec.string(), options); });
+  TextPipeline(const std::filesystem::path& spec, const TextOptions& options) {
+    generator_ = Interrupt::run([&] { return open_as<TextGenerator>(spec.string(), with_threads(options)); });
   }
 
   TextResult generate(const TextRequest& request, const OnText& each, const nb::object& check) {
@@ -75,6 +66,11 @@ std::vector<int32_t> encode(const TextPipeline& p, const std::string& text, bool
 }
 
 void bind_requests(nb::module_& m) {
+  bind_options<TextOptions>(m, "TextOptions")
+      .def_rw("context", &TextOptions::context)
+      .def_rw("lora", &TextOptions::adapter)
+      .def("set_cache_limit",
+           [](TextOptions& o, const std::string& size) { o.cache_limit = parse_size(size, "cache_limit"); });
   nb::class_<SamplingChoice>(m, "SamplingChoice")
       .def(nb::init<>())
       .def_rw("temperature", &SamplingChoice::temperature, nb::arg().none())
@@ -97,10 +93,7 @@ void bind_requests(nb::module_& m) {
 void bind_text(nb::module_& m) {
   bind_requests(m);
   nb::class_<TextPipeline>(m, "TextPipeline")
-      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, int64_t,
-                    const std::string&, const std::filesystem::path&>(),
-           nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
-           nb::arg("context"), nb::arg("cache_limit"), nb::arg("lora"))
+      .def(nb::init<const std::filesystem::path&, const TextOptions&>(), nb::arg("spec"), nb::arg("options"))
       .def("run", &write_text, nb::arg("request"), nb::arg("choice"), nb::arg("on_token").none(),
            nb::arg("check").none())
       .def("encode", &encode, nb::arg("text"), nb::arg("prefix"))

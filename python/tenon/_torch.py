@@ -11,7 +11,7 @@ import torch
 from . import _arrays, _core, _dtypes, _fuse
 from ._checks import real
 from ._errors import UsageError
-from .lion import as_float, run_lists
+from .lion import Options, as_float, run_lists
 
 
 def _increment_version(arrays: list[Any]) -> None:
@@ -69,9 +69,8 @@ def _step(
     master: Optional[Any] = None,
 ) -> None:
     masters = None if master is None else [master]
-    run_lists(
-        [param], [exp_avg], _resolved([grad]), masters, lr, beta1, beta2, weight_decay, maximize, non_finite
-    )
+    options = Options(lr, beta1, beta2, weight_decay, maximize, non_finite)
+    run_lists([param], [exp_avg], _resolved([grad]), masters, options)
     _increment_version([param, exp_avg, *(masters or ())])
 
 
@@ -88,7 +87,8 @@ def _foreach(
     non_finite: str = "propagate",
     masters: Optional[Sequence[Any]] = None,
 ) -> None:
-    run_lists(params, exp_avgs, _resolved(grads), masters, lr, beta1, beta2, weight_decay, maximize, non_finite)
+    options = Options(lr, beta1, beta2, weight_decay, maximize, non_finite)
+    run_lists(params, exp_avgs, _resolved(grads), masters, options)
     _increment_version([*params, *exp_avgs, *(masters or ())])
 
 
@@ -117,12 +117,15 @@ def _number(value: Any, name: str) -> Any:
     return value if isinstance(value, (float, torch.SymFloat)) else as_float(value, name)
 
 
-def _numbers(lr: Any, beta1: Any, beta2: Any, weight_decay: Any) -> tuple[Any, Any, Any, Any]:
+def _in_schema_order(options: Options, eps: float) -> tuple[Any, ...]:
     return (
-        _number(lr, "lr"),
-        _number(beta1, "beta1"),
-        _number(beta2, "beta2"),
-        _number(weight_decay, "weight_decay"),
+        _number(options.lr, "lr"),
+        _number(options.beta1, "beta1"),
+        _number(options.beta2, "beta2"),
+        _number(options.weight_decay, "weight_decay"),
+        eps,
+        options.maximize,
+        options.non_finite,
     )
 
 
@@ -140,38 +143,36 @@ def _direct(tensor: Any) -> bool:
     return type(tensor) in _PLAIN and eager() and not torch._C._are_functorch_transforms_active()
 
 
-def lion_step(
-    param: Any, exp_avg: Any, grad: Any, lr: Any, beta1: float, beta2: float, weight_decay: float, eps: float,
-    maximize: bool, non_finite: str, master: Any,
-) -> None:  # fmt: skip
+def lion_step(param: Any, exp_avg: Any, grad: Any, options: Options, eps: float, master: Any) -> None:
     """tenon.lion_step on tensors. Parameters that require gradients are written as under torch.no_grad()."""
-    lr, beta1, beta2, weight_decay = _numbers(lr, beta1, beta2, weight_decay)
+    given = _in_schema_order(options, eps)
     if _direct(param):
-        _step(param, exp_avg, grad, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, master)
+        _step(param, exp_avg, grad, *given, master)
         return
     with torch.no_grad():
-        torch.ops.tenon.lion_step(
-            param, exp_avg, grad, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, master
-        )
+        torch.ops.tenon.lion_step(param, exp_avg, grad, *given, master)
 
 
 def lion_foreach(
-    params: Sequence[Any], exp_avgs: Sequence[Any], grads: Sequence[Any], lr: Any, beta1: float, beta2: float,
-    weight_decay: float, eps: float, maximize: bool, non_finite: str, masters: Sequence[Any] | None,
-) -> None:  # fmt: skip
+    params: Sequence[Any],
+    exp_avgs: Sequence[Any],
+    grads: Sequence[Any],
+    options: Options,
+    eps: float,
+    masters: Sequence[Any] | None,
+) -> None:
     """tenon.lion_foreach on tensors."""
-    lr, beta1, beta2, weight_decay = _numbers(lr, beta1, beta2, weight_decay)
+    given = _in_schema_order(options, eps)
     if _direct(params[0]):
-        _foreach(params, exp_avgs, grads, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, masters)
+        _foreach(params, exp_avgs, grads, *given, masters)
         return
     with torch.no_grad():
         torch.ops.tenon.lion_foreach(
-            list(params), list(exp_avgs), list(grads), lr, beta1, beta2, weight_decay, eps, maximize,
-            non_finite, None if masters is None else list(masters),
-        )  # fmt: skip
+            list(params), list(exp_avgs), list(grads), *given, None if masters is None else list(masters)
+        )
 
 
-Part = tuple[int, bool, Any, float, float, float, bool, str]
+Part = tuple[int, bool, Options]
 
 
 def is_direct(tensors: Sequence[Any]) -> bool:
@@ -184,10 +185,10 @@ def lion_steps(
 ) -> None:
     """Steps of consecutive parts of the lists in one call, which checks all of them before the first is written. For
     tensors that are direct. `masters` has None for those without. A part: (count, whether in one launch rather than
-    one for each tensor, lr, beta1, beta2, weight_decay, maximize, non_finite)."""
+    one for each tensor, options)."""
     given = [
-        (count, together, *map(as_float, rates, ("lr", "beta1", "beta2", "weight_decay")), bool(maximize), non_finite)
-        for count, together, *rates, maximize, non_finite in parts
+        (count, together, (*map(as_float, rates, Options._fields), bool(maximize), non_finite))
+        for count, together, (*rates, maximize, non_finite) in parts
     ]
     _core.lion_steps(params, exp_avgs, _resolved(grads), masters, given)
     _increment_version([*params, *exp_avgs, *(m for m in masters if m is not None)])

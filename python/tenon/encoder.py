@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import _checks, _core, _dtypes
 from ._checks import whole
 from ._errors import ModelError, UsageError
-from ._opened import Opened
+from ._opened import Opened, set_options
 from ._pictures import check_mode, check_sides, is_array, is_pil, need_numpy, shape_text, upright
 from .pipeline import Pipeline
 from .text import TextPipeline
@@ -104,10 +104,11 @@ class ImageEncoder(Opened):
         `deterministic`: "run" gives the same features in every run; "batch" also in every batch, which costs time on a
         GPU. Raises ModelError if it is not an image encoder, UsageError for a type that it or the device does not have,
         DeviceError if the device does not exist."""
-        invariant = _checks.batch_invariant(deterministic)
-        type_name, count = _dtypes.network_type(dtype), _checks.threads(threads)
+        options = _core.EmbeddingOptions()
+        options.batch_invariant = _checks.batch_invariant(deterministic)
+        set_options(options, device, dtype, threads, fusion)
         with _dtypes.named_dtype():
-            return cls(_core.ImageEncoder(os.fspath(path), device, type_name, count, fusion, invariant))
+            return cls(_core.ImageEncoder(os.fspath(path), options))
 
     @property
     def dtype(self) -> str:

@@ -11,7 +11,7 @@ Arithmetic is f32 for f32, bf16 and f16 tensors alike, rounded once where it is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _arrays, _core
 from ._checks import shown, whole
@@ -21,6 +21,17 @@ from ._errors import UsageError
 def is_tensor(array: Any) -> bool:
     """Whether the array is a PyTorch tensor."""
     return _arrays.library_of(array) == "torch"
+
+
+class Options(NamedTuple):
+    """The engine's options of a step, in its order."""
+
+    lr: Any
+    beta1: Any
+    beta2: Any
+    weight_decay: Any
+    maximize: bool
+    non_finite: str
 
 
 def lion_step(
@@ -43,17 +54,13 @@ def lion_step(
     "propagate" a NaN or infinity of the gradient, "skip" its elements, or "raise" NumericError before anything is
     written.
     """
+    options = Options(lr, beta1, beta2, weight_decay, maximize, non_finite)
     if is_tensor(param):
         from . import _torch
 
-        _torch.lion_step(
-            param, exp_avg, grad, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, master
-        )
+        _torch.lion_step(param, exp_avg, grad, options, eps, master)
         return
-    run_lists(
-        [param], [exp_avg], [grad], None if master is None else [master],
-        lr, beta1, beta2, weight_decay, maximize, non_finite,
-    )  # fmt: skip
+    run_lists([param], [exp_avg], [grad], None if master is None else [master], options)
 
 
 def lion_foreach(
@@ -76,14 +83,13 @@ def lion_foreach(
     for name, arrays in given.items():
         if not hasattr(arrays, "__len__") and not (name == "masters" and arrays is None):
             raise TypeError(f"{name}: expected a list of arrays, got {type(arrays).__name__}")
+    options = Options(lr, beta1, beta2, weight_decay, maximize, non_finite)
     if len(params) and is_tensor(params[0]):
         from . import _torch
 
-        _torch.lion_foreach(
-            params, exp_avgs, grads, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, masters
-        )
+        _torch.lion_foreach(params, exp_avgs, grads, options, eps, masters)
         return
-    run_lists(params, exp_avgs, grads, masters, lr, beta1, beta2, weight_decay, maximize, non_finite)
+    run_lists(params, exp_avgs, grads, masters, options)
 
 
 def run_lists(
@@ -91,21 +97,15 @@ def run_lists(
     exp_avgs: Sequence[Any],
     grads: Sequence[Any],
     masters: Sequence[Any] | None,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    weight_decay: float,
-    maximize: bool,
-    non_finite: str,
+    options: Options,
 ) -> None:
     """The extension's step, for arrays of any library."""
     for arrays, name in ((params, "param"), (exp_avgs, "exp_avg"), (masters or (), "master")):
         if len(arrays) and not is_tensor(arrays[0]):
             for i, array in enumerate(arrays):
                 _arrays.check_writable(array, name if len(arrays) == 1 else f"{name}[{i}]")
-    named = {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay}
-    rates = [as_float(value, name) for name, value in named.items()]
-    _core.lion_step(params, exp_avgs, grads, masters, *rates, maximize, non_finite)
+    *rates, maximize, non_finite = options
+    _core.lion_step(params, exp_avgs, grads, masters, (*map(as_float, rates, Options._fields), maximize, non_finite))
 
 
 def as_float(value: Any, name: str) -> float:

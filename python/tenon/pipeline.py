@@ -12,7 +12,7 @@ from typing import Any
 from . import _checks, _core, _dtypes, _pictures
 from ._checks import real, shown, whole
 from ._errors import UsageError
-from ._opened import Opened
+from ._opened import Opened, set_options
 
 StepCallback = Callable[["Pipeline", int, float, dict[str, Any]], "dict[str, Any] | None"]
 
@@ -197,18 +197,20 @@ class Pipeline(Opened):
 
         Raises ModelError if it is not such a model, UsageError for a type that the model or the device does not have,
         DeviceError if the device does not exist."""
-        invariant = _checks.batch_invariant(deterministic)
+        options = _core.PipelineOptions()
+        options.batch_invariant = _checks.batch_invariant(deterministic)
         _flag(lora_apply, "lora_apply", ("merge", "side"))
-        rank = whole(lora_rank, "lora_rank")
-        type_name = _dtypes.network_type(dtype)
+        options.set_lora_apply(lora_apply)
+        options.lora_rank = whole(lora_rank, "lora_rank")
+        set_options(options, device, dtype, threads, fusion)
         parts = _core.PartPaths(*("" if part is None else os.fspath(part) for part in (diffusion_model, llm, vae)))
-        spec = parts.diffusion_model if path is None else os.fspath(path)
-        count = _checks.threads(threads)
+        options.parts = parts
         room = _checks.memory(offload, "offload")
-        folder = "" if lora_dir is None else os.fspath(lora_dir)
-        options = (device, type_name, count, fusion, lora_apply, rank, invariant, room, folder, parts)
+        if room:
+            options.set_offload(room)
+        options.lora_folder = "" if lora_dir is None else os.fspath(lora_dir)
         with _dtypes.named_dtype():
-            return cls(_core.ImagePipeline(spec, *options))
+            return cls(_core.ImagePipeline(parts.diffusion_model if path is None else os.fspath(path), options))
 
     @property
     def known_words(self) -> dict[str, list[str]]:

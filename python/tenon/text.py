@@ -15,7 +15,7 @@ from typing import Any
 from . import _checks, _core, _dtypes
 from ._checks import integer, real, whole
 from ._errors import DeviceError, UsageError
-from ._opened import Opened
+from ._opened import Opened, set_options
 from .pipeline import _seed
 
 _MOST_TOKENS = 2**24
@@ -215,13 +215,15 @@ class TextPipeline(Opened):
         --lora` and PEFT write it, added to the weights. Raises ModelError if it is not a language model, or the adapter
         not one of it, UsageError for a type that it or the device does not have, DeviceError if the device does not
         exist, OutOfMemoryError for a limit too small for one text."""
-        type_name, count = _dtypes.network_type(dtype), _checks.threads(threads)
-        spec = "" if path is None else os.fspath(path)
-        longest = whole(context, "context", 0, _MOST_TOKENS)
+        options = _core.TextOptions()
+        set_options(options, device, dtype, threads, fusion)
+        options.context = whole(context, "context", 0, _MOST_TOKENS)
         room = _checks.memory(cache_limit, "cache_limit")
-        adapter = "" if lora is None else os.fspath(lora)
+        if room:
+            options.set_cache_limit(room)
+        options.lora = "" if lora is None else os.fspath(lora)
         with _dtypes.named_dtype():
-            return cls(_core.TextPipeline(spec, device, type_name, count, fusion, longest, room, adapter))
+            return cls(_core.TextPipeline("" if path is None else os.fspath(path), options))
 
     @property
     def dtype(self) -> str:

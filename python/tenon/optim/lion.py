@@ -10,6 +10,7 @@ import torch
 
 from .. import _checks, _torch
 from .._errors import NumericError, UsageError
+from ..lion import Options
 
 _NON_FINITE = ("propagate", "skip", "raise")
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -51,9 +52,10 @@ def _check_options(group: dict[str, Any], where: str = "") -> None:
     )
 
 
-def _options(group: dict[str, Any]) -> tuple[Any, ...]:
-    """What the engine takes of them, in its order."""
-    return (group["lr"], *group["betas"], group["weight_decay"], group["maximize"], group["non_finite"])
+def _options(group: dict[str, Any], non_finite: str) -> Options:
+    """What the engine takes of them."""
+    beta1, beta2 = group["betas"]
+    return Options(group["lr"], beta1, beta2, group["weight_decay"], group["maximize"], non_finite)
 
 
 def _version(tensor: Any) -> Optional[int]:
@@ -130,7 +132,10 @@ class _Lists(NamedTuple):
 
 def _step_together(lists: _Lists) -> None:
     """All launches in one call, which refuses what it would refuse in any of them before the first one writes."""
-    parts = [(len(of.params), of.group["foreach"] is not False, *_options(of.group)) for of in lists.launches]
+    parts = [
+        (len(of.params), of.group["foreach"] is not False, _options(of.group, of.group["non_finite"]))
+        for of in lists.launches
+    ]
     try:
         _torch.lion_steps(lists.params, lists.exp_avgs, lists.grads, lists.masters, parts)
     except (NumericError, UsageError) as e:
@@ -320,8 +325,8 @@ class Lion(torch.optim.Optimizer):
         return [_Launch(group, index, *lists) for lists in (plain, with_master) if lists[0]]
 
     def _run(self, launch: _Launch, non_finite: str) -> None:
-        group, (beta1, beta2) = launch.group, launch.group["betas"]
-        options = (group["lr"], beta1, beta2, group["weight_decay"], group["eps"], group["maximize"], non_finite)
+        group = launch.group
+        options = (_options(group, non_finite), group["eps"])
         lists = (launch.params, launch.exp_avgs, launch.grads)
         first = 0
         try:
