@@ -21,9 +21,9 @@ bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
 
 const NodeStruct& node_struct(const NodeType* type) {
   static const std::map<const NodeType*, NodeStruct> all = {
-#define NODE_STRUCT(T, header) {&node_type<nodes::T>(), {#T, header}},
+#define NODE_BODY(T, header) {&node_type<nodes::T>(), {#T, header}},
 #include "tenon/expr_generated/node_bodies.inc"
-#undef NODE_STRUCT
+#undef NODE_BODY
   };
   return all.at(type);
 }
