@@ -65,7 +65,7 @@ std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int thr
   for (int64_t e = 0; e < p.entries; ++e)
     pack_linear(pool, ops, p.w.data() + e * c.lanes * c.n * c.k, DType::F32, c.k, shape,
                 static_cast<std::byte*>(packed.get()) + e * shape.bytes());
-  const std::vector<std::byte> stored = source == DType::F64 ? std::vector<std::byte>{} : stored_as(source, p.a);
+  const BeforeTheEnd stored(source == DType::F64 ? std::vector<std::byte>{} : stored_as(source, p.a));
   std::vector<std::atomic<int>> asked(static_cast<size_t>(c.batch * c.m));
   const auto rows = [&](int64_t row0, int64_t count, float* dst, int64_t ld, int) {
     for (int64_t r = 0; r < count; ++r) {
@@ -132,6 +132,19 @@ TEST(Gemm, Tails) {
 
 TEST(Gemm, Sources) { check_everywhere({77, 50, 83}, {DType::F64, DType::F32, DType::BF16, DType::F16}); }
 
+// Rows read in place: bit-identical to packed ones.
+TEST(Gemm, RowsInPlace) {
+  for (int64_t m = 1; m <= 100; ++m) {
+    const Problem p({m, 50, 64});
+    for (const TileOps* ops : all_ops()) {
+      const auto in_place = run(p, *ops, DType::BF16, 1, DType::BF16);
+      check(p, in_place, ops->name);
+      EXPECT_EQ(in_place, run(p, *ops, DType::BF16, 1, DType::F64)) << ops->name << " " << m;
+    }
+  }
+  check_everywhere({35, 33, 96, 1, 3, true}, {DType::BF16});
+}
+
 TEST(Gemm, Lanes) {
   check_everywhere({40, 23, 40, 2}, {DType::F64});
   check_everywhere({70, 100, 96, 3}, {DType::F64});
@@ -189,7 +202,7 @@ TEST(Gemm, BytesOfProductionSizes) {
 }
 
 // Bands of rows times parts of K, where columns come from memory: bit-identical to all of K at once. Rows that are
-// computed, read in place (which needs multiples of 16 and 32) and copied; bytes; several lanes and entries.
+// computed, read in place (which needs a K of whole terms) and copied; bytes; several lanes and entries.
 TEST(Gemm, InParts) {
   if (l2_bytes() > 2 << 20) GTEST_SKIP() << "larger products would be needed";
   struct Parts {

@@ -3,7 +3,10 @@
 #pragma once
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -41,6 +44,29 @@ class Poisoned {
   };
   int64_t bytes_;
   std::unique_ptr<std::byte, Delete> data_;
+};
+
+/// A copy of some bytes, followed by memory that must not be read.
+class BeforeTheEnd {
+ public:
+  explicit BeforeTheEnd(const std::vector<std::byte>& bytes)
+      : page_(sysconf(_SC_PAGESIZE)), size_((std::ssize(bytes) + page_ - 1) / page_ * page_) {
+    void* mapped =
+        mmap(nullptr, static_cast<size_t>(size_ + page_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) throw std::bad_alloc();
+    base_ = static_cast<std::byte*>(mapped);
+    mprotect(base_ + size_, static_cast<size_t>(page_), PROT_NONE);
+    data_ = base_ + size_ - std::ssize(bytes);
+    std::copy(bytes.begin(), bytes.end(), data_);
+  }
+  ~BeforeTheEnd() { munmap(base_, static_cast<size_t>(size_ + page_)); }
+  BeforeTheEnd(const BeforeTheEnd&) = delete;
+  BeforeTheEnd& operator=(const BeforeTheEnd&) = delete;
+  const std::byte* data() const { return data_; }
+
+ private:
+  int64_t page_, size_;
+  std::byte *base_, *data_;
 };
 
 /// Normally distributed numbers that are exact in bf16, so that packing loses nothing.

@@ -9,11 +9,11 @@
 namespace tenon::cpu {
 namespace {
 
-// True if the kernel can read rows in place. It reads 16 at a time, so their number must be a multiple of 16.
+// True if the kernel can read rows in place. It reads at least 16.
 bool in_place(const TileOps& ops, const GemmArgs& args) {
   const PackedShape& b = args.b.shape;
   return ops.reads_rows && b.type == DType::BF16 && args.a.data && args.a.type == DType::BF16 &&
-         b.k % term_elements(b.type) == 0 && args.m % 16 == 0;
+         b.k % term_elements(b.type) == 0 && args.m >= 16;
 }
 
 struct GemmWorkspace {
@@ -85,10 +85,13 @@ class Gemm {
   void with_product(int64_t entry, int64_t row0, int64_t rows, const std::byte* packed, const Use& use) const {
     const auto* a =
         in_place_ ? static_cast<const std::byte*>(args_.a.data) + (entry * args_.m + row0) * a_stride_ : packed;
+    // Beyond rows in place, nothing may be read: a last tile of less than 16 takes 16 more from the tile before.
+    const int64_t last = rows / kMaxTileRows, rest = rows % kMaxTileRows;
+    const int64_t taken = in_place_ && last > 0 && rest > 0 && rest < 16 ? 16 : 0;
+    const auto first_row = [&](int64_t i) { return i > last ? rows : i * kMaxTileRows - (i == last ? taken : 0); };
     const auto tile = [&](int64_t i) {
-      const int64_t at = i * kMaxTileRows;
-      return RowTile{at * a_stride_, entry * args_.m + row0 + at,
-                     static_cast<int>(std::min<int64_t>(kMaxTileRows, rows - at))};
+      const int64_t at = first_row(i);
+      return RowTile{at * a_stride_, entry * args_.m + row0 + at, static_cast<int>(first_row(i + 1) - at)};
     };
     const auto* b = static_cast<const std::byte*>(args_.b.data) + entry * args_.b_batch_stride;
     use(Product{ops_, shape_, b, a, work_.a_off, a_stride_, tile, args_.out, streams_});

@@ -8,8 +8,8 @@
 //           N is zero-padded to whole panels
 //   C       f32, a whole number of panels wide
 // All schedules sum an output element in the order of k, so blocking and threads never change a result; rounding does
-// differ between instruction sets. Kernels read A up to the next multiple of 16 rows: that memory must be readable (its
-// values are ignored).
+// differ between instruction sets. Kernels read at least 16 rows of A: that memory must be readable (the values of rows
+// beyond the last are ignored).
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -25,18 +25,19 @@ struct AmxBlock {
   const TileArgs& t;
   const char* a;
   const char* b;
+  int64_t second = 16;  // row of the second tile; below 16, it repeats rows of the first
 
   void load_sums(const float* c, int64_t ldc) const {
     T::template load<0>(c, ldc * 4);
     if constexpr (kPanels == 2) T::template load<1>(c + kPanel, ldc * 4);
-    if constexpr (kRowTiles == 2) T::template load<2>(c + 16 * ldc, ldc * 4);
-    if constexpr (kRowTiles == 2 && kPanels == 2) T::template load<3>(c + 16 * ldc + kPanel, ldc * 4);
+    if constexpr (kRowTiles == 2) T::template load<2>(c + second * ldc, ldc * 4);
+    if constexpr (kRowTiles == 2 && kPanels == 2) T::template load<3>(c + second * ldc + kPanel, ldc * 4);
   }
   void store_sums(float* c, int64_t ldc) const {
     T::template store<0>(c, ldc * 4);
     if constexpr (kPanels == 2) T::template store<1>(c + kPanel, ldc * 4);
-    if constexpr (kRowTiles == 2) T::template store<2>(c + 16 * ldc, ldc * 4);
-    if constexpr (kRowTiles == 2 && kPanels == 2) T::template store<3>(c + 16 * ldc + kPanel, ldc * 4);
+    if constexpr (kRowTiles == 2) T::template store<2>(c + second * ldc, ldc * 4);
+    if constexpr (kRowTiles == 2 && kPanels == 2) T::template store<3>(c + second * ldc + kPanel, ldc * 4);
   }
   void zero_sums() const {
     T::template zero<0>();
@@ -52,7 +53,7 @@ struct AmxBlock {
     T::template dot<0, 4, 6>();
     if constexpr (kPanels == 2) T::template load<7>(bt + b_stride, kLine);
     if constexpr (kPanels == 2) T::template dot<1, 4, 7>();
-    if constexpr (kRowTiles == 2) T::template load<5>(at + 16 * t.a_stride, t.a_stride);
+    if constexpr (kRowTiles == 2) T::template load<5>(at + second * t.a_stride, t.a_stride);
     if constexpr (kRowTiles == 2) T::template dot<2, 5, 6>();
     if constexpr (kRowTiles == 2 && kPanels == 2) T::template dot<3, 5, 7>();
   }
@@ -73,28 +74,28 @@ struct AmxBlock {
       for (int64_t j = 0; j < terms; ++j) sum_term(i + j, wide[0] + j * kBlock, kTermsWidened * kBlock);
     }
   }
-  // If `rows` < 16 * kRowTiles, sums go through a buffer: rows of C beyond the last must not be touched.
-  void run(float* c, int rows) const {
-    constexpr int64_t kLd = kPanels * kPanel;
-    alignas(64) float edge[16 * kRowTiles * kLd];
-    const bool whole = rows == 16 * kRowTiles;
-    float* sums = whole ? c : edge;
-    const int64_t ld = whole ? t.ldc : kLd;
-    if (t.accumulate && !whole) {
-      __builtin_memset(edge, 0, sizeof(edge));
-      for (int r = 0; r < rows; ++r) __builtin_memcpy(edge + r * kLd, c + r * t.ldc, kLd * sizeof(float));
-    }
+  void run(float* c, int64_t ldc) const {
     if (t.accumulate)
-      load_sums(sums, ld);
+      load_sums(c, ldc);
     else
       zero_sums();
     if constexpr (kI8)
       sum_terms_of_i8();
     else
       sum_terms();
-    store_sums(sums, ld);
-    if (!whole)
-      for (int r = 0; r < rows; ++r) __builtin_memcpy(c + r * t.ldc, edge + r * kLd, kLd * sizeof(float));
+    store_sums(c, ldc);
+  }
+  // Only `rows` of the tile's 16 rows, after the first `before`; their sums are at c, and no others may be touched.
+  void run_some(float* c, int before, int rows) const {
+    constexpr int64_t kLd = kPanels * kPanel;
+    alignas(64) float edge[16 * kLd];
+    float* some = edge + before * kLd;
+    if (t.accumulate) {
+      __builtin_memset(edge, 0, sizeof(edge));
+      for (int r = 0; r < rows; ++r) __builtin_memcpy(some + r * kLd, c + r * t.ldc, kLd * sizeof(float));
+    }
+    run(edge, kLd);
+    for (int r = 0; r < rows; ++r) __builtin_memcpy(c + r * t.ldc, some + r * kLd, kLd * sizeof(float));
   }
 };
 
@@ -107,10 +108,14 @@ void amx_panels(const TileArgs& t, int panel) {
     const int rows = t.m - row < 32 ? t.m - row : 32;
     const char* at = a + row * t.a_stride;
     float* ct = c + row * t.ldc;
-    if (rows > 16)
-      AmxBlock<T, 2, kPanels, kI8>{t, at, b}.run(ct, rows);
-    else
-      AmxBlock<T, 1, kPanels, kI8>{t, at, b}.run(ct, rows);
+    if (rows > 16) {
+      AmxBlock<T, 2, kPanels, kI8>{t, at, b, rows - 16}.run(ct, t.ldc);
+    } else if (rows == 16) {
+      AmxBlock<T, 1, kPanels, kI8>{t, at, b}.run(ct, t.ldc);
+    } else {
+      const int before = row > 0 ? 16 - rows : 0;
+      AmxBlock<T, 1, kPanels, kI8>{t, at - before * t.a_stride, b}.run_some(ct, before, rows);
+    }
   }
 }
 
