@@ -75,6 +75,7 @@ const TileOps& emulated_amx() {
     t.outruns_memory = true;
     t.gemm_bf16 = gemm_bf16;
     t.gemm_bf16_i8 = gemm_bf16_i8;
+    t.rows_in_passing = 32;
     t.enter = enter;
     t.leave = leave;
     return t;

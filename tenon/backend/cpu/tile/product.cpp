@@ -32,7 +32,7 @@ int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
 
 void Product::run_panels(int64_t panel0, int64_t count, int64_t tile0, int64_t tile1, float* sums, int thread) const {
   const int64_t terms = shape.terms();
-  const bool in_passing = shape.bytes_of == DType::I8 && tile1 - tile0 == 1 && tile(tile0).rows <= kWidenedInPassing;
+  const bool in_passing = shape.bytes_of == DType::I8 && tile1 - tile0 == 1 && tile(tile0).rows <= ops.rows_in_passing;
   const bool widens = shape.bytes_of && !in_passing;
   const int64_t chunk = in_passing || streams ? terms : chunk_terms(ops, shape);
   // If K is one chunk, several tiles at once only reduce widening, and exceed the L1 cache.

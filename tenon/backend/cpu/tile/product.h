@@ -15,8 +15,6 @@ inline constexpr int kTilesAtOnce = 4;
 inline constexpr int64_t kTileFloats = kMaxTileRows * kMaxTileCols;
 /// Bytes to widen a group's panels to at once, for all those row tiles, in the L2 cache.
 inline constexpr int64_t kWidenedBytes = 256 << 10;
-/// Up to this many rows, i8 is widened on the way to registers instead.
-inline constexpr int kWidenedInPassing = 16;
 
 /// Hands out 64-byte aligned parts of a scratch buffer; without a buffer it only sums up sizes.
 class ScratchCursor {

@@ -96,6 +96,7 @@ TileOps make_amx_ops() {
   ops.outruns_memory = true;
   ops.gemm_bf16 = amx_gemm_bf16;
   ops.gemm_bf16_i8 = amx_gemm_bf16_i8;
+  ops.rows_in_passing = 32;
   ops.enter = amx_enter;
   ops.leave = amx_leave;
   return ops;

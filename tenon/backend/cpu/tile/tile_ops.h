@@ -165,6 +165,7 @@ struct TileOps {
   /// bf16 rows, i8 columns: B is [16 k-pairs][2][16 columns] i8, 512 bytes per term of a panel. Same products and sums
   /// as gemm_bf16, bit for bit.
   void (*gemm_bf16_i8)(const TileArgs&);
+  int rows_in_passing;  ///< up to so many rows, gemm_bf16_i8 is faster than widening i8 columns for gemm_bf16
   void (*gemm_f32)(const TileArgs&);
   /// i8 in blocks: integer sums over a term, multiplied by both scales and added in f32. a_stride: kLine.
   void (*gemm_i8)(const TileArgs&);

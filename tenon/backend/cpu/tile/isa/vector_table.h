@@ -23,6 +23,7 @@ constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) 
   t.enter = t.leave = no_tiles;
   t.gemm_bf16 = bf16_tiles<Bf16Dot>;
   t.gemm_bf16_i8 = gemm_tiles<I8Dot>;
+  t.rows_in_passing = kRegisters == 32 && !bf16_arithmetic ? 32 : 16;
   t.gemm_i8 = i8_tiles<BlockDot>;
   t.gemm_f32 = gemm_tiles<DotF32>;
   t.gemm_f32_f16 = gemm_tiles<DotHalf>;
