@@ -68,6 +68,7 @@ class NoisyBody {
   Expr noisy_node(const Expr& e, std::span<const Expr> in) {
     switch (e->family()) {
       case Family::Pointwise: {
+        if (e.is<nodes::Cast>() && e.dtype() == DType::I8) return quantized(e);
         if (is_decision(e)) return without_noise(e);
         const Expr y = as_it_is(e, in);
         if (is_difference(e)) return noisy(y, 8 * kF32) + (noisy(clamp(in[0], -1, 1), 8 * kF32) - clamp(in[0], -1, 1));
@@ -87,6 +88,11 @@ class NoisyBody {
         const Expr y = noisy(graph_.make(*e->type, operands, std::move(attrs)), 4 * kF32);
         return e.is<nodes::AttentionLse>() ? y + around_zero(y.shape(), 4 * kF32) : y;
       }
+      case Family::Sink: {  // a state holds numbers of its own type
+        std::vector<Expr> operands(in.begin(), in.end());
+        operands.back() = cast(operands.back(), e.dtype());
+        return as_it_is(e, operands);
+      }
       default: {
         if (!e.is<nodes::Concat>()) return {};
         std::vector<Expr> operands;  // noise has widened some of them
@@ -100,9 +106,15 @@ class NoisyBody {
   // sides.
   static bool is_decision(const Expr& e) {
     return e.is<nodes::Equal>() || e.is<nodes::Less>() || e.is<nodes::Sign>() || e.is<nodes::Floor>() ||
-           e.is<nodes::Ceil>();
+           e.is<nodes::Ceil>() || e.is<nodes::Fmod>() || !is_float(e.dtype());
   }
   Expr without_noise(const Expr& e) { return rebuild(graph_, e, exact_); }
+
+  // Numbers of i8 are rounded by a decision on a quotient: at a tie, one may be a step off.
+  Expr quantized(const Expr& e) {
+    const Expr one = broadcast(constant(graph_, 1), e.shape());
+    return cast(without_noise(e), DType::F64) + (noisy(one, 1, true) - one);
+  }
 
   // Bodies whose small results are a difference of values near 1: their error there is small only relative to x.
   static bool is_difference(const Expr& e) {

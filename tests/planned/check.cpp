@@ -16,6 +16,8 @@
 #include "tenon/explain/rounding_noise.h"
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
+#include "tenon/expr/state.h"
 #include "tenon/oracle/oracle.h"
 #include "tenon/runtime/executable.h"
 
@@ -38,6 +40,7 @@ class Unrounded {
  private:
   Expr of(const Expr& e, std::span<const Expr> in) {
     if (e->type->round && is_float(*e->attrs.dtype)) return graph_.make(without_rounding(*e->type), in, e->attrs);
+    if (e.is<nodes::Linear>() && arithmetic_of(e) == DType::I8) return linear(in[0], in[1]);  // it rounds operands
     const Expr computed = e.is<nodes::Param>() ? computation_of(graph_, e->attrs.text) : Expr();
     return computed ? graph_.make(without_rounding(*find_node_type("cast")), std::array{of(computed)},
                                   Attrs{.dtype = e.dtype()})
@@ -174,25 +177,61 @@ std::map<std::string, void*> outside(const Plan& plan, const OwnBuffers& own) {
 
 void set_inputs(Executable& run, const Tensors& tensors) {
   for (const Buffer& b : run.plan().buffers) {
-    if (b.role != BufferRole::Input) continue;
+    if (b.role != BufferRole::Input && b.role != BufferRole::State) continue;
     const HostTensor& t = tensors.at(b.name);
     run.set(b.name, HostView{t.dtype, t.shape, t.data.data()});
   }
 }
 
-std::string check_launch(const Launch& launch, const Executable& run, const Tensors& tensors) {
-  const Oracle::Leaves leaves = [&](const Expr& leaf) {
-    if (leaf.is<nodes::Param>()) return tensors.at(leaf->attrs.text).values();
-    const std::vector<float> stored = run.get(leaf->attrs.text);
-    return std::vector<double>(stored.begin(), stored.end());
-  };
+// What a run read and wrote. Programs write no row of a state twice, so each written row is known from the end.
+class Memory {
+ public:
+  Memory(const Executable& run, const Tensors& tensors) : run_(run), tensors_(tensors) {
+    Oracle oracle([this](const Expr& leaf) { return leaf_value(leaf); });
+    for (const Phase& p : run.plan().phases)
+      for (const Launch& l : p.launches)
+        for (const Output& o : l.outputs)
+          if (is_update(o.value)) written_[o.buffer].push_back(oracle.eval(o.value->in[1]));
+  }
+
+  std::vector<double> leaf_value(const Expr& leaf) const {
+    if (leaf.is<nodes::Param>()) return tensors_.at(leaf->attrs.text).values();
+    return leaf.is<nodes::State>() ? state(leaf) : last(leaf->attrs.text);
+  }
+  std::vector<double> output(const Output& o) const { return is_update(o.value) ? state(o.value) : last(o.buffer); }
+
+ private:
+  std::vector<double> last(const std::string& buffer) const {
+    const std::vector<float> stored = run_.get(buffer);
+    return {stored.begin(), stored.end()};
+  }
+  std::vector<double> state(const Expr& value) const {
+    const std::string& name = state_of(value)->attrs.text;
+    std::vector<double> out = tensors_.at(name).values();
+    const std::vector<double> end = last(name);
+    const int64_t row = value.shape().numel() / value.shape()[0];
+    for (size_t i = 0; i < static_cast<size_t>(version_of(value)); ++i)
+      for (const double at : written_.at(name).at(i)) {
+        const auto first = static_cast<ptrdiff_t>(at) * row;
+        std::copy_n(end.begin() + first, row, out.begin() + first);
+      }
+    return out;
+  }
+
+  const Executable& run_;
+  const Tensors& tensors_;
+  std::map<std::string, std::vector<std::vector<double>>> written_;  ///< rows of each update of each state
+};
+
+std::string check_launch(const Launch& launch, const Memory& memory) {
+  const Oracle::Leaves leaves = [&](const Expr& leaf) { return memory.leaf_value(leaf); };
   Oracle oracle(leaves);
   const std::vector<std::vector<double>> noise = rounding_noise(launch, leaves);
   for (size_t i = 0; i < launch.outputs.size(); ++i) {
     const Output& o = launch.outputs[i];
     Tolerance t = Rounding{.stored = o.value.dtype(), .size = 0}.tolerance();
     t.absolute += (noise[i].empty() ? 0 : kNoiseMargin * std::ranges::max(noise[i])) + 1e-30;
-    const Comparison c = compare(run.get(o.buffer), oracle.eval(o.value), t, NaN::MayBeExpected);
+    const Comparison c = compare(memory.output(o), oracle.eval(o.value), t, NaN::MayBeExpected);
     if (!c.agrees()) return "launch " + launch.name + " (" + launch.skeleton + "), " + o.buffer + ": " + c.text();
   }
   return {};
@@ -200,7 +239,7 @@ std::string check_launch(const Launch& launch, const Executable& run, const Tens
 
 std::string same_bits(const Executable& a, const Executable& b, const char* when) {
   for (const Buffer& buffer : a.plan().buffers) {
-    if (buffer.role != BufferRole::Output) continue;
+    if (buffer.role != BufferRole::Output && buffer.role != BufferRole::State) continue;
     const std::vector<float> x = a.get(buffer.name), y = b.get(buffer.name);
     for (size_t i = 0; i < x.size(); ++i)
       if (std::memcmp(&x[i], &y[i], sizeof(float)) != 0 && !(std::isnan(x[i]) && std::isnan(y[i])))
@@ -217,13 +256,15 @@ std::string run_checks(const Plan& plan, const Device& device, const Tensors& te
   Executable apart(plan, device.backend, weights, own.all());
   set_inputs(apart, tensors);
   apart.run_all();
+  const Memory memory(apart, tensors);
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches)
-      if (const std::string wrong = check_launch(l, apart, tensors); !wrong.empty()) return wrong;
+      if (const std::string wrong = check_launch(l, memory); !wrong.empty()) return wrong;
   Executable together(plan, device.backend, weights, outside(plan, again));
   set_inputs(together, tensors);
   together.run_all();
   if (const std::string wrong = same_bits(apart, together, "in the arena"); !wrong.empty()) return wrong;
+  set_inputs(together, tensors);
   together.run(plan.phases.back().rate);
   return same_bits(apart, together, "in the arena, the second time");
 }
@@ -234,7 +275,8 @@ std::string text_of(const PlanOptions& o) {
   std::ostringstream out;
   out << "fusion=" << o.fusion << " hoist=" << o.hoist << " merge_siblings=" << o.merge_siblings
       << " outside=" << o.outside << " anchors_alone=" << o.anchors_alone << " fold_scales=" << o.fold_scales
-      << " launch_bytes=" << o.target.launch_bytes << " reads_views_only=" << static_cast<bool>(o.target.reads);
+      << " launch_bytes=" << o.target.launch_bytes << " reads_views_only=" << static_cast<bool>(o.target.reads)
+      << " runs_all=" << static_cast<bool>(o.target.runs) << " writes=" << static_cast<bool>(o.target.writes);
   return out.str();
 }
 
