@@ -22,7 +22,8 @@ target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.c
                ${CMAKE_CURRENT_SOURCE_DIR}/planned/reductions_beside_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/planned/attention_gradient_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/planned/random_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/planned/random_program.cpp
-               ${CMAKE_CURRENT_SOURCE_DIR}/planned/layers.cpp ${CMAKE_CURRENT_SOURCE_DIR}/planned/check.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/planned/layers.cpp ${CMAKE_CURRENT_SOURCE_DIR}/planned/view_layers.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/planned/attention_layers.cpp ${CMAKE_CURRENT_SOURCE_DIR}/planned/check.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/planned/shrink.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_path_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/list_test.cpp

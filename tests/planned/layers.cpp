@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
+#include "tenon/expr/precision.h"
 #include "tenon/nn/norm.h"
 
 namespace tenon::planned {
@@ -16,8 +16,9 @@ Layers::Layers(Graph& g, uint32_t seed, int64_t elements)
 // ---- leaves ---------------------------------------------------------------------------------------------------------
 
 int64_t Layers::width() {
-  if (chance(0.03)) return pick<int64_t>({200, 256, 300, 520});
-  return pick<int64_t>({1, 3, 4, 8, 8, 12, 16, 16, 20, 24, 32, 32, 33, 40, 48, 64, 64, 65, 72, 96, 128, 130});
+  if (chance(0.03)) return pick<int64_t>({200, 256, 300, 520, 1031, 1536});
+  return pick<int64_t>(
+      {1, 2, 3, 4, 7, 8, 8, 12, 16, 16, 20, 24, 31, 32, 32, 33, 40, 48, 64, 64, 65, 72, 96, 97, 128, 130});
 }
 
 Expr Layers::start() {
@@ -46,7 +47,7 @@ Expr Layers::start() {
 Expr Layers::fresh(const Shape& shape) {
   const Rate rate = chance(0.85) ? Rate::Step : chance(0.5) ? Rate::Prompt : Rate::Schedule;
   const DType t = chance(0.06) ? DType::E4M3 : any_type();
-  return input(g_, name("x"), t, shape, rate);
+  return input(g_, name(chance(0.004) ? "odd" : "x"), t, shape, rate);
 }
 
 Expr Layers::weight(const Shape& shape) {
@@ -55,19 +56,29 @@ Expr Layers::weight(const Shape& shape) {
   const DType t = chance(0.05) ? DType::E4M3 : chance(0.7) ? act_ : any_type();
   const Expr w = param(g_, name("w"), t, shape);
   weights_.push_back(w);
-  if (shape.rank() != 2 || chance(0.85)) return w;
-  switch (below(5)) {
+  return shape.rank() != 2 || chance(0.85) ? w : weight_seen(shape, t, 3);
+}
+
+// A matrix of this shape behind at most this many views.
+Expr Layers::weight_seen(const Shape& shape, DType t, int views) {
+  if (views == 0 || (views < 3 && chance(0.5))) return param(g_, name("w"), t, shape);
+  const int64_t rows = shape[0], columns = shape[1];
+  const auto seen = [&](int64_t n, int64_t k) { return weight_seen({n, k}, t, views - 1); };
+  switch (below(7)) {
     case 0:
-      return transpose(param(g_, name("w"), t, {shape[1], shape[0]}));
+      return transpose(seen(columns, rows));
     case 1:
-      return slice(param(g_, name("w"), t, {shape[0] + 3, shape[1]}), 0, 2, shape[0] + 2);
+      return slice(seen(rows + 3, columns), 0, 2, rows + 2);
     case 2:
-      if (shape[0] == 1) return w;
-      return concat({param(g_, name("w"), t, {1, shape[1]}), param(g_, name("w"), t, {shape[0] - 1, shape[1]})}, 0);
+      return rows == 1 ? seen(1, columns) : concat({seen(1, columns), seen(rows - 1, columns)}, 0);
     case 3:
-      return shape[1] % 2 || chance(0.5) ? flip(w, below(2)) : pair_swap(w);
+      return columns % 2 || chance(0.5) ? flip(seen(rows, columns), below(2)) : pair_swap(seen(rows, columns));
+    case 4:
+      return slice(seen(rows, columns + 5), 1, 1, columns + 1);
+    case 5:
+      return columns == 1 ? seen(rows, 1) : concat({seen(rows, columns - 1), seen(rows, 1)}, 1);
     default:
-      return cast(w * 0.5, t);
+      return cast(seen(rows, columns) * 0.5, t);
   }
 }
 
@@ -95,7 +106,15 @@ Expr Layers::activation(const Expr& x) {
 }
 
 Expr Layers::unary(const Expr& x) {
-  switch (below(14)) {
+  switch (below(20)) {
+    case 19:
+      return x * step_of(fresh(x.shape()));
+    case 18:
+      return pow(abs(x) + 0.5, chance(0.5) ? constant(g_, 1.5) : tanh(fresh(x.shape())));
+    case 17:
+      return chance(0.5) ? leaky_relu(x, 0.1) : fma(x, constant(g_, 0.5), fresh(x.shape()));
+    case 16:
+      return chance(0.3) ? barrier(x, stage_++) : chance(0.5) ? stop_gradient(x) * 0.5 : materialize(x) + x;
     case 13:
       return materialize(x);
     case 12:  // a mask in memory, so that rounding cannot affect it
@@ -122,6 +141,22 @@ Expr Layers::unary(const Expr& x) {
       return max(min(x, constant(g_, 1.5)), constant(g_, -0.75)) * 2.0;
     default:
       return activation(x);
+  }
+}
+
+// Functions with steps, of a value in memory, so that rounding cannot affect them.
+Expr Layers::step_of(const Expr& x) {
+  switch (below(5)) {
+    case 0:
+      return floor(x);
+    case 1:
+      return ceil(x * 2.0);
+    case 2:
+      return sign(x);
+    case 3:
+      return fmod(x, constant(g_, 0.75));
+    default:
+      return equal(floor(x), constant(g_, 0));
   }
 }
 
@@ -197,15 +232,19 @@ Expr Layers::convolution(const Expr& x, int64_t outputs, bool same_size) {
   const Shape& s = x.shape();
   Expr a = chance(0.3) ? silu(x) : chance(0.3) ? norm(x) : x;
   if (chance(0.5)) a = cast(a, act_);
-  if (!same_size && chance(0.15)) a = upsample2x(a);
+  if (!same_size && chance(0.15)) a = chance(0.8) ? upsample2x(a) : resize_nearest(a, s[1] + 1, s[2] * 2);
+  if (!same_size && chance(0.1)) a = padded(a);
   int64_t kh = pick<int64_t>({1, 3, 3, 3, 5}), kw = chance(0.9) ? kh : 3, stride = 1;
+  if (chance(0.1)) kh = 1 + below(7), kw = 1 + below(7);
   std::array<int64_t, 4> pads{(kh - 1) / 2, (kw - 1) / 2, kh / 2, kw / 2};
-  if (!same_size && chance(0.25)) {
-    stride = 2;
+  if (!same_size && chance(0.3)) {
+    stride = chance(0.8) ? 2 : pick<int64_t>({3, 4});
     if (chance(0.3)) pads[0] = pads[1] = 0;
   }
+  if (!same_size && chance(0.1))
+    for (int64_t& p : pads) p = below(static_cast<int>(std::max(kh, kw)));
   if (a.shape()[1] + pads[0] + pads[2] < kh || a.shape()[2] + pads[1] + pads[3] < kw) return {};
-  Expr y = conv2d(a, weight({outputs, s[3], kh, kw}), stride, pads);
+  Expr y = conv2d(a, weight({outputs, a.shape()[3], kh, kw}), stride, pads);
   if (chance(0.7)) y = y + vector(outputs);
   if (chance(0.25)) y = y + per_sample(y);
   return y;
@@ -245,7 +284,9 @@ Expr Layers::norm(const Expr& x) {
   const Shape& s = x.shape();
   if (s.rank() < 1) return tanh(x);
   const int64_t c = s[-1];
-  switch (below(6)) {
+  switch (below(7)) {
+    case 6:
+      return (x - mean(x)) * rsqrt(variance(x) + 1e-2);
     case 0:
       return nn::layer_norm(x, 1e-2, vector(c), vector(c));
     case 1: {
@@ -290,40 +331,6 @@ Expr Layers::residual(const Expr& x) {
   return chance(0.35) ? stored(norm(sum)) : sum;
 }
 
-Expr Layers::heads_of(const Expr& x, int64_t heads, int64_t depth) {
-  const Expr y = permute(reshape(x, {x.shape()[0], x.shape()[1], heads, depth}), {0, 2, 1, 3});
-  const Expr z = chance(0.15) ? cast(y * rsqrt(mean(y * y) + 1e-2), x.dtype()) : y;
-  return chance(0.15) ? cast(rotated(z), x.dtype()) : z;
-}
-
-// Pairs of neighbours rotated, as in interleaved rotary embeddings.
-Expr Layers::rotated(const Expr& x) {
-  const Shape table = {x.shape().rank() > 1 ? x.shape()[-2] : 1, x.shape()[-1]};
-  return x * input(g_, name("cos"), DType::F32, table) + pair_swap(x) * input(g_, name("sin"), DType::F32, table);
-}
-
-Expr Layers::attend(const Expr& x, const Expr& other) {
-  const int64_t depth = pick<int64_t>({4, 8, 8, 16, 20, 32, 40}), heads = pick<int64_t>({1, 2, 2, 3, 4});
-  const int64_t kv_heads = heads % 2 == 0 && chance(0.3) ? heads / 2 : chance(0.2) ? 1 : heads;
-  Expr from = x;
-  if (chance(0.3)) from = fresh({x.shape()[0], pick<int64_t>({1, 5, 7, 20}), 12});
-  if (other.shape().rank() == 3 && other.shape()[0] == x.shape()[0] && chance(0.5)) from = other;
-  const Expr y = chance(0.5) ? norm(x) : x;
-  if (chance(0.5) && from == x) from = y;
-  const auto project = [&](const Expr& of, int64_t count) {
-    const Expr p = linear(of, weight({count * depth, of.shape()[-1]}));
-    return heads_of(cast(chance(0.3) ? p + vector(count * depth) : p, act_), count, depth);
-  };
-  const Expr q = project(y, heads), k = project(from, kv_heads), v = project(from, kv_heads);
-  const bool causal = chance(0.4) && k.shape()[2] >= q.shape()[2];
-  const Expr o = attention(q, k, v, 1 / std::sqrt(static_cast<double>(depth)), causal);
-  const Expr merged =
-      reshape(permute(chance(0.8) ? cast(o, act_) : o, {0, 2, 1, 3}), {x.shape()[0], x.shape()[1], heads * depth});
-  if (chance(0.2)) return merged;
-  const Expr out = linear(merged, weight({x.shape()[-1], heads * depth}));
-  return chance(0.7) ? x + out : out;
-}
-
 Expr Layers::several_anchors(const Expr& x, const Expr& other) {
   const Expr y = dense(x);
   if (!y || y.shape().rank() < 1) return {};
@@ -360,7 +367,15 @@ Expr Layers::product_of_activations(const Expr& x, const Expr& other) {
 
 Expr Layers::reduced(const Expr& x) {
   if (x.shape().rank() < 1) return {};
-  switch (below(6)) {
+  switch (below(8)) {
+    case 7:
+      return x * rsqrt(variance(x) + 0.1);
+    case 6: {  // of all axes between the first and the last
+      if (x.shape().rank() < 3) return variance(x);
+      const auto inner = ReduceOver::Inner;
+      const Expr y = chance(0.3) ? sumsq(x, inner) : chance(0.3) ? variance(x, inner) : mean(x, inner);
+      return chance(0.5) ? x * rsqrt(y * y + 0.1) : x - (chance(0.5) ? absmax(x, inner) : reduce_max(x, inner));
+    }
     case 0:
       return mean(x);
     case 1:
@@ -379,96 +394,51 @@ Expr Layers::reduced(const Expr& x) {
 
 Expr Layers::quantised_dense(const Expr& x) {
   if (x.shape().rank() < 1) return {};
-  const Expr scale = max(absmax(x), constant(g_, 1e-12)) / 448.0;
-  const Expr q = cast(x / scale, DType::E4M3);
-  const int64_t n = std::min<int64_t>(width(), std::max<int64_t>(elements_ * x.shape()[-1] / x.shape().numel(), 1));
-  return stored(linear(q, param(g_, name("w"), DType::E4M3, {n, x.shape()[-1]})) * scale + vector(n));
-}
-
-// ---- views ----------------------------------------------------------------------------------------------------------
-
-Expr Layers::joined(const Expr& x, const Expr& other) {
-  const Shape& s = x.shape();
-  if (s.rank() < 1) return {};
-  const int axis = below(s.rank());
-  Shape shape = s;
-  shape[axis] = pick<int64_t>({1, 2, 8, 16});
-  const Expr y = other.shape().rank() == s.rank() ? cast(other, x.dtype()) : cast(fresh(shape), x.dtype());
-  Shape fits = y.shape();
-  fits[axis] = s[axis];
-  const Expr second = fits == s ? y : cast(fresh(shape), x.dtype());
-  return chance(0.5) ? concat({x, second}, axis) : concat({second, x, second}, axis);
-}
-
-Expr Layers::slice_of(const Expr& x) {
-  const int axis = below(x.shape().rank());
-  const int64_t n = x.shape()[axis], begin = below(static_cast<int>(n));
-  return slice(x, axis, begin, begin + 1 + below(static_cast<int>(n - begin)));
-}
-
-Expr Layers::reshaped(const Expr& x) {
-  const Shape& s = x.shape();
-  std::vector<int64_t> dims(s.begin(), s.end());
-  const size_t axis = static_cast<size_t>(below(s.rank()));
-  if (chance(0.5) && axis + 1 < dims.size()) {
-    dims[axis + 1] *= dims[axis];
-    dims.erase(dims.begin() + static_cast<ptrdiff_t>(axis));
-  } else if (dims.size() < 5) {
-    const int64_t part = head_count(dims[axis]);
-    dims[axis] /= part;
-    dims.insert(dims.begin() + static_cast<ptrdiff_t>(axis) + (chance(0.5) ? 1 : 0), part);
-  }
-  return reshape(x, Shape(dims));
-}
-
-Expr Layers::permuted(const Expr& x) {
-  std::vector<int64_t> axes(static_cast<size_t>(x.shape().rank()));
-  std::iota(axes.begin(), axes.end(), 0);
-  std::ranges::shuffle(axes, random_);
-  return permute(x, axes);
-}
-
-Expr Layers::padded(const Expr& x) {
-  std::vector<int64_t> counts(static_cast<size_t>(2 * x.shape().rank()), 0);
-  counts[static_cast<size_t>(below(static_cast<int>(counts.size())))] = pick<int64_t>({1, 3, 8});
-  return pad(x, counts);
-}
-
-Expr Layers::rows_by_index(const Expr& x) {
-  const int64_t rows = x.shape()[0];
-  std::string limit = "index";
-  limit += std::to_string(rows) + "_";
-  if (chance(0.3)) return gather(x, scalar(g_, limit + name("s"), DType::I32, Rate::Step));
-  const Shape shape = chance(0.7) ? Shape{pick<int64_t>({1, 3, 8, 17})} : Shape{2, pick<int64_t>({1, 4})};
-  return gather(x, input(g_, limit + name("i"), chance(0.8) ? DType::I32 : DType::I64, shape));
-}
-
-Expr Layers::view(const Expr& x) {
-  const Shape& s = x.shape();
-  if (s.rank() < 1 || s.numel() == 0) return {};
-  switch (below(9)) {
-    case 0:
-      return slice_of(x);
-    case 1:
-      return reshaped(x);
+  const int64_t k = x.shape()[-1];
+  const int64_t n = std::min<int64_t>(width(), std::max<int64_t>(elements_ * k / x.shape().numel(), 1));
+  const auto stored_as = [&](DType t) { return param(g_, name("w"), t, {n, k}); };
+  switch (below(5)) {
+    case 0: {
+      const QuantizedRows rows = quantize_rows(x), w = quantize_rows(param(g_, name("w"), any_type(), {n, k}));
+      return stored(linear(rows.q, w.q) * rows.scale * reshape(w.scale, {n}));
+    }
+    case 1: {
+      const QuantizedRows rows = quantize_rows(chance(0.5) ? x : norm(x));
+      return stored(linear(rows.q, stored_as(DType::E4M3)) * rows.scale * vector(n) + vector(n));
+    }
     case 2:
-      return permuted(x);
-    case 3:
-      return padded(x);
-    case 4:
-      return rows_by_index(x);
-    case 5:
-      if (s.rank() == 4) return chance(0.5) ? upsample2x(x) : resize_nearest(x, s[1] + 1, s[2] * 2 - 1);
-      return s.rank() == 3 && chance(0.5) ? reshape(x, {s[0], s[1], 1, s[2]}) : reshaped(x);
-    case 6:
-      if (s.rank() == 4) return reshape(x, {s[0], s[1] * s[2], s[3]});
-      return s.rank() == 2 ? reshape(x, {1, s[0], s[1]}) : permuted(x);
-    case 7:
-      if (s[-1] % 2 || chance(0.4)) return flip(x, below(s.rank()));
-      return chance(0.5) ? pair_swap(x) : stored(rotated(x));
-    default:
-      return narrow(x);
+      return stored(linear(cast(x, pick({DType::BF16, DType::F16, DType::F32})), stored_as(DType::I8)) * (1.0 / 127) *
+                    vector(n));
+    case 3: {
+      const QuantizedRows w = quantize_rows(param(g_, name("w"), any_type(), {n, k}), DType::I8);
+      return stored(linear(cast(x, pick({DType::BF16, DType::F16})), w.q) * reshape(w.scale, {n}) + vector(n));
+    }
+    default: {
+      const Expr scale = max(absmax(x), constant(g_, 1e-12)) / 448.0;
+      return stored(linear(cast(x / scale, DType::E4M3), stored_as(DType::E4M3)) * scale + vector(n));
+    }
   }
+}
+
+Expr Layers::branched(const Expr& x) {
+  if (x.shape().rank() < 1) return {};
+  const int64_t k = x.shape()[-1], rank = pick<int64_t>({1, 4, 8, 8, 16, 16, 20, 32});
+  const int64_t n = std::min<int64_t>(width(), std::max<int64_t>(elements_ * k / x.shape().numel(), 1));
+  const Expr a = cast(chance(0.4) ? norm(x) : x, act_);
+  Expr layer = linear(a, weight({n, k}));
+  if (chance(0.25)) {
+    const QuantizedRows rows = quantize_rows(a);
+    layer = linear(rows.q, param(g_, name("w"), DType::E4M3, {n, k})) * rows.scale;
+    if (chance(0.5)) layer = layer * vector(n);
+  }
+  if (chance(0.2)) layer = cast(layer, act_);
+  const Expr down = cast(linear(a, param(g_, name("w"), act_, {rank, k})), act_);
+  Expr side = linear(down, param(g_, name("w"), act_, {n, rank}));
+  if (chance(0.5)) side = side * 0.5;
+  Expr y = chance(0.5) ? layer + side : side + layer;
+  if (chance(0.5)) y = y + vector(n);
+  if (chance(0.3) && n % 2 == 0) y = slice(y, -1, 0, n / 2) * activation(slice(y, -1, n / 2, n));
+  return stored(chance(0.3) ? activation(y) : y);
 }
 
 }  // namespace tenon::planned

@@ -1,17 +1,21 @@
 #include "tests/planned/random_program.h"
 
+#include <array>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/expr/state.h"
 #include "tenon/expr/vjp.h"
+#include "tenon/nn/loss.h"
 #include "tests/planned/layers.h"
 
 namespace tenon::planned {
 namespace {
 
-constexpr double kGradients = 0.06;  // fraction of programs
+constexpr double kGradients = 0.15;  // fraction of programs
 
 std::string numbered(std::string prefix, size_t number) { return prefix += std::to_string(number); }
 
@@ -49,7 +53,17 @@ class Grower {
 
   Expr step(const Expr& x) {
     Layers& l = layers_;
-    switch (l.below(22)) {
+    switch (l.below(27)) {
+      case 22:
+        return l.attend_cached(x);
+      case 23:
+        return l.remembered(x);
+      case 24:
+        return l.branched(x);
+      case 25:
+        return l.chance(0.7) ? l.stored(l.dense(l.views(x))) : l.views(any());
+      case 26:
+        return l.chance(0.2) ? l.drawn() : l.views(x);
       case 0:
       case 1:
         return l.stored(l.unary(x));
@@ -97,12 +111,15 @@ class Grower {
     std::vector<Result> out;
     std::vector<Expr> taken;
     for (const Expr& r : roots) {
-      if (r->family() == Family::Leaf || std::find(taken.begin(), taken.end(), r) != taken.end()) continue;
+      const bool good = r->family() != Family::Leaf && !is_update(r);
+      if (!good || std::find(taken.begin(), taken.end(), r) != taken.end()) continue;
       taken.push_back(r);
       out.push_back({numbered("r", out.size()), r});
     }
     if (out.empty()) out.push_back({"r0", tanh(values_.back())});
     if (layers_.chance(kGradients)) add_gradients(out);
+    if (layers_.chance(0.03)) add_loss(out);
+    for (const auto& [name, update] : layers_.states()) out.push_back({name, update});
     return out;
   }
 
@@ -127,6 +144,23 @@ class Grower {
     }
   }
 
+  // The loss of a language model over the last value, and its gradients.
+  void add_loss(std::vector<Result>& results) {
+    const Expr& hidden = values_.back();
+    const Shape& s = hidden.shape();
+    if (s.rank() < 2 || s.rows() > 100) return;
+    const int64_t classes = 1 + layers_.below(70);
+    std::vector<int64_t> rows(s.begin(), s.end() - 1);
+    const Expr w =
+        param(hidden.graph(), "classes", hidden.dtype() == DType::F32 ? DType::F32 : DType::BF16, {classes, s[-1]});
+    const auto chunk = static_cast<int64_t>(1 + layers_.below(40));
+    const nn::CrossEntropy loss =
+        nn::cross_entropy(hidden, w, layers_.index_below(classes, Shape(rows)), chunk, layers_.next_stage());
+    results.push_back({"loss", loss.loss});
+    results.push_back({"d_hidden", loss.d_hidden});
+    results.push_back({"d_weight", loss.d_weight});
+  }
+
   Layers layers_;
   ProgramSize size_;
   std::vector<Expr> values_;
@@ -145,22 +179,52 @@ std::string Program::text() const { return print(roots()); }
 Program random_program(uint32_t seed, const ProgramSize& size) {
   Program p{std::make_shared<Graph>(), {}};
   p.results = Grower(*p.graph, seed, size).grow();
-  return p;
+  using Rule = PrecisionPolicy::Rule;
+  constexpr std::array kRules{Rule::E4m3Rows, Rule::I8Weights, Rule::BF16, Rule::F16, Rule::F32};
+  std::mt19937 random(seed ^ 0x2545f491u);
+  return random() % 4 ? p : with_precision(p, {.rule = kRules[random() % kRules.size()]}, random() % 2 == 0);
+}
+
+Program with_precision(const Program& program, const PrecisionPolicy& policy, bool copies) {
+  Program out{program.graph, {}};
+  const std::vector<Expr> roots = set_precision(*program.graph, program.roots(), policy, copies);
+  for (size_t i = 0; i < roots.size(); ++i) out.results.push_back({program.results[i].name, roots[i]});
+  return out;
 }
 
 HostTensor leaf_tensor(const Expr& leaf) {
   const std::string& name = leaf->attrs.text;
+  const Shape& s = leaf.shape();
   std::mt19937 random(hash_of(name + std::string(name_of(leaf.dtype())) + leaf.shape().str()));
   std::vector<double> values(static_cast<size_t>(leaf.shape().numel()));
+  if (leaf.dtype() == DType::I8) {
+    for (double& v : values) v = static_cast<double>(random() % 255) - 127;
+    return HostTensor::from(DType::I8, s, values);
+  }
   if (!is_float(leaf.dtype())) {
     const auto limit = static_cast<uint32_t>(std::stoul(name.substr(name.find_first_of("0123456789"))));
-    for (double& v : values) v = static_cast<double>(random() % limit);
-    return HostTensor::from(leaf.dtype(), leaf.shape(), values);
+    if (name.starts_with("place")) {
+      std::vector<double> all(limit);
+      std::iota(all.begin(), all.end(), 0);
+      std::ranges::shuffle(all, random);
+      std::copy_n(all.begin(), values.size(), values.begin());
+    } else {
+      for (double& v : values) v = static_cast<double>(random() % limit);
+    }
+    return HostTensor::from(leaf.dtype(), s, values);
   }
-  const Shape& s = leaf.shape();
+  if (name.starts_with("rule")) {
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = std::array<std::array<double, 4>, 4>{
+          {{0, 0.7, 1, 1.5}, {0, 0, 1, 20}, {1, 1, 0.9, 0.5}, {0, 0, 0.1, 0.05}}}[i % 4][random() % 4];
+    return HostTensor::from(leaf.dtype(), s, values);
+  }
   const int64_t terms = !leaf.is<nodes::Param>() || s.rank() < 2 ? 1 : s.rank() == 4 ? s[1] * s[2] * s[3] : s[-1];
   std::normal_distribution<double> normal(0, 1 / std::sqrt(static_cast<double>(std::max<int64_t>(terms, 1))));
   for (double& v : values) v = normal(random);
+  if (name.starts_with("odd") && !values.empty())
+    for (const double odd : std::initializer_list<double>{INFINITY, -INFINITY, NAN, -0.0, 0x1p-20})
+      if (random() % 2) values[random() % values.size()] = odd;
   return HostTensor::from(leaf.dtype(), s, values);
 }
 

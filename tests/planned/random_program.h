@@ -29,9 +29,12 @@ struct ProgramSize {
 };
 
 Program random_program(uint32_t seed, const ProgramSize& size = {});
+/// The program with the arithmetic of its anchors set by a policy.
+Program with_precision(const Program& program, const PrecisionPolicy& policy, bool copies = false);
 
 /// The value of a leaf, determined by its name, type and shape. Floats are normally distributed, weights scaled so that
-/// products keep their operands' magnitude. Integers named "index<n>.." are below n.
+/// products keep their operands' magnitude; among those named "odd.." are infinities and NaNs. Integers named
+/// "index<n>.." are below n, those named "place<n>.." are different ones. "rule.." are rules for drawing tokens.
 HostTensor leaf_tensor(const Expr& leaf);
 /// leaf_tensor of every memory leaf below the roots.
 std::map<std::string, HostTensor> leaf_tensors(std::span<const Expr> roots);
