@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "tenon/expr/ops.h"
-#include "tenon/expr/precision.h"
 #include "tests/planned/check.h"
 
 namespace tenon::planned {
@@ -86,12 +85,6 @@ TEST_F(Corners, RowsOfFewBitsInAState) {
     const Expr s = state(g, name, type, {5, 8}), rows = cast(tanh(in("x" + name, {2, 8})), type);
     expect({{name, update_rows(s, slice(iota(g, 5), 0, 2, 4), rows)}});
   }
-}
-
-// Half of a row's largest number is a tie in i8.
-TEST_F(Corners, RowsQuantisedToI8) {
-  const Expr w = param(g, "w", DType::BF16, {32, 40});
-  expect({{"y", linear(cast(in("x", {13, 40}), DType::BF16), quantize_rows(w, DType::I8).q)}});
 }
 
 // Slices of slices, along one axis and along several.
