@@ -35,7 +35,10 @@ struct Rounding {
 /// Whether a NaN agrees where a NaN is expected. A NaN anywhere else never agrees.
 enum class NaN : uint8_t { Differs, MayBeExpected };
 
-/// The result of a comparison.
+/// The result of a comparison. Values agree if each does, and if together they are as large as expected: errors of
+/// rounding are independent, so that in the sum of got * want over n elements they cancel, to about 1 / sqrt(n) of what
+/// is allowed. A wrong factor in all of them does not. An eighth is always allowed, as some roundings lean to one side
+/// (tensor cores that cut off bits).
 class Comparison {
  public:
   /// For values of these shapes; if the shapes differ, the values do too.
@@ -44,23 +47,28 @@ class Comparison {
   /// Adds the next element. Numbers agree if they are equal or, if the expected one is finite, at most `allowed` apart.
   void add(double got, double want, double allowed);
 
-  bool agrees() const { return shapes_.empty() && different_ == 0; }
+  bool agrees() const { return shapes_.empty() && different_ == 0 && !wrong_factor(); }
   int64_t compared() const { return compared_; }
   int64_t different() const { return different_; }
   /// The largest difference; infinite if one of the differing elements is not a number.
   double worst() const { return worst_; }
   /// The largest difference relative to what was allowed for it.
   double worst_share() const { return worst_share_; }
+  /// Whether the elements agree one by one, but together they are too large or too small.
+  bool wrong_factor() const;
   /// "all 80 agree, at most 1e-06 apart", or "3 of 80 differ, the first at 17: nan, expected 0.25 within 1e-05; the
-  /// largest difference is inf"
+  /// largest difference is inf", or "all 80 are 1.02 times what was expected, within 0.004"
   std::string text() const;
 
  private:
+  double share_of_all() const;
+
   NaN nan_;
   std::string shapes_;  ///< what is wrong with them
   int64_t compared_ = 0, different_ = 0, first_ = -1;
   double first_got_ = 0, first_want_ = 0, first_allowed_ = 0;
   double worst_ = 0, worst_share_ = 0;
+  double aligned_ = 0, allowed_ = 0, squares_ = 0;  ///< sums of want * (got - want), |want| * allowed and want^2
 };
 
 /// Three checks for rows quantised to e4m3, against rows computed in fp64 and rounded once: the scales, how many bytes

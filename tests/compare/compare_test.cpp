@@ -54,6 +54,23 @@ TEST(Compare, ErrorsBesideANaNCount) {
   EXPECT_THAT(c.text(), HasSubstr("3 of 4 differ, the first at 0: 1.5, expected 1 within 0.125"));
 }
 
+// Every number is within its tolerance, but all of them err in the same direction.
+TEST(Compare, AFactorInEveryNumberIsSeen) {
+  std::vector<double> want, noisy, scaled;
+  for (int i = 0; i < 4096; ++i) {
+    want.push_back(std::sin(i));
+    noisy.push_back(want.back() + (i % 2 ? 0.1 : -0.1));
+    scaled.push_back(1.1 * want.back());
+  }
+  EXPECT_TRUE(of(noisy, want).agrees());
+  const Comparison c = of(scaled, want);
+  EXPECT_EQ(c.different(), 0);
+  EXPECT_TRUE(c.wrong_factor());
+  EXPECT_FALSE(c.agrees());
+  EXPECT_THAT(c.text(), HasSubstr("all 4096 are 1.1 times what was expected, within 0.0"));
+  EXPECT_TRUE(of({1.1, 2.1}, {1, 2}).agrees()) << "few numbers may err together";
+}
+
 TEST(Compare, InfinityIsNoTolerance) {
   EXPECT_TRUE(of({kInf, -kInf}, {kInf, -kInf}).agrees());
   EXPECT_FALSE(of({kInf}, {-kInf}, {0, 1}).agrees());
