@@ -1,19 +1,9 @@
 // A partition for comparison: like a library's kernel, an anchor's launch has at most a bias and a rounding; the maths
 // between anchors takes as few launches as possible.
-#include <algorithm>
-
 #include "tenon/expr/ops.h"
 #include "tenon/plan/partition.h"
 
 namespace tenon {
-namespace {
-
-bool adds_bias(const Expr& e) {
-  return e.is<nodes::Add>() &&
-         std::ranges::any_of(e->in, [](const Expr& x) { return static_cast<bool>(constant_row(x)); });
-}
-
-}  // namespace
 
 void Partitioner::emit_alone(const Expr& anchor) {
   emitted_anchor_.insert(anchor.get());
@@ -21,7 +11,8 @@ void Partitioner::emit_alone(const Expr& anchor) {
   Expr last = anchor;
   while (!wanted_.contains(last.get()) && users_.of(last).size() == 1) {
     const Expr& u = users_.of(last)[0];
-    if (!adds_bias(u) && !u.is<nodes::Cast>()) break;
+    const bool adds_bias = u.is<nodes::Add>() && (constant_row(u->in[0]) || constant_row(u->in[1]));
+    if (!adds_bias && !u.is<nodes::Cast>()) break;
     last = u;
   }
   Region region = with_companions(anchor);

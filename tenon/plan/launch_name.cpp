@@ -7,10 +7,7 @@
 namespace tenon {
 namespace {
 
-std::string without_suffix(const std::string& name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string::npos ? name : name.substr(0, dot);
-}
+std::string without_suffix(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
 // "a.b.q" + "a.b.k" -> "a.b.q+k"; many, or with several parents: their kinds and the first one's parent, as in
 // "q+k of 32 siblings from a.b"
@@ -21,9 +18,8 @@ std::string joined(const std::vector<std::string>& names) {
     std::string kind = name.substr(name.rfind('.') + 1);
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(std::move(kind));
   }
-  const bool few = names.size() <= kSpelledOut && std::all_of(names.begin(), names.end(), [&](const std::string& n) {
-                     return without_suffix(n) == without_suffix(names[0]);
-                   });
+  const auto sibling = [&](const std::string& n) { return without_suffix(n) == without_suffix(names[0]); };
+  const bool few = names.size() <= kSpelledOut && std::ranges::all_of(names, sibling);
   std::string out = few ? names[0] : kinds[0];
   for (size_t i = 1; i < std::min(kinds.size(), kSpelledOut); ++i) out += "+" + kinds[i];
   if (few) return out;

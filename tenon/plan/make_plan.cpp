@@ -42,8 +42,7 @@ std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, b
   for (const Expr& r : roots)
     if (taken.insert(r.get()).second || r->family() == Family::View || r->family() == Family::Leaf)
       out[hoist ? r->rate : Rate::Step].push_back(r);
-  for (auto& [rate, values] : out)
-    std::sort(values.begin(), values.end(), [](const Expr& a, const Expr& b) { return a->id < b->id; });
+  for (auto& [rate, values] : out) std::ranges::sort(values, {}, [](const Expr& e) { return e->id; });
   return out;
 }
 

@@ -40,11 +40,9 @@ std::vector<Place> Partitioner::places_of(const Neighbour& n) const {
 void Partitioner::place_neighbours() {
   for (Neighbour& n : neighbours_) {
     n.apart.into = places_of(n);
-    const bool fused =
-        std::ranges::any_of(n.apart.into, [&](const Place& p) { return with_anchor_.contains(p.launch); });
     if (n.reader->family() == Family::Anchor)
       n.apart.kind = Apart::Anchor;
-    else if (!fused)
+    else if (std::ranges::none_of(n.apart.into, [&](const Place& p) { return with_anchor_.contains(p.launch); }))
       n.apart.kind = Apart::Refused;
     plan_.phases[n.phase].launches[n.launch].apart.push_back(std::move(n.apart));
   }
