@@ -68,7 +68,7 @@ std::vector<int32_t> encode(const TextPipeline& p, const std::string& text, bool
 void bind_requests(nb::module_& m) {
   bind_options<TextOptions>(m, "TextOptions")
       .def_rw("context", &TextOptions::context)
-      .def_rw("lora", &TextOptions::adapter)
+      .def("set_lora", [](TextOptions& o, const std::filesystem::path& folder) { o.adapter = folder.string(); })
       .def("set_cache_limit",
            [](TextOptions& o, const std::string& size) { o.cache_limit = parse_size(size, "cache_limit"); });
   nb::class_<SamplingChoice>(m, "SamplingChoice")

@@ -221,7 +221,8 @@ class TextPipeline(Opened):
         room = _checks.memory(cache_limit, "cache_limit")
         if room:
             options.set_cache_limit(room)
-        options.lora = "" if lora is None else os.fspath(lora)
+        if lora is not None:
+            options.set_lora(lora)
         with _dtypes.named_dtype():
             return cls(_core.TextPipeline("" if path is None else os.fspath(path), options))
 

@@ -29,9 +29,11 @@ Comparison::Comparison(const Shape& got, const Shape& want, NaN nan) : nan_(nan)
 
 void Comparison::add(double got, double want, double allowed) {
   const int64_t at = compared_++;
-  if (std::isfinite(got) && std::isfinite(want)) {
+  if (std::isfinite(got) && std::isfinite(want) && std::isfinite(allowed) && allowed >= 0) {
+    const double room = std::abs(want) * allowed;
     aligned_ += want * (got - want);
-    allowed_ += std::abs(want) * allowed;
+    allowed_ += room;
+    allowed_squares_ += room * room;
     squares_ += want * want;
   }
   if (got == want) return;
@@ -47,20 +49,23 @@ void Comparison::add(double got, double want, double allowed) {
   first_got_ = got, first_want_ = want, first_allowed_ = allowed;
 }
 
-// What the sum of all elements' errors may take of the sum of what each is allowed.
-double Comparison::share_of_all() const {
-  return std::clamp(4 / std::sqrt(static_cast<double>(std::max<int64_t>(compared_, 1))), 0.125, 1.0);
+double Comparison::allowed_together() const {
+  return std::max(std::min(allowed_, std::max(allowed_ / 8, 4 * std::sqrt(allowed_squares_))), squares_ / 64);
 }
 
 bool Comparison::wrong_factor() const {
-  return different_ == 0 && std::abs(aligned_) > share_of_all() * allowed_ * (1 + 1e-9);
+  return different_ == 0 && std::abs(aligned_) > allowed_together() * (1 + 1e-9);
+}
+
+double Comparison::worst_share() const {
+  return wrong_factor() ? std::max(worst_share_, std::abs(aligned_) / allowed_together()) : worst_share_;
 }
 
 std::string Comparison::text() const {
   if (!shapes_.empty()) return shapes_;
   if (wrong_factor())
     return "all " + std::to_string(compared_) + " are " + text_of(1 + aligned_ / squares_) +
-           " times what was expected, within " + text_of(share_of_all() * allowed_ / squares_);
+           " times what was expected, within " + text_of(allowed_together() / squares_);
   if (!different_) return "all " + std::to_string(compared_) + " agree, at most " + text_of(worst_) + " apart";
   return std::to_string(different_) + " of " + std::to_string(compared_) + " differ, the first at " +
          std::to_string(first_) + ": " + text_of(first_got_) + ", expected " + text_of(first_want_) + " within " +

@@ -36,9 +36,9 @@ struct Rounding {
 enum class NaN : uint8_t { Differs, MayBeExpected };
 
 /// The result of a comparison. Values agree if each does, and if together they are as large as expected: errors of
-/// rounding are independent, so that in the sum of got * want over n elements they cancel, to about 1 / sqrt(n) of what
-/// is allowed. A wrong factor in all of them does not. An eighth is always allowed, as some roundings lean to one side
-/// (tensor cores that cut off bits).
+/// rounding mostly cancel in the sum of got * want, a wrong factor in all values does not. That sum may be off by four
+/// times what independent errors within the tolerance add up to (Hoeffding's bound), by an eighth of what they could
+/// add up to at most, or by 1/64 of itself: some roundings lean to one side, and copies of a value share its error.
 class Comparison {
  public:
   /// For values of these shapes; if the shapes differ, the values do too.
@@ -52,8 +52,8 @@ class Comparison {
   int64_t different() const { return different_; }
   /// The largest difference; infinite if one of the differing elements is not a number.
   double worst() const { return worst_; }
-  /// The largest difference relative to what was allowed for it.
-  double worst_share() const { return worst_share_; }
+  /// The largest difference relative to what was allowed for it, also that of a wrong factor.
+  double worst_share() const;
   /// Whether the elements agree one by one, but together they are too large or too small.
   bool wrong_factor() const;
   /// "all 80 agree, at most 1e-06 apart", or "3 of 80 differ, the first at 17: nan, expected 0.25 within 1e-05; the
@@ -61,14 +61,15 @@ class Comparison {
   std::string text() const;
 
  private:
-  double share_of_all() const;
+  double allowed_together() const;
 
   NaN nan_;
   std::string shapes_;  ///< what is wrong with them
   int64_t compared_ = 0, different_ = 0, first_ = -1;
   double first_got_ = 0, first_want_ = 0, first_allowed_ = 0;
   double worst_ = 0, worst_share_ = 0;
-  double aligned_ = 0, allowed_ = 0, squares_ = 0;  ///< sums of want * (got - want), |want| * allowed and want^2
+  /// Sums of want * (got - want), of |want| * allowed and its square, and of want^2.
+  double aligned_ = 0, allowed_ = 0, allowed_squares_ = 0, squares_ = 0;
 };
 
 /// Three checks for rows quantised to e4m3, against rows computed in fp64 and rounded once: the scales, how many bytes

@@ -19,8 +19,7 @@ class NoisyBody {
     const Replace add_noise = [this](const Expr& e, std::span<const Expr> in) { return noisy_node(e, in); };
     for (const Output& o : launch.outputs) {
       const Expr value = rebuild(graph_, o.value, add_noise, memo);
-      // Steps of a stored value are allowed for anyway; those who read it in the launch see them, too.
-      values_.push_back(steps(o.value) ? as_it_is(o.value, std::array{memo.at(o.value->in[0].get())}) : value);
+      values_.push_back(steps(written_by(o.value)) ? without_steps(o.value, value, memo) : value);
     }
   }
 
@@ -63,6 +62,15 @@ class NoisyBody {
 
   // True for a rounding to fewer bits than f32's.
   static bool steps(const Expr& e) { return e->type->round && unit_roundoff(*e->attrs.dtype) > kF32; }
+  // Steps of a stored value are allowed for anyway; those who read it in the launch see them, too.
+  Expr without_steps(const Expr& e, const Expr& noisy, const Memo& memo) {
+    const Expr& stored = written_by(e);
+    const Expr exact = as_it_is(stored, std::array{memo.at(stored->in[0].get())});
+    if (!is_update(e)) return exact;
+    std::vector<Expr> operands(noisy->in.begin(), noisy->in.end());
+    operands.back() = cast(exact, e.dtype());
+    return as_it_is(e, operands);
+  }
   Expr as_it_is(const Expr& e, std::span<const Expr> in) { return graph_.make(*e->type, in, e->attrs); }
 
   Expr noisy_node(const Expr& e, std::span<const Expr> in) {
@@ -110,10 +118,14 @@ class NoisyBody {
   }
   Expr without_noise(const Expr& e) { return rebuild(graph_, e, exact_); }
 
-  // Numbers of i8 are rounded by a decision on a quotient: at a tie, one may be a step off.
+  // Numbers of i8 are floor(x / scale + 1/2), a decision: one whose quotient is within f32's error of a tie may be a
+  // step off.
   Expr quantized(const Expr& e) {
-    const Expr one = broadcast(constant(graph_, 1), e.shape());
-    return cast(without_noise(e), DType::F64) + (noisy(one, 1, true) - one);
+    const Expr exact = cast(without_noise(e), DType::F64);
+    if (!e->in[0].is<nodes::Floor>()) return exact;
+    const Expr x = without_noise(e->in[0]->in[0]);
+    const Expr apart = floor(x * (1 + 4 * kF32)) - floor(x * (1 - 4 * kF32));
+    return exact + (noisy(apart, 1) - apart);
   }
 
   // Bodies whose small results are a difference of values near 1: their error there is small only relative to x.

@@ -59,7 +59,7 @@ TEST_F(ListCodeTest, MovesSixteenBytesAtATime) {
         const KernelReport& r = reports[i];
         EXPECT_EQ(r.error, "") << r.name;
         EXPECT_THAT(r.violations, IsEmpty()) << r.name << ", " << arch;
-        EXPECT_EQ(r.launches, 1) << r.name;
+        EXPECT_EQ(r.calls, 1) << r.name;
         EXPECT_GE(r.kernel.loads.bytes16, c.loads) << r.name << ", " << arch;
         EXPECT_GE(r.kernel.stores.bytes16, c.stores) << r.name << ", " << arch;
         EXPECT_EQ(r.kernel.stack_bytes, 0) << r.name << ", " << arch;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon::sandwich {

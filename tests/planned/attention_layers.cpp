@@ -8,7 +8,7 @@ namespace tenon::planned {
 Expr Layers::heads_of(const Expr& x, int64_t heads, int64_t depth) {
   const Expr y = permute(reshape(x, {x.shape()[0], x.shape()[1], heads, depth}), {0, 2, 1, 3});
   const Expr z = chance(0.15) ? cast(y * rsqrt(mean(y * y) + 1e-2), x.dtype()) : y;
-  return chance(0.15) ? cast(rotated(z), x.dtype()) : z;
+  return chance(0.15) && depth % 2 == 0 ? cast(rotated(z), x.dtype()) : z;
 }
 
 // Pairs of neighbours rotated, as in interleaved rotary embeddings.

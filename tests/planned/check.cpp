@@ -108,9 +108,10 @@ std::string differ(const std::vector<double>& got, const std::vector<double>& wa
   return c.agrees() ? std::string() : c.text();
 }
 
-// A plan whose folds or products round weights otherwise than its program. A fold moves the rounding of weights and
-// removes that of a sum; what follows may amplify either. So both must mean the same with no rounding at all, and with
-// it, the plan may be as far from that as the program is, or one whose weights are off by a rounding.
+// A plan whose folds, joined branches or products round otherwise than its program. A fold moves the rounding of
+// weights and removes that of a sum, as a joined branch does; what follows may amplify either. So both must mean the
+// same with no rounding at all, and with it, the plan may be as far from that as the program is, or one whose weights
+// are off by a rounding.
 class RoundedOtherwise {
  public:
   RoundedOtherwise(const Program& program, const Plan& plan, const Tensors& tensors)
@@ -148,12 +149,13 @@ class RoundedOtherwise {
 std::string differ(const Program& program, const Plan& plan, const Tensors& tensors, const PlanOptions& options) {
   const Values values = interpret(plan, tensors, as_written);
   Oracle oracle(tensors);
-  const bool folds = options.fold_scales && options.fusion && !options.anchors_alone && rounds(program);
+  const bool rewrites = options.fusion && !options.anchors_alone && rounds(program);
+  const bool rounds_otherwise = rounds_weights(program) || (rewrites && (options.fold_scales || options.target.runs));
   std::optional<RoundedOtherwise> otherwise;
   for (const Result& r : program.results) {
     const std::vector<double> want = oracle.eval(r.value), &got = values.at(r.name);
     std::string wrong = differ(got, want);
-    if (!wrong.empty() && (folds || rounds_weights(program))) {
+    if (!wrong.empty() && rounds_otherwise) {
       if (!otherwise) otherwise.emplace(program, plan, tensors);
       wrong = otherwise->differ(r.name, got, want);
     }
@@ -198,6 +200,20 @@ class Memory {
     if (leaf.is<nodes::Param>()) return tensors_.at(leaf->attrs.text).values();
     return leaf.is<nodes::State>() ? state(leaf) : last(leaf->attrs.text);
   }
+  /// Empty if every row of a state that no update writes is as it was before the run.
+  std::string kept_rows() const {
+    for (const Buffer& b : run_.plan().buffers) {
+      if (b.role != BufferRole::State) continue;
+      std::vector<double> want = tensors_.at(b.name).values();
+      const std::vector<double> end = last(b.name);
+      if (const auto updates = written_.find(b.name); updates != written_.end())
+        for (const std::vector<double>& rows : updates->second)
+          copy_rows(rows, b.shape.numel() / b.shape[0], end, want);
+      const Comparison c = compare(end, want, Tolerance{}, NaN::MayBeExpected);
+      if (!c.agrees()) return "state " + b.name + ", in rows that nothing writes: " + c.text();
+    }
+    return {};
+  }
   std::vector<double> output(const Output& o) const { return is_update(o.value) ? state(o.value) : last(o.buffer); }
 
  private:
@@ -211,11 +227,15 @@ class Memory {
     const std::vector<double> end = last(name);
     const int64_t row = value.shape().numel() / value.shape()[0];
     for (size_t i = 0; i < static_cast<size_t>(version_of(value)); ++i)
-      for (const double at : written_.at(name).at(i)) {
-        const auto first = static_cast<ptrdiff_t>(at) * row;
-        std::copy_n(end.begin() + first, row, out.begin() + first);
-      }
+      copy_rows(written_.at(name).at(i), row, end, out);
     return out;
+  }
+  static void copy_rows(const std::vector<double>& rows, int64_t length, const std::vector<double>& from,
+                        std::vector<double>& to) {
+    for (const double at : rows) {
+      const auto first = static_cast<ptrdiff_t>(at) * length;
+      std::copy_n(from.begin() + first, length, to.begin() + first);
+    }
   }
 
   const Executable& run_;
@@ -257,6 +277,7 @@ std::string run_checks(const Plan& plan, const Device& device, const Tensors& te
   set_inputs(apart, tensors);
   apart.run_all();
   const Memory memory(apart, tensors);
+  if (std::string wrong = memory.kept_rows(); !wrong.empty()) return wrong;
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches)
       if (const std::string wrong = check_launch(l, memory); !wrong.empty()) return wrong;

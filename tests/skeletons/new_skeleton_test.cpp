@@ -37,7 +37,7 @@ class PrimeMapKernel : public cpu::LaunchKernel {
   std::string describe() const override { return "one block"; }
 
  private:
-  void body(std::byte*) override {
+  void compute(std::byte*) override {
     ++runs;
     run_tape(*tape_, {0, tape_->rows(), 0, tape_->cols()}, 0);
   }

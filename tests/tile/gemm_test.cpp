@@ -143,6 +143,8 @@ TEST(Gemm, RowsInPlace) {
     }
   }
   check_everywhere({35, 33, 96, 1, 3, true}, {DType::BF16});
+  check_everywhere({451, 33, 3328}, {DType::BF16});             // in bands, of which the last ends within a tile
+  check_everywhere({37, 18, 64, 1, 13, false}, {DType::BF16});  // each entry by one thread
 }
 
 TEST(Gemm, Lanes) {

@@ -54,7 +54,7 @@ struct VecOps {
   const char* name;
   /// The functions of a pointwise node, indexed by the mask of row-uniform operands. `node`: its index in node_types().
   const PointwiseFn* (*pointwise)(int node);
-  /// The bodies of such a sum in one pass, indexed by mask. Every product and sum is rounded, as it would be by
+  /// The functions of such a sum in one pass, indexed by mask. Every product and sum is rounded, as it would be by
   /// separate nodes. Null unless `after` is one of a few simple nodes. At least one operand is a product.
   const PointwiseFn* (*products)(const ProductSum& sum);
   /// dst = src rounded to values of a type, as round_to does.

@@ -53,9 +53,9 @@ class AttentionKernel : public AnchorKernel {
   std::string lse_source(Params& params) const;
   /// The kernel call of a source that is complete except for its name.
   TunedCall finish(const AttentionChoice& choice, KernelParts source, const Params& params) const;
-  /// The whole call of a core that reads row by row: the source `kernel` over device/<header>.h.
+  /// The whole call of a core that reads row by row: the source `kernel` over device/attention/<header>.h.
   TunedCall rows_call(const AttentionChoice& choice, const std::string& header, std::string kernel);
-  /// The whole call of a core that reads boxes: the template of that name in device/attention_<core>.h.
+  /// The whole call of a core that reads boxes: the template of that name in device/attention/attention_<core>.h.
   TunedCall box_call(const AttentionChoice& choice);
 
  private:

@@ -22,9 +22,8 @@ struct BlockWork {
 };
 
 /// Time of `blocks` equal blocks in units of a 64 x 64 product over 64 bytes at the best mma rate (an eighth of a
-/// microsecond on an H200). Filling the pipeline and the
-/// epilogue cost a few steps; split-K costs that blocks wait for each other and, in memory instead of `in_cluster`, a
-/// pass over the sums per part.
+/// microsecond on an H200). Filling the pipeline and the epilogue cost a few steps; split-K costs that blocks wait for
+/// each other and, in memory instead of `in_cluster`, a pass over the sums per part.
 inline double time_of(int64_t blocks, const BlockWork& work, int splits, int multiprocessors, bool in_cluster = false) {
   constexpr double kMeeting = 24;           // two fences and a counter in memory: 3 us
   constexpr double kMeetingInCluster = 22;  // places side by side, and two barriers

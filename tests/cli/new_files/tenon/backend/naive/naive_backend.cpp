@@ -5,6 +5,7 @@
 
 #include "tenon/backend/arithmetic.h"
 #include "tenon/backend/backend.h"
+#include "tenon/backend/kernel.h"
 #include "tenon/core/error.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"

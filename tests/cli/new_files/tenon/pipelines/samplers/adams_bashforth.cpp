@@ -8,7 +8,7 @@ namespace {
 
 class AdamsBashforth : public EulerFamily {
  public:
-  AdamsBashforth(const Settings& settings, bool karras) : EulerFamily(settings, karras, false) {}
+  AdamsBashforth(const Settings& settings, bool karras) : EulerFamily(settings, karras) {}
 
  protected:
   std::vector<double> lay_out(int steps) override {
