@@ -196,10 +196,10 @@ TEST_F(Views, StepsOfHeads) {
   const Expr q = permute(reshape(input(g, "q", DType::BF16, {2, 9, 48}), {2, 9, 3, 16}), {0, 2, 1, 3});
   const std::optional<Strided> s = strided(q, leaves);
   ASSERT_TRUE(s.has_value());
-  EXPECT_EQ(s->step[0], 9 * 48);
-  EXPECT_EQ(s->step[1], 16);
-  EXPECT_EQ(s->step[2], 48);
-  EXPECT_EQ(s->step[3], 1);
+  EXPECT_EQ(s->stride[0], 9 * 48);
+  EXPECT_EQ(s->stride[1], 16);
+  EXPECT_EQ(s->stride[2], 48);
+  EXPECT_EQ(s->stride[3], 1);
   EXPECT_FALSE(strided(upsample2x(x), leaves).has_value());
 }
 
