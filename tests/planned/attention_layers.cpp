@@ -115,8 +115,7 @@ Expr Layers::remembered(const Expr& x) {
   const Expr here = slice(order, 0, 0, rows), there = slice(order, 0, rows, 2 * rows);
   const Expr value = cast(reshape(x, {rows, s[-1]}), t);
   Expr after = updated(before, here, value);
-  if (chance(0.4))
-    after = updated(after, there, cast(chance(0.5) ? tanh(value) : materialize(gather(before, here) * 0.5), t));
+  if (chance(0.4)) after = updated(after, there, cast(chance(0.5) ? tanh(value) : value * 0.5, t));
   switch (below(4)) {
     case 0:
       return reshape(gather(after, chance(0.5) ? there : here), s);
