@@ -120,7 +120,7 @@ Expr Layers::remembered(const Expr& x) {
     case 0:
       return reshape(gather(after, chance(0.5) ? there : here), s);
     case 1:
-      return stored(x + reshape(materialize(gather(before, there) * 1.5) + gather(after, here), s));
+      return stored(x + reshape(gather(after, there) * 1.5 + gather(after, here), s));
     case 2:
       return reduced(after * 0.5 + 0.1);
     default:
