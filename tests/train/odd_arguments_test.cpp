@@ -17,6 +17,7 @@
 #include "tenon/train/lora.h"
 #include "tenon/train/metrics.h"
 #include "tenon/train/ovals.h"
+#include "tenon/train/policy_batch.h"
 #include "tenon/train/rewards.h"
 #include "tenon/train/rollout.h"
 #include "tenon/train/updater.h"
