@@ -62,9 +62,9 @@ class ProductKernel : public AnchorKernel {
   std::string runs_source() const;
   /// The kernel call of a source that is complete except for the launch's name.
   TunedCall finish(KernelParts source, const Params& params, CallNeeds needs) const;
-  /// The kernel call of the core's template (device/{products/gemm,convolutions/conv}_<core>.h) on the tile type `tile`,
-  /// with `resident` blocks per multiprocessor. `arguments`: appended to the template's other arguments; `core`: the
-  /// name of another core whose template it is.
+  /// The kernel call of the core's template (device/{products/gemm,convolutions/conv}_<core>.h) on the tile type
+  /// `tile`, with `resident` blocks per multiprocessor. `arguments`: appended to the template's other arguments;
+  /// `core`: the name of another core whose template it is.
   TunedCall tile_call(const TileChoice& choice, KernelParts source, const std::string& tile, int resident,
                       const Params& params, const std::string& arguments = {}, std::string_view core = {}) const;
 
