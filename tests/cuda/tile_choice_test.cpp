@@ -302,6 +302,35 @@ TEST_F(Tiles, BlocksOfAFewRowsFitIntoSharedMemory) {
               }
 }
 
+// The fastest of a token's products where each was measured within the token (docs/notes/cuda-kernels.md).
+TEST_F(Tiles, ATokensProductsTakeTheFastestTiles) {
+  struct Measured {
+    int rows, n, k, lanes;
+    std::string_view fastest;
+  };
+  for (const Measured& m : {Measured{16, 1152, 896, 1, "skinny groups 2 warps 16"},
+                            {16, 4096, 1024, 1, "skinny groups 4 warps 16"},
+                            {16, 576, 1536, 1, "skinny groups 1 warps 16"},
+                            {16, 896, 4864, 1, "skinny groups 1 warps 16"},
+                            {16, 1024, 3072, 1, "skinny groups 1 warps 16"},
+                            {16, 3072, 576, 2, "skinny groups 2 warps 16"},
+                            {16, 6144, 1024, 2, "skinny groups 3 warps 16"},
+                            {16, 9728, 896, 2, "skinny groups 3 warps 8"},
+                            {12, 6144, 1024, 2, "skinny groups 3 warps 16"},
+                            {8, 960, 576, 1, "skinny groups 2 warps 16"},
+                            {8, 576, 576, 1, "skinny groups 2 warps 16"},
+                            {8, 1024, 2048, 1, "skinny groups 2 warps 16"},
+                            {4, 1152, 896, 1, "skinny groups 2 warps 16"},
+                            {8, 1024, 3072, 1, "skinny groups 1 warps 16"},
+                            {8, 9728, 896, 2, "skinny groups 2 warps 8"},
+                            {8, 151936, 896, 1, "skinny groups 4 warps 8"}}) {
+    ProductShape p = gemm(m.rows, m.n, m.k);
+    p.lanes = m.lanes;
+    p.few_rows = true;
+    EXPECT_EQ(choose_tile(p, kH200).text(), m.fastest) << m.rows << " x " << m.n << " x " << m.k;
+  }
+}
+
 // Up to 64 rows it competes: narrow weights are its own, wide ones and a long K, also in ranges, wgmma's.
 TEST_F(Tiles, SomeMoreRowsTakeTheFasterCore) {
   for (const int rows : {17, 32, 64}) {
@@ -336,8 +365,9 @@ TEST_F(Tiles, WhatComesWithTenonCanRunOnTheMachineItWasMeasuredOn) {
       EXPECT_THAT(choice, testing::MatchesRegex("own|cudnn [0-9.]+ engine [0-9]+( knobs( [0-9]+:-?[0-9]+)+)?"));
       continue;
     }
-    const ProductShape p = product_named(key);
+    ProductShape p = product_named(key);
     ASSERT_GT(p.m * p.n * p.k, 0) << "no product: " << key;
+    p.few_rows = choice.starts_with("skinny ");
     EXPECT_TRUE(TileChoice::parse(choice)) << line;
     if (choice.starts_with("cublaslt ")) {
       EXPECT_THAT(key, HasSubstr(" epilogue ")) << "of a library";

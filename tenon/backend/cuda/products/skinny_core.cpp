@@ -11,16 +11,30 @@
 namespace tenon::cuda {
 namespace {
 
-// Estimated time for up to `rows` rows, comparable between choices of one product. Terms, in order: enough warps load
-// at once; each warp has enough pieces; columns per warp; warps of a block share the rows computed before the product;
-// if not all blocks are resident at once to prefetch their weights (16 rows take more registers), more columns per
-// block help.
-double skinny_time(const SkinnyTileShape& tile, const ProductShape& p, int rows, const DeviceFacts& facts) {
-  const int wanted = 16, there = tile.warps_there(rows);  // per multiprocessor
+// Estimated time for up to 8 rows, comparable between choices of one product. Terms, in order: enough warps load at
+// once; each warp has enough pieces; columns per warp; warps of a block share the rows computed before the product; if
+// not all blocks are resident at once to prefetch their weights, more columns per block help. If K is short, what counts
+// is that blocks find places beside those of the launch before: two groups by 16 warps are fastest.
+double time_of_8_rows(const SkinnyTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
+  constexpr double kWanted = 16, kThere = 24;  // warps per multiprocessor
   const double warps = static_cast<double>(p.n / p.lanes) / (8 * tile.groups) * tile.warps / facts.multiprocessors;
   const double pieces = static_cast<double>(p.k) / 32 / tile.warps;
-  return 1e-3 * (1 / std::min(warps / wanted, 1.0) + 1 / pieces + 0.05 * tile.groups + 2.0 / tile.warps +
-                 (warps > there ? 1.0 / tile.groups : 0.0));
+  const bool few_pieces = p.lanes == 1 && tile.warps == 16 && pieces <= 4;
+  if (few_pieces && tile.groups == 2 && div_up(p.n, 16) <= 2 * facts.multiprocessors) return 0;
+  return 1 / std::min(warps / kWanted, 1.0) + 1 / pieces + 0.05 * tile.groups + 2.0 / tile.warps +
+         (warps > kThere ? 1.0 / tile.groups : 0.0);
+}
+
+// Microseconds for 9 to 16 rows: waves of blocks, each of which takes as long as its warps' pieces and its bytes.
+// Fitted to tokens of three models on an H200 (docs/notes/cuda-kernels.md, "A token's tiles").
+double time_of_16_rows(const SkinnyTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
+  constexpr double kWave = 1, kPiece = 0.5, kBytes = 110e3;  // per wave; per piece of a warp; per microsecond
+  constexpr int64_t kThere = 16;                             // resident warps per multiprocessor
+  const int64_t blocks = div_up(p.n / p.lanes, 8 * tile.groups);
+  const int64_t waves = div_up(blocks * tile.warps, kThere * facts.multiprocessors);
+  const double pieces = static_cast<double>(p.k) / 32 / tile.warps;
+  const auto bytes = static_cast<double>(8 * tile.groups * p.lanes * p.k * p.element_bytes);
+  return static_cast<double>(waves) * (kWave + kPiece * pieces + bytes / kBytes);
 }
 
 // With more than kMaxRowsInFront rows other cores may be faster: time in units of time_of (tile_estimate.h). Every
@@ -64,19 +78,14 @@ class SkinnyCore : public ProductCore {
     if (!p.few_rows) return out;
     const int rows = SkinnyTileShape::rows(static_cast<int>(p.m));
     if (rows > SkinnyTileShape::kMaxRowsInFront) return choices_of_more_rows(p, facts);
-    const auto fits = [&](const SkinnyTileShape& tile) {
-      return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) && SkinnyCall(p, facts, tile).fits();
-    };
+    constexpr double kPreferred = 1e-3;
     for (const int warps : {8, 16})
-      for (const int groups : {1, 2, 4}) {
-        SkinnyTileShape tile{groups, warps};
-        if (groups * p.lanes > 4 || !fits(tile)) continue;
-        const double time = skinny_time(tile, p, 8, facts);
-        const SkinnyTileShape other{groups + 1, warps};
-        if (rows > 8 && p.lanes * groups > 2 && fits(other) &&
-            skinny_time(other, p, rows, facts) < skinny_time(tile, p, rows, facts))
-          tile = other;
-        out.push_back({.tile = tile, .time = time});
+      for (const int groups : {1, 2, 3, 4}) {
+        const SkinnyTileShape tile{groups, warps};
+        if (groups == 3 && (rows <= 8 || p.lanes == 1)) continue;  // never the fastest where measured
+        if (groups * p.lanes > (rows > 8 ? 6 : 4) || !SkinnyCall(p, facts, tile).fits()) continue;
+        const double time = rows > 8 ? time_of_16_rows(tile, p, facts) : time_of_8_rows(tile, p, facts);
+        out.push_back({.tile = tile, .time = kPreferred * time});
       }
     return out;
   }
