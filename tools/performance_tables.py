@@ -67,6 +67,17 @@ def networks():
     return table(["f16, ms", "Tenon", "fastest", "launches", "PyTorch", "ratio", "measured"], rows)
 
 
+def networks_cpu():
+    rows = []
+    for kind, name in (("unet", "UNet step of Stable Diffusion 1.5, 512 x 512, batch 2"), ("vae-decode", "VAE decoder, 512 x 512"), ("text-encoder", "text encoder, 1 prompt"),
+                       ("vit-1", "ViT-g/14, 1 picture"), ("vit-8", "ViT-g/14, 8 pictures"), ("unet-f32", "UNet step in f32")):
+        _, run = newest(f"{kind}-cpu", "AMD-EPYC-Zen5")
+        time, mode = peer(run)
+        modes = [run["peers"].get(name) for name in ("torch_eager", "torch_compile", "torch_compile_frozen")]
+        rows.append([name, f"**{ms(run['median_ms'])}**", ms(run["min_ms"]), f"{run['ratio']:.2f}", *(ms(m) for m in modes), f"{ratio(time, run['median_ms'])} ({mode})"])
+    return table(["bf16, ms", "Tenon", "fastest", "of its anchors", "PyTorch, eager", "compiled", "frozen", "against the best"], rows)
+
+
 def lion():
     _, run = newest("lion")
     names = {"tenon_graph": "in a graph", "tenon": "called from Python", "compile": "torch.compile", "foreach": "foreach", "eager": "eager"}
@@ -116,8 +127,8 @@ def z_image():
     return noted(table(["a step, ms", "Tenon", "PyTorch", "ratio", "eager"], rows), [run.get("note")])
 
 
-def z_image_cpu():
-    _, run = newest("z-image-cpu", "*")
+def z_image_cpu(machine):
+    _, run = newest("z-image-cpu", machine)
     rows = []
     for size in sorted((key for key in run if key.isdigit()), key=int):
         for kind, label in (("step", "a step"), ("step, text refined before", "the same; PyTorch without its text's refiner"), ("LoRA", "a step of LoRA training")):
@@ -163,7 +174,7 @@ def training():
     return noted(table(["ms", "Tenon", "memory", "PyTorch, compiled", "memory", "ratio"], rows), [*notes, included])
 
 
-TABLES = {"z-image": z_image, "z-image-cpu": z_image_cpu, "training": training, "text-cpu": lambda: text_cpu("AMD-EPYC"), "text-cpu-avx2": lambda: text_cpu("AMD-EPYC-AVX2"), "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
+TABLES = {"z-image": z_image, "z-image-cpu": lambda: z_image_cpu("AMD-EPYC"), "z-image-cpu-zen5": lambda: z_image_cpu("AMD-EPYC-Zen5"), "networks-cpu": networks_cpu, "training": training, "text-cpu": lambda: text_cpu("AMD-EPYC"), "text-cpu-avx2": lambda: text_cpu("AMD-EPYC-AVX2"), "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
 
 
 def main(arguments):
