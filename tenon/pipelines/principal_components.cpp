@@ -22,8 +22,11 @@ Patches patches_of(std::span<const Embedding> embeddings) {
   Patches p;
   for (const Embedding& e : embeddings) {
     if (!p.width) p.width = e.feature.size();
-    TENON_CHECK(Usage, e.feature.size() == p.width && e.patches.size() % p.width == 0, "principal components")
-        << "expected features of " << p.width << " numbers, got " << e.feature.size();
+    TENON_CHECK(Usage, p.width > 0 && e.feature.size() == p.width, "principal components")
+        << "expected features of " << std::max<size_t>(p.width, 1) << " numbers, got " << e.feature.size();
+    const size_t numbers = static_cast<size_t>(e.rows) * static_cast<size_t>(e.columns) * p.width;
+    TENON_CHECK(Usage, e.patches.size() == numbers, "principal components")
+        << "expected patches of " << numbers << " numbers, got " << e.patches.size();
     for (size_t i = 0; i < e.patches.size(); i += p.width) p.rows.push_back(e.patches.data() + i);
   }
   p.mean.assign(p.width, 0);

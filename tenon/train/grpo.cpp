@@ -312,7 +312,7 @@ ordered_json Grpo::State::train_step() {
   std::vector<std::vector<int32_t>> prompts;
   std::vector<uint64_t> seeds;
   for (int64_t p = 0; p < o.prompts; ++p) {
-    const Problem problem = data.train(problems++);
+    const Problem problem = data.train(problems + p);
     for (int64_t i = 0; i < o.group; ++i) {
       of_rows.push_back(problem);
       prompts.push_back(prompt_of(problem));
@@ -340,6 +340,7 @@ ordered_json Grpo::State::train_step() {
   batch_metrics(judged, made, o.group, m);
   m.update(of_rewards);
   m.update(learner.learn(batch, lr));
+  problems += o.prompts;  // an interrupted step takes the same ones again
   m["lr"] = lr;
   m["rollout_seconds"] = rollout_seconds;
   m["reward_seconds"] = reward_seconds;
@@ -351,23 +352,23 @@ ordered_json Grpo::State::evaluate() {
   int64_t right = 0, ended = 0;
   const auto begin = Clock::now();
   time.begin("evaluation");
-  if (learner.parameters().averaged()) learner.parameters().publish_averages();
-  for (int64_t at = 0; at < o.evaluate_count; at += kEvaluationRows) {
-    std::vector<Problem> problems_of_rows;
-    std::vector<std::vector<int32_t>> prompts;
-    for (int64_t i = 0; i < kEvaluationRows; ++i) {  // the last batch is padded: one shape, one plan
-      problems_of_rows.push_back(data.evaluation(std::min(at + i, o.evaluate_count - 1)));
-      prompts.push_back(prompt_of(problems_of_rows.back()));
+  learner.parameters().with_averages([&] {
+    for (int64_t at = 0; at < o.evaluate_count; at += kEvaluationRows) {
+      std::vector<Problem> problems_of_rows;
+      std::vector<std::vector<int32_t>> prompts;
+      for (int64_t i = 0; i < kEvaluationRows; ++i) {  // the last batch is padded: one shape, one plan
+        problems_of_rows.push_back(data.evaluation(std::min(at + i, o.evaluate_count - 1)));
+        prompts.push_back(prompt_of(problems_of_rows.back()));
+      }
+      const std::vector<uint64_t> seeds(prompts.size(), 0);
+      const auto made = learner.complete(prompts, seeds, {o.max_tokens, true, model->stop_ids()});
+      const std::vector<Judgement> judged = judge(problems_of_rows, made, nullptr);
+      for (int64_t i = 0; i < std::min(kEvaluationRows, o.evaluate_count - at); ++i) {
+        right += judged[static_cast<size_t>(i)].right;
+        ended += made[static_cast<size_t>(i)].ended;
+      }
     }
-    const std::vector<uint64_t> seeds(prompts.size(), 0);
-    const auto made = learner.complete(prompts, seeds, {o.max_tokens, true, model->stop_ids()});
-    const std::vector<Judgement> judged = judge(problems_of_rows, made, nullptr);
-    for (int64_t i = 0; i < std::min(kEvaluationRows, o.evaluate_count - at); ++i) {
-      right += judged[static_cast<size_t>(i)].right;
-      ended += made[static_cast<size_t>(i)].ended;
-    }
-  }
-  if (learner.parameters().averaged()) learner.parameters().publish();
+  });
   const auto count = static_cast<double>(o.evaluate_count);
   return {{"step", step},
           {"exact_match", static_cast<double>(right) / count},

@@ -341,22 +341,22 @@ Executable& LoraTraining::State::evaluation_of(PictureSize size) {
 // changes the loss. A picture's place alone determines both.
 ordered_json LoraTraining::State::validate() {
   const auto begin = Clock::now();
-  if (parameters->averaged()) parameters->publish_averages();
   const std::vector<EncodedPicture>& all = validation.pictures->pictures;
   const int64_t levels = o.validate_levels, rounds = (std::ssize(all) + levels - 1) / levels, count = rounds * levels;
   double loss = 0;
-  for (int64_t k = 0; k < count; ++k) {
-    check_stop("validation");
-    const size_t picture = static_cast<size_t>(k) % all.size();
-    DenoisingBatch batch(validation, shape(all[picture].size, 1));
-    batch.add(picture, row_seed(kValidationSeed, k, 0),
-              (static_cast<double>(k % levels) + 0.5) / static_cast<double>(levels));
-    Executable& e = evaluation_of(all[picture].size);
-    batch.give(e);
-    e.run_all();
-    loss += static_cast<double>(e.get("loss")[0]) / static_cast<double>(count);
-  }
-  if (parameters->averaged()) parameters->publish();
+  parameters->with_averages([&] {
+    for (int64_t k = 0; k < count; ++k) {
+      check_stop("validation");
+      const size_t picture = static_cast<size_t>(k) % all.size();
+      DenoisingBatch batch(validation, shape(all[picture].size, 1));
+      batch.add(picture, row_seed(kValidationSeed, k, 0),
+                (static_cast<double>(k % levels) + 0.5) / static_cast<double>(levels));
+      Executable& e = evaluation_of(all[picture].size);
+      batch.give(e);
+      e.run_all();
+      loss += static_cast<double>(e.get("loss")[0]) / static_cast<double>(count);
+    }
+  });
   TENON_CHECK(Numeric, std::isfinite(loss), "validation loss") << "is " << loss;
   return {{"step", step}, {"validation_loss", loss}, {"count", count}, {"evaluation_seconds", seconds_since(begin)}};
 }

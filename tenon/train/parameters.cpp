@@ -79,9 +79,16 @@ int64_t Parameters::bytes() const {
 
 void Parameters::publish() { publish(&Parameter::master); }
 
-void Parameters::publish_averages() {
-  TENON_CHECK(Internal, averaged_, "averages") << "are not kept";
-  publish(&Parameter::average);
+void Parameters::with_averages(const std::function<void()>& use) {
+  if (!averaged_) return use();
+  try {
+    publish(&Parameter::average);
+    use();
+  } catch (...) {
+    publish();
+    throw;
+  }
+  publish();
 }
 
 void Parameters::publish(std::shared_ptr<void> Parameter::*which) {

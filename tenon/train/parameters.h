@@ -2,6 +2,7 @@
 // where their gradients are; and the weight store that networks read, which follows the masters.
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,8 +50,9 @@ class Parameters {
 
   /// Makes the store return the current masters. No network may be running.
   void publish();
-  /// Makes the store return the averages, until publish().
-  void publish_averages();
+  /// Calls `use` while the store returns the averages, if they are kept. Afterwards it returns the masters again, even
+  /// if `use` throws.
+  void with_averages(const std::function<void()>& use);
   /// Memory for gradients that must outlast a run, such as a sum over several, in the order of all(); allocated on the
   /// first call. Error(Memory).
   const std::vector<std::shared_ptr<void>>& sums();

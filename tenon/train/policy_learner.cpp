@@ -71,17 +71,19 @@ void check_update_fits(const std::shared_ptr<Backend>& shared_backend, const Lan
   const SharedShape shared = shares(backend) ? SharedTokens(batch, 0, at_a_time).shape() : SharedShape();
   DecoderConfig config = model.config();
   config.adapter = options.adapter;
+  const GradientOptions made = gradient_options(backend, options);
   Graph g;
-  const Plan plan = plan_gradients(loss_of(g, backend, config, options, batch.width(0, at_a_time), shared),
-                                   backend.target(), gradient_options(backend, options));
-  const size_t moments = make_optimizer(options.optimizer, shared_backend, options.optimizer_options)->moments().size();
+  const Plan plan =
+      plan_gradients(loss_of(g, backend, config, options, batch.width(0, at_a_time), shared), backend.target(), made);
+  const size_t moments = make_optimizer(options.optimizer, shared_backend, options.optimizer_options)->moments().size(),
+               sums = made.accumulates ? 1 : 0;  // as large as a moment
   const WeightShapes shapes = options.adapter.rank > 0 ? adapter_weights(config) : model.shapes();
-  const int64_t kept = Parameters::bytes_needed(shapes, moments, options.ema > 0),
+  const int64_t kept = Parameters::bytes_needed(shapes, moments + sums, options.ema > 0),
                 available = backend.memory_available();
   if (kept + plan.arena_bytes <= available) return;
   throw Error(ErrorKind::Memory, "training",
               "an update needs at least " + mebibytes(plan.arena_bytes) + " beside " + mebibytes(kept) +
-                  " for masters, moments and averages, but " + mebibytes(available) + " are available",
+                  " for masters, moments, averages and sums, but " + mebibytes(available) + " are available",
               options.arena_bytes == 0 ? "try --max-memory, which recomputes values that do not fit" : "");
 }
 

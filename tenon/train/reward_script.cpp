@@ -230,8 +230,9 @@ void RewardScript::wait(short events, const Limit& limit, const std::string& doi
   for (;;) {
     check_stop("reward");
     pollfd ready{channel_, events, 0};
-    if (poll(&ready, 1, kPatience) > 0) return;
+    const int found = poll(&ready, 1, kPatience);
     if (now() > limit.end) fail("took longer than " + number_text(limit.seconds) + " seconds " + doing);
+    if (found > 0) return;
   }
 }
 

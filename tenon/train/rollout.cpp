@@ -31,7 +31,8 @@ Rollout::Rollout(std::shared_ptr<WeightStore> store, DecoderConfig config, nn::P
     : store_(not_null(std::move(store), "weights")),
       config_(std::move(config)),
       precision_(precision),
-      stream_(store_->backend()->make_stream()) {}
+      stream_(store_->backend()->make_stream()),
+      arena_(std::make_shared<Arena>(store_->backend())) {}
 
 int64_t Rollout::capacity(int64_t longest, int64_t most) {
   return rounded_up(longest, kPromptStep) + rounded_up(most + 1, kPromptStep);
@@ -39,16 +40,19 @@ int64_t Rollout::capacity(int64_t longest, int64_t most) {
 
 void Rollout::reserve(int64_t rows, int64_t capacity, int64_t stops) {
   if (rows == rows_ && capacity <= capacity_ && stops <= stops_) return;
+  // The old caches go before new ones come. If making these fails, the next call makes them again.
   prompts_.clear();
+  loop_.reset();
+  rows_ = 0;
   states_ = std::make_shared<Buffers>(store_->backend());
-  rows_ = rows;
-  capacity_ = capacity;
-  stops_ = stops;
-  const DecodeStepShape shape{.rows = rows_, .capacity = capacity_, .stops = stops_, .of_network = true};
+  const DecodeStepShape shape{.rows = rows, .capacity = capacity, .stops = stops, .of_network = true};
   const auto plan = [c = config_, p = precision_, o = rollout_options(*store_)](const DecodeStepShape& s) {
     return plan_decode_step(c, s, p, o);
   };
   loop_ = std::make_unique<DecodeLoop>(shape, config_.vocabulary, plan, store_, stream_, states_);
+  rows_ = rows;
+  capacity_ = capacity;
+  stops_ = stops;
 }
 
 // Reads prompts into the cache, at most `width` tokens of each.
@@ -65,7 +69,7 @@ void Rollout::read(const std::vector<std::vector<int32_t>>& prompts, int64_t wid
     shape.tokens = width;
     shape.capacity = capacity_;
     prompts_.try_emplace(width, plan_prompt(config_, shape, precision_, rollout_options(*store_)), store_,
-                         std::map<std::string, void*>{}, stream_, states_);
+                         std::map<std::string, void*>{}, stream_, states_, arena_);
   }
   Executable& e = prompts_.at(width);
   e.set("tokens", HostView{DType::I32, {rows_, width}, ids.data()});

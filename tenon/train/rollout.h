@@ -48,9 +48,10 @@ class Rollout {
   DecoderConfig config_;
   nn::Precision precision_;
   std::shared_ptr<Stream> stream_;
+  std::shared_ptr<Arena> arena_;  // of the plans for prompts
   std::shared_ptr<Buffers> states_;
-  int64_t rows_ = 0, capacity_ = 0, stops_ = 0;
-  std::map<int64_t, Executable> prompts_;  // by number of tokens in a prompt
+  int64_t rows_ = 0, capacity_ = 0, stops_ = 0;  // of loop_; rows_: 0 if there is none
+  std::map<int64_t, Executable> prompts_;        // by number of tokens in a prompt
   std::unique_ptr<DecodeLoop> loop_;
 };
 

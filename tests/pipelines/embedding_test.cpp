@@ -284,6 +284,25 @@ TEST(PrincipalComponents, FindTheLineThatPatchesLieOn) {
   EXPECT_LE(std::abs(std::abs(red(2, 0) - red(0, 0)) - 255.0 / 31), 1);
 }
 
+TEST(PrincipalComponents, NeedPatches) {
+  Embedding e;
+  e.feature.resize(16);
+  e.rows = e.columns = 2;
+  const auto words_of = [](const Embedding& x) -> std::string {
+    try {
+      principal_components(std::array{x}, 1);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_NE(words_of(e).find("expected patches of 64 numbers, got 0"), std::string::npos) << words_of(e);
+  e.patches.resize(48);
+  EXPECT_NE(words_of(e).find("expected patches of 64 numbers, got 48"), std::string::npos) << words_of(e);
+  e.feature.clear();
+  EXPECT_NE(words_of(e).find("expected features of 1 numbers, got 0"), std::string::npos) << words_of(e);
+}
+
 TEST_F(Embed, RefusesWhatCannotBe) {
   const auto refused = [](ErrorKind kind, const std::string& words, const auto& act) {
     try {

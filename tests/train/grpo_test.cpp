@@ -15,23 +15,11 @@
 #include "tests/language/language_fixtures.h"
 #include "tests/support/isa_backend.h"
 #include "tests/support/sanitized.h"
+#include "tests/train/tiny_runs.h"
 
 namespace tenon::train {
 namespace {
 using nlohmann::ordered_json;
-
-std::shared_ptr<const LanguageModel> tiny_model(size_t number = 0) {
-  static std::map<size_t, std::shared_ptr<const LanguageModel>> made;
-  static std::vector<std::unique_ptr<language_test::Folder>> folders;
-  std::shared_ptr<const LanguageModel>& model = made[number];
-  if (!model) {
-    const language_test::Folder& folder = *folders.emplace_back(std::make_unique<language_test::Folder>());
-    language_test::write_model(language_test::recorded()["cases"][number], folder);
-    folder.write("generation_config.json", R"({"eos_token_id": [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]})");
-    model = LanguageModel::open(folder.path().string());
-  }
-  return model;
-}
 
 // One row of a batch, by rollout and by the generator that `complete` uses: the same tokens and probabilities.
 TEST(Rollout, GreedyIsWhatTheGeneratorWrites) {
@@ -98,35 +86,6 @@ TEST(Rollout, TrainingSeesTheSameProbabilities) {
   for (const size_t number : {0U, 2U}) expect_the_same_probabilities(*tiny_model(number), {3}, 5);
   expect_the_same_probabilities(*tiny_model(), {3, 7, 40, 18, 33}, 20);
   expect_the_same_probabilities(*tiny_model(), {250, 300}, 30);  // keys in more than one block
-}
-
-GrpoOptions quick_options() {
-  GrpoOptions o;
-  o.prompts = 2;
-  o.group = 4;
-  o.max_tokens = 12;
-  o.rewards = parse_rewards({"length"});
-  o.schedule.peak = 5e-3;
-  o.schedule.steps = 24;
-  o.terms.beta = 0.01;
-  o.evaluate_every = 0;
-  o.checkpoint_every = 6;
-  return o;
-}
-
-GrpoData sums() {
-  return {[](int64_t k) { return sums_problem(1, k); },
-          [](int64_t k) { return sums_problem(1, k, SumsSplit::HeldOut); },
-          {{"dataset", "sums"}},
-          {}};
-}
-
-std::vector<ordered_json> train(const GrpoOptions& o, const std::filesystem::path& folder, int64_t stop_at = -1) {
-  std::vector<ordered_json> out;
-  Grpo grpo(make_backend("cpu"), tiny_model(), sums(), o, folder);
-  const bool whole = grpo.run([&](const ordered_json& m) { out.push_back(m); }, [&] { return grpo.step() == stop_at; });
-  EXPECT_EQ(whole, stop_at < 0);
-  return out;
 }
 
 // That a system message has an effect is found out without one, which such a template refuses.
