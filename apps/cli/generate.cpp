@@ -58,9 +58,14 @@ std::string read_prompt_file(const std::string& path) {
 void check_complete(const GenerateFlags& f, const ImageRequest& request) {
   if (request.cfg_scale <= 1)
     warn_idle(*f.app, "guidance is off", {"--negative-prompt", "--cfg-normalization", "--cfg-truncation"});
-  if (request.loras.empty()) warn_idle(*f.app, "there is no LoRA", {"--lora-dir", "--lora-partial"});
-  if (f.lora.apply != "side") warn_idle(*f.app, "--lora-apply is not side", {"--lora-rank"});
+  if (request.loras.empty())
+    warn_idle(*f.app, "there is no LoRA", {"--lora-dir", "--lora-partial", "--lora-apply", "--lora-rank"});
+  else if (f.lora.apply != "side")
+    warn_idle(*f.app, "--lora-apply is not side", {"--lora-rank"});
   const auto images = static_cast<uint64_t>(f.batch_count) * static_cast<uint64_t>(request.batch);
+  const auto only_name = [&](int number) { return output_names("--output", f.output, 1, number); };
+  if (images == 1 && only_name(0) == only_name(1))
+    warn_idle(*f.app, "the output's name has no number", {"--output-begin-idx"});
   TENON_CHECK(Usage, request.seed + images - 1 <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()), "--seed")
       << request.seed << ": " << images << " images take as many seeds, and the largest is "
       << std::numeric_limits<int64_t>::max();
@@ -103,7 +108,7 @@ ImageRequest request_of(const GenerateFlags& f) {
     r.prompt = std::move(r.prompts.front());
     r.prompts.clear();
   } else {
-    TENON_CHECK(Usage, !f.given("--batch-size"), "--batch-size")
+    TENON_CHECK(Usage, f.batch_size == 1, "--batch-size")
         << "cannot be combined with several prompts, which are computed together";
     r.batch = static_cast<int64_t>(r.prompts.size());
   }

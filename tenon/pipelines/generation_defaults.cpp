@@ -44,6 +44,25 @@ void read_own_defaults(GenerationDefaults& d, const nlohmann::json& model_index,
   }
 }
 
+void complete_sampling(ImageRequest& r, const GenerationDefaults& d, const Settings& scheduler,
+                       const std::string& model) {
+  if (r.sampler.empty()) r.sampler = d.sampler;
+  const SamplerChoice chosen = choose_sampler(r.sampler, scheduler, r.sampler_options);
+  r.sampler = chosen.name;
+  r.sampler_options = chosen.options;
+  const std::unique_ptr<Sampler> sampler = make_sampler(r.sampler, scheduler, r.sampler_options);
+  if (r.steps != 0) return;
+  r.steps = d.steps;
+  try {
+    sampler->set_steps(r.steps);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Usage) throw;
+    throw Error(ErrorKind::Model, model,
+                "its default of " + std::to_string(r.steps) + " steps does not fit its scheduler: " + e.what(),
+                "ask for another number of steps");
+  }
+}
+
 std::string prompt_label(std::span<const std::string> prompts, size_t i) {
   if (prompts.size() < 2) return "prompt";
   return "prompt " + std::to_string(i + 1) + " ('" + shown(prompts[i]) + "')";

@@ -30,6 +30,12 @@ struct GenerationDefaults {
 void read_own_defaults(GenerationDefaults& defaults, const nlohmann::json& model_index, const std::string& file,
                        int64_t unit, const Settings& scheduler);
 
+/// Fills in a request's steps and sampler, with its options, from the model's defaults and its scheduler's config (for
+/// that sampler). Error(Usage) for what the request asks for; Error(Model) for a config that cannot be used, and for
+/// default steps that it has no room for. `model` is for messages.
+void complete_sampling(ImageRequest& request, const GenerationDefaults& defaults, const Settings& scheduler,
+                       const std::string& model);
+
 /// "prompt", or of several "prompt 2 ('a red circle')": one of a request's prompts in messages.
 std::string prompt_label(std::span<const std::string> prompts, size_t i);
 

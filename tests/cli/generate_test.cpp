@@ -125,17 +125,46 @@ TEST_F(CliGenerate, WhatGuidanceWouldNeedIsSaidToHaveNoEffect) {
 
 TEST_F(CliGenerate, WhatLorasWouldNeedIsSaidToHaveNoEffect) {
   fixtures::recorded_lora("kohya").write(folder() / "ink.safetensors");
-  const std::string partial = "there is no LoRA, so that --lora-partial has no effect",
-                    rank = "--lora-apply is not side, so that --lora-rank has no effect";
-  const std::vector<std::string> flags = {"--lora-partial", "--lora-rank", "8"};
-  for (const bool lora : {false, true}) {
-    std::vector<std::string> more = flags;
-    if (lora) more.insert(more.end(), {"--lora", "ink", "--lora-apply", "side"});
-    more.push_back("--overwrite");
+  const auto log_of = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--lora-partial", "--lora-rank", "8", "--overwrite"});
     const Finished f = tenon(quick(more));
     EXPECT_EQ(f.code, 0) << f.err;
-    for (const std::string& said : {partial, rank}) EXPECT_EQ(f.err.find(said) == std::string::npos, lora) << f.err;
+    return f.err;
+  };
+  const std::string without = log_of({"--lora-apply", "side"});
+  for (const char* flag : {"--lora-partial", "--lora-rank", "--lora-apply"})
+    EXPECT_NE(without.find(std::string("there is no LoRA, so that ") + flag + " has no effect"), std::string::npos)
+        << without;
+  EXPECT_EQ(log_of({"--lora", "ink", "--lora-apply", "side"}).find("has no effect"), std::string::npos);
+  EXPECT_NE(log_of({"--lora", "ink"}).find("--lora-apply is not side, so that --lora-rank has no effect"),
+            std::string::npos);
+}
+
+TEST_F(CliGenerate, ANumberForANameWithoutOneIsSaidToHaveNoEffect) {
+  const std::string said = "the output's name has no number, so that --output-begin-idx has no effect";
+  for (const auto& [name, idle] :
+       {std::pair("one.png", true), std::pair("one_%d.png", false), std::pair("./", false)}) {
+    const Finished f = tenon(quick({"--output-begin-idx", "7", "-o", name}));
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_EQ(f.err.find(said) != std::string::npos, idle) << name << "\n" << f.err;
   }
+  EXPECT_EQ(tenon(quick({"--output-begin-idx", "7", "-b", "2", "-o", "two.png"})).err.find(said), std::string::npos);
+}
+
+// Only steps that the user asked for are the user's mistake.
+TEST_F(CliGenerate, DefaultStepsThatDoNotFitTheSchedulerAreTheModels) {
+  std::filesystem::copy(model(), folder() / "short", std::filesystem::copy_options::recursive);
+  std::ofstream(folder() / "short/scheduler/scheduler_config.json")
+      << R"({"_class_name": "DDIMScheduler", "num_train_timesteps": 10})";
+  const std::vector<std::string> draw = {"generate", "a", "-m", "short", "-W", "64", "-H", "64", "-o", "new.png"};
+  const auto with_steps = [&](const char* steps) {
+    std::vector<std::string> out = draw;
+    out.insert(out.end(), {"--steps", steps});
+    return out;
+  };
+  expect_error(3, draw, {"[short] its default of 20 steps", "expected 1..10, got 20"});
+  expect_error(2, with_steps("11"), {"[steps] expected 1..10, got 11"});
+  EXPECT_EQ(tenon(with_steps("2")).code, 0);
 }
 
 TEST_F(CliGenerate, APictureIsItsOwnInABatch) {

@@ -263,6 +263,53 @@ TEST_F(CliVerbs, InspectOfAnIncompleteModelIsThree) {
   EXPECT_EQ(tenon({"inspect", model() + "/unet"}).code, 0);  // one network, which is complete in itself
 }
 
+// Whatever drawing would refuse, inspect refuses for the same reason.
+TEST_F(CliVerbs, InspectOpensWhatDrawingOpens) {
+  namespace fs = std::filesystem;
+  const auto expect_refused = [&](const std::string& file, const std::string& text, const std::string& reason) {
+    const fs::path copy = folder() / "broken";
+    fs::remove_all(copy);
+    fs::copy(model(), copy, fs::copy_options::recursive);
+    std::ofstream(copy / file) << text;
+    const Finished f = tenon({"inspect", "broken"}), drawn = tenon({"generate", "a", "-m", "broken", "-o", "new.png"});
+    EXPECT_EQ(f.code, 3) << file << "\n" << f.out;
+    EXPECT_NE(f.out.find("not usable"), std::string::npos) << f.out;
+    const size_t at = f.out.find("problem: ");
+    ASSERT_NE(at, std::string::npos) << f.out;
+    const std::string problem = f.out.substr(at + 9, f.out.find('\n', at) - at - 9);
+    EXPECT_NE(problem.find(reason), std::string::npos) << problem;
+    EXPECT_EQ(drawn.code, 3) << drawn.err;
+    EXPECT_NE(drawn.err.find(problem), std::string::npos) << problem << "\n" << drawn.err;
+  };
+  const std::string scheduler = "scheduler/scheduler_config.json", index = "model_index.json";
+  expect_refused(scheduler, R"({"_class_name": "DDIMScheduler", "beta_start": -1})", "beta_start");
+  expect_refused(scheduler, R"({"_class_name": "DDIMScheduler", "num_train_timesteps": 0})", "num_train_timesteps");
+  expect_refused(scheduler, R"({"_class_name": "DDIMScheduler", "num_train_timesteps": 10})", "default of 20 steps");
+  expect_refused(scheduler, R"({"_class_name": "DDIMScheduler", "prediction_type": "foo"})", "prediction_type");
+  expect_refused(scheduler, R"({"_class_name": "FooScheduler"})", "FooScheduler");
+  for (const char* bad : {R"("steps": -1)", R"("width": "x")", R"("sampler": "foo")"})
+    expect_refused(index, std::string(R"({"_tenon_defaults": {)") + bad + "}}", "_tenon_defaults");
+  expect_refused("tokenizer/vocab.json", "{", "vocab.json");
+}
+
+TEST_F(CliVerbs, InspectNamesWeightsThatAreNotFloatingPoint) {
+  namespace fs = std::filesystem;
+  fs::copy(model(), folder() / "whole", fs::copy_options::recursive);
+  // Of another type of the same size: the file stays well formed.
+  const fs::path file = folder() / "whole/unet/diffusion_pytorch_model.safetensors";
+  std::ifstream in(file, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const size_t at = bytes.find("F32", bytes.find("\"conv_in.bias\""));
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(file, std::ios::binary) << bytes.replace(at, 3, "I32");
+  for (const char* path : {"whole", "whole/unet"}) {
+    const Finished f = tenon({"inspect", path});
+    EXPECT_EQ(f.code, 3) << f.out;
+    EXPECT_NE(f.out.find("'conv_in.bias' is of type i32, expected floating point\nnot usable"), std::string::npos)
+        << f.out;
+  }
+}
+
 TEST_F(CliVerbs, Verify) {
   const json j = json_of(with({"verify", "--part", "text", "--no-parity"}));
   expect_keys(j, {"passed", "failed", "skipped", "cases"});

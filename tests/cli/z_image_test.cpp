@@ -62,6 +62,7 @@ TEST_F(CliZImage, WrongFlags) {
   expect_error(2, draw({"a", "--sampler", "ddim"}), {"ddim", "flow matching"});
   expect_error(2, draw({"a", "-i", "tiny/none.png"}), {"none.png"});
   expect_error(2, draw({"-p", "a", "-p", "b", "--batch-size", "2"}), {"--batch-size", "several prompts"});
+  EXPECT_EQ(tenon(draw({"-p", "a", "-p", "b", "--batch-size", "1", "-o", "both_%d.png"})).code, 0);
   expect_error(2, draw({"a", "-p", "b"}), {"prompt", "more than one way"});
   expect_error(2, draw({"a", "--flow-shift", "0"}), {"flow shift", "0.001..1000"});
   expect_error(2, {"generate", "a", "--flow-shift", "3"}, {"flow shift", "flow-matching models only"});
@@ -153,6 +154,30 @@ TEST_F(CliZImage, Inspect) {
   const auto encoder = nlohmann::json::parse(whole.out).at("components").at("text_encoder");
   EXPECT_TRUE(encoder.at("unexpected").empty()) << encoder.at("unexpected");
   EXPECT_EQ(encoder.at("ignored").size(), 12U);
+}
+
+TEST_F(CliZImage, InspectOpensWhatDrawingOpens) {
+  const std::filesystem::path scheduler = folder() / "tiny/scheduler/scheduler_config.json";
+  std::ofstream(scheduler) << R"({"_class_name": "FlowMatchFooScheduler"})";
+  const Finished f = tenon({"inspect", "tiny"});
+  EXPECT_EQ(f.code, 3) << f.out;
+  EXPECT_NE(f.out.find("_class_name] scheduler 'FlowMatchFooScheduler' is not implemented"), std::string::npos)
+      << f.out;
+  EXPECT_NE(f.out.find("\nnot usable"), std::string::npos) << f.out;
+  expect_error(3, draw({"a"}), {"FlowMatchFooScheduler"});
+}
+
+TEST_F(CliZImage, InspectNamesWeightsThatAreNotFloatingPoint) {
+  const std::filesystem::path file = folder() / "tiny/vae/diffusion_pytorch_model.safetensors";
+  std::ifstream in(file, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const size_t at = bytes.find("F32", bytes.find("\"decoder.conv_in.bias\""));
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(file, std::ios::binary) << bytes.replace(at, 3, "I32");
+  const Finished f = tenon({"inspect", "tiny"});
+  EXPECT_EQ(f.code, 3) << f.out;
+  EXPECT_NE(f.out.find("'decoder.conv_in.bias' is of type i32, expected floating point\nnot usable"), std::string::npos)
+      << f.out;
 }
 
 TEST_F(CliZImage, VerifiesEveryLaunch) {

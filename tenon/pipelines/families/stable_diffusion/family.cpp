@@ -1,8 +1,6 @@
 // Stable Diffusion 1.x: draws. Parts: text encoder, UNet, VAE decoder and encoder.
 #include "tenon/pipelines/family.h"
 
-#include <algorithm>
-
 #include "tenon/core/error.h"
 #include "tenon/io/files.h"
 #include "tenon/models/registry.h"
@@ -94,16 +92,20 @@ bool reads(const std::filesystem::path& path) {
   }
 }
 
-// Checks what is there against what the networks need.
+// Checks what is there against what the networks need, and then opens it as drawing does.
 void judge(ModelReport& out, const StableDiffusionCheckpoint& checkpoint) {
   checkpoint.require_stable_diffusion_1();
   const StableDiffusionConfig config = stable_diffusion_config(checkpoint);
   out.differences = check_checkpoint(checkpoint, config);
   for (const auto& [name, shapes] : expected_weights(config))
     if (!checkpoint.has(name)) out.missing_components.push_back(name);
-  // A file of one network is complete in itself; a whole model needs all its networks.
-  const bool whole = checkpoint.kind() == CheckpointKind::ComponentFile || out.missing_components.empty();
-  out.usable = whole && std::ranges::all_of(out.differences, [](const auto& d) { return d.second.usable(); });
+  const auto model = StableDiffusionModel::of(checkpoint);
+  // A file of one network is complete in itself; a whole model needs all that drawing takes.
+  if (checkpoint.kind() == CheckpointKind::ComponentFile)
+    for (const auto& [name, differences] : out.differences) static_cast<void>(model->weights(name));
+  else
+    model->require_all();
+  out.usable = true;
 }
 
 ModelReport inspect(const std::filesystem::path& path) {

@@ -62,18 +62,21 @@ ClipTokenizer clip_tokenizer() {
 }  // namespace
 
 std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::open(const std::string& spec, uint64_t random_seed) {
+  if (!spec.starts_with(kRandomModel))
+    return of(StableDiffusionCheckpoint::open(spec.empty() ? default_model_folder() : find_model(spec)));
   auto m = std::make_shared<StableDiffusionModel>();
   m->random_seed_ = random_seed;
-  if (spec.starts_with(kRandomModel)) {
-    const ModelPreset& preset = model_preset(spec.substr(kRandomModel.size()));
-    m->name_ = spec;
-    m->config_ = preset.config;
-    m->set_scheduler_config(sd15_scheduler_config());
-    return m;
-  }
-  const fs::path path = spec.empty() ? default_model_folder() : find_model(spec);
+  m->name_ = spec;
+  m->config_ = model_preset(spec.substr(kRandomModel.size())).config;
+  m->set_scheduler_config(sd15_scheduler_config());
+  return m;
+}
+
+std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::of(StableDiffusionCheckpoint checkpoint) {
+  auto m = std::make_shared<StableDiffusionModel>();
+  const fs::path path = checkpoint.path();
   m->name_ = model_name(path);
-  m->checkpoint_ = StableDiffusionCheckpoint::open(path);
+  m->checkpoint_ = std::move(checkpoint);
   m->checkpoint_->require_stable_diffusion_1();
   m->config_ = stable_diffusion_config(*m->checkpoint_);
   m->scheduler_file_ = (path / "scheduler/scheduler_config.json").string();
@@ -107,13 +110,32 @@ Settings StableDiffusionModel::scheduler_config(std::string_view sampler) const 
 }
 
 const ClipTokenizer& StableDiffusionModel::tokenizer() const {
-  if (tokenizer_) return *tokenizer_;
+  if (tokenizer_) {
+    const ClipTextConfig& text = config_.text;
+    TENON_CHECK(Model, tokenizer_->vocab_size() <= text.vocabulary && tokenizer_->window_length() == text.positions,
+                name_)
+        << "the tokenizer (" << tokenizer_->vocab_size() << " tokens, windows of " << tokenizer_->window_length()
+        << ") does not match the text encoder (" << text.vocabulary << " tokens, " << text.positions << " positions)";
+    return *tokenizer_;
+  }
   TENON_CHECK(Model, checkpoint_, name_) << "random weights have no tokenizer, so they cannot generate images; "
                                          << kUsesOfRandomWeights;
   throw Error(ErrorKind::Model, name_,
               "the model has no tokenizer, and its vocabulary of " + std::to_string(config_.text.vocabulary) +
                   " tokens is not CLIP's",
               "put a folder tokenizer/ with vocab.json and merges.txt beside its components");
+}
+
+void StableDiffusionModel::complete_sampling(ImageRequest& r) const {
+  const std::string& sampler = r.sampler.empty() ? defaults_.sampler : r.sampler;
+  tenon::complete_sampling(r, defaults_, scheduler_config(sampler), name_);
+}
+
+void StableDiffusionModel::require_all() const {
+  ImageRequest defaults;
+  complete_sampling(defaults);
+  static_cast<void>(tokenizer());
+  for (const auto& [component, shapes] : expected_weights(config_)) static_cast<void>(weights(component));
 }
 
 std::unique_ptr<WeightSource> StableDiffusionModel::weights(const std::string& component) const {

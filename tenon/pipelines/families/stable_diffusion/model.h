@@ -23,6 +23,9 @@ class StableDiffusionModel {
   /// is and below TENON_MODEL_DIR. Error(Model) says what was looked for.
   static std::shared_ptr<const StableDiffusionModel> open(const std::string& spec, uint64_t random_seed = 0);
 
+  /// The model in an opened checkpoint.
+  static std::shared_ptr<const StableDiffusionModel> of(StableDiffusionCheckpoint checkpoint);
+
   const std::string& name() const { return name_; }
   const StableDiffusionConfig& config() const { return config_; }
   /// The settings for a sampler, named as for choose_sampler: the file's, as diffusers' StableDiffusionPipeline changes
@@ -34,11 +37,16 @@ class StableDiffusionModel {
   /// Null for random models.
   const StableDiffusionCheckpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   /// The model's tokenizer, or CLIP's (which comes with the program) for a model that has none but has CLIP's
-  /// vocabulary. Error(Model) for another model without a tokenizer.
+  /// vocabulary. Error(Model) for another model without a tokenizer, or if it does not match the text encoder.
   const ClipTokenizer& tokenizer() const;
   bool has_tokenizer() const { return tokenizer_.has_value(); }
-  /// Weights of "text_encoder", "unet" or "vae". Error(Model) lists missing tensors and wrong shapes.
+  /// complete_sampling of generation_defaults.h, for this model.
+  void complete_sampling(ImageRequest& request) const;
+  /// Weights of "text_encoder", "unet" or "vae". Error(Model) lists missing tensors and wrong shapes, or names one that
+  /// is not floating point.
   std::unique_ptr<WeightSource> weights(const std::string& component) const;
+  /// Opens everything that drawing with the model's defaults opens: Error(Model) is the one that drawing would end in.
+  void require_all() const;
 
  private:
   void set_scheduler_config(const nlohmann::json& file);

@@ -71,13 +71,8 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   }
   if (r.width == 0) r.width = d.width;
   if (r.height == 0) r.height = d.height;
-  if (r.steps == 0) r.steps = d.steps;
   if (r.cfg_scale < 0) r.cfg_scale = d.cfg_scale;
-  if (r.sampler.empty()) r.sampler = d.sampler;
-  const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(r.sampler), r.sampler_options);
-  r.sampler = sampler.name;
-  r.sampler_options = sampler.options;
-  make_sampler(r.sampler, model_->scheduler_config(r.sampler), r.sampler_options);  // reports errors in the config
+  model_->complete_sampling(r);
   check_size(*model_, r.height, r.width);
   TENON_CHECK(Usage, r.prompts.empty(), "prompts") << "models of this family take one prompt for all images of a batch";
   take_prompt_loras(r, options_.lora_folder);
@@ -131,11 +126,6 @@ void TextToImage::check_fits(const ImageRequest& request) const {
 
 std::vector<std::vector<TokenWindow>> TextToImage::windows_of(const ImageRequest& r) const {
   const ClipTokenizer& tokenizer = model_->tokenizer();
-  const ClipTextConfig& config = model_->config().text;
-  TENON_CHECK(Model, tokenizer.vocab_size() <= config.vocabulary && tokenizer.window_length() == config.positions,
-              model_->name())
-      << "the tokenizer (" << tokenizer.vocab_size() << " tokens, windows of " << tokenizer.window_length()
-      << ") does not match the text encoder (" << config.vocabulary << " tokens, " << config.positions << " positions)";
   const bool guided = r.cfg_scale > 1;
   const WeightedTokens positive = tokenizer.encode_weighted(r.prompt), negative = tokenizer.encode_weighted(r.negative);
   size_t count = tokenizer.windows(positive).size();

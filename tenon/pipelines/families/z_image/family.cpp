@@ -101,15 +101,20 @@ ModelReport inspect_z_image(const std::filesystem::path& path) {
     out.architecture += "; text encoder " + model->text().family + ", width " + std::to_string(model->text().width) +
                         ", " + std::to_string(model->text().layers) + " layers";
   out.tokenizer = model->files().tokenizer_where;
-  out.usable = true;
   for (const char* part : {"text_encoder", "transformer", "vae"})
     if (!model->has(part)) out.missing_components.emplace_back(part);
   for (auto [name, component] : model->components()) {
     WeightReport report = check_weights(model->shapes(name), component.shapes());
     if (name == "text_encoder") ignore_unread_layer(*model, report, component);
-    out.usable = out.usable && report.usable();
     out.differences.emplace(name, report);
     out.components.emplace(name, component);
+  }
+  try {
+    model->require_usable();
+    out.usable = true;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Model) throw;
+    out.problem = e.what();
   }
   return out;
 }

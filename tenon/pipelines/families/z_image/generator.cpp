@@ -52,13 +52,8 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   if (r.init && r.height == 0) r.height = r.init->height;
   if (r.width == 0) r.width = d.width;
   if (r.height == 0) r.height = d.height;
-  if (r.steps == 0) r.steps = d.steps;
   if (r.cfg_scale < 0) r.cfg_scale = d.cfg_scale;
-  if (r.sampler.empty()) r.sampler = d.sampler;
-  const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
-  r.sampler = sampler.name;
-  r.sampler_options = sampler.options;
-  make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // reports errors in the config
+  complete_sampling(r, d, model_->scheduler_config(), model_->name());
   check_size(*model_, r.height, r.width);
   take_prompt_loras(r, lora_folder_);
   TENON_CHECK(Usage, r.prompts.empty() || static_cast<int64_t>(r.prompts.size()) == r.batch, "prompts")

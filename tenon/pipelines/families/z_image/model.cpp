@@ -21,6 +21,12 @@ using nlohmann::json;
 constexpr const char* kPreset = "z-image";
 constexpr int kTrainSteps = 1000;  // in diffusers' pipeline, whatever the scheduler's
 
+// Parts, and the flags that give them.
+constexpr std::array<std::pair<const char*, const char*>, 3> kParts = {
+    {{ZImageCheckpoint::kTransformer, "--diffusion-model"},
+     {ZImageCheckpoint::kText, "--llm"},
+     {ZImageCheckpoint::kVae, "--vae"}}};
+
 json turbo_scheduler() {
   return {{"_class_name", "FlowMatchEulerDiscreteScheduler"},
           {"num_train_timesteps", kTrainSteps},
@@ -106,15 +112,18 @@ void ZImageModel::require_tokenizer() const {
 
 void ZImageModel::require_all() const {
   if (random()) return;
-  const std::array<std::pair<const char*, const char*>, 3> parts = {
-      {{ZImageCheckpoint::kTransformer, "--diffusion-model"},
-       {ZImageCheckpoint::kText, "--llm"},
-       {ZImageCheckpoint::kVae, "--vae"}}};
-  for (const auto& [part, flag] : parts)
+  for (const auto& [part, flag] : kParts)
     if (!has(part))
       throw Error(ErrorKind::Model, name_, "has no " + std::string(part) + ", which is needed to generate",
                   "pass its file or folder with " + std::string(flag));
   require_tokenizer();
+}
+
+void ZImageModel::require_usable() const {
+  ImageRequest defaults;
+  complete_sampling(defaults, defaults_, scheduler_config(), name_);
+  for (const auto& [part, component] : components()) static_cast<void>(weights(part));
+  if (components().size() == kParts.size()) require_all();
 }
 
 std::vector<int32_t> ZImageModel::tokens(const std::string& prompt) const {

@@ -47,6 +47,9 @@ class ZImageModel {
   bool has(const std::string& component) const { return random() || components().contains(component); }
   /// Error(Model) unless all parts needed for drawing are there.
   void require_all() const;
+  /// Opens what drawing with the model's defaults opens, as far as its parts are there; a tokenizer is needed only with
+  /// all of them, as it may come with the text encoder. Error(Model) is the one that drawing would end in.
+  void require_usable() const;
   /// All ids of a prompt in the model's chat template. Error(Model) for random weights; Error(Usage) for text that is
   /// not UTF-8.
   std::vector<int32_t> tokens(const std::string& prompt) const;
