@@ -34,13 +34,7 @@ void check_unread(const fs::path& path) {
       << "is a caption that would not be read: rename it to end in " << kCaption;
 }
 
-std::string caption_of(const fs::path& picture, const std::optional<std::string>& fallback) {
-  const fs::path file = fs::path(picture).replace_extension(kCaption);
-  if (!file_exists(file)) {
-    TENON_CHECK(Usage, fallback, picture.string())
-        << "has no caption: expected " << file.filename().string() << " beside it, or --caption TEXT for all";
-    return *fallback;
-  }
+std::string read_caption(const fs::path& file) {
   const std::string read = read_argument_file(file, kMaxCaption);
   const std::string_view text = without_byte_order_mark(read);
   // UTF-16 without a mark is valid UTF-8 if its letters are ASCII: every other byte is zero.
@@ -48,6 +42,19 @@ std::string caption_of(const fs::path& picture, const std::optional<std::string>
   const size_t first = text.find_first_not_of(kBlanks);
   if (first == text.npos) return {};
   return std::string(text.substr(first, text.find_last_not_of(kBlanks) + 1 - first));
+}
+
+// A file without text counts as none, and in `empty`.
+std::string caption_of(const fs::path& picture, const std::optional<std::string>& fallback, int64_t& empty) {
+  const fs::path file = fs::path(picture).replace_extension(kCaption);
+  const bool there = file_exists(file);
+  if (there)
+    if (std::string text = read_caption(file); !text.empty()) return text;
+  TENON_CHECK(Usage, fallback, picture.string())
+      << "has no caption: " << (there ? "" : "expected ") << file.filename().string() << " beside it"
+      << (there ? " is empty; fill it, or give" : ", or") << " --caption TEXT for all";
+  empty += there;
+  return *fallback;
 }
 
 Image mirrored(const Image& image) {
@@ -128,6 +135,7 @@ std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::o
       << "is not a folder of pictures: " << (fs::exists(folder, error) ? "it is a file" : "it does not exist");
   std::vector<CaptionedPicture> out;
   std::map<fs::path, fs::path> stems;
+  int64_t empty = 0;
   const std::vector<fs::path> files = list_folder(folder);
   for (const fs::path& file : files) {
     check_unread(file);
@@ -138,7 +146,7 @@ std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::o
     const auto [other, alone] = stems.emplace(fs::path(file).replace_extension(), file);
     TENON_CHECK(Usage, alone, file.string())
         << "and " << other->second.filename().string() << " would share one caption; rename one of them";
-    out.push_back({file.string(), read_image(file), sha256_file(file), caption_of(file, caption)});
+    out.push_back({file.string(), read_image(file), sha256_file(file), caption_of(file, caption, empty)});
   }
   for (const fs::path& file : files)
     TENON_CHECK(Usage,
@@ -146,6 +154,9 @@ std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::o
                 file.string())
         << "is a caption without a picture: expected a picture of the same name beside it";
   TENON_CHECK(Usage, !out.empty(), folder.string()) << "holds no pictures: expected .png, .jpg or .jpeg files";
+  if (empty)
+    spdlog::warn("{}: {} {} empty; --caption is used instead", folder.string(), counted(empty, "caption file"),
+                 empty == 1 ? "is" : "are");
   return out;
 }
 

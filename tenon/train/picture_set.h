@@ -19,9 +19,10 @@ struct CaptionedPicture {
 };
 
 /// The pictures of a folder (.png, .jpg, .jpeg, .jfif, in any case) ordered by name, each with the text of the .txt
-/// file of the same name, or else `caption`. Text is UTF-8; a byte order mark and surrounding blanks are removed.
-/// Error(Usage) names the folder or file: no such folder, no pictures, a picture that cannot be read or has no caption
-/// (also one of another format), a caption without a picture. Warns of subfolders, which are not read.
+/// file of the same name, or else (no file, or one without text) `caption`. Text is UTF-8; a byte order mark and
+/// surrounding blanks are removed. Error(Usage) names the folder or file: no such folder, no pictures, a picture that
+/// cannot be read or has no caption (also one of another format), a caption without a picture. Warns of subfolders,
+/// which are not read, and of empty captions.
 std::vector<CaptionedPicture> read_pictures(const std::filesystem::path& folder,
                                             const std::optional<std::string>& caption);
 

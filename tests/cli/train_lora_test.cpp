@@ -296,6 +296,11 @@ TEST_F(CliTrainLora, StrayWordsAreNoPrompts) {
     expect_error(2, arguments("run", {flag, "star", "stray"}), {"stray"});
 }
 
+TEST_F(CliTrainLora, AnEmptyCaptionIsAnError) {
+  std::ofstream(folder() / "pictures/0.txt", std::ios::trunc) << " \n";
+  expect_error(2, with("pictures"), {"pictures/0.png", "0.txt beside it is empty", "--caption"});
+}
+
 TEST_F(CliTrainLora, SubfoldersAreNamed) {
   std::ofstream(folder() / "pictures/a.png") << "no picture";
   for (const char* name : {"pictures/.trash", "pictures/10_zib"}) fs::create_directory(folder() / name);

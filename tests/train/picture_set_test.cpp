@@ -1,10 +1,12 @@
 // Training pictures encoded by a model's frozen parts.
 #include "tenon/train/picture_set.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <spdlog/spdlog.h>
 
+#include "tenon/core/error.h"
 #include "tenon/pipelines/model_parts.h"
+#include "tests/language/language_fixtures.h"
 
 namespace tenon::train {
 namespace {
@@ -37,6 +39,35 @@ TEST(PictureSet, TextsOfOneLengthAreEncodedTogether) {
   for (size_t i = 0; i < captions.size(); ++i) EXPECT_EQ(set.pictures[i].text, i % 4);
   for (size_t i = 0; i < set.texts.size(); ++i)
     EXPECT_EQ(set.texts[i].values, model->encode_text(captions[i]).values) << captions[i];
+}
+
+TEST(PictureSet, AnEmptyCaptionIsNone) {
+  const language_test::Folder folder;
+  for (const char* name : {"a.png", "b.png", "c.png", "d.png"})
+    write_png(folder.path() / name, {4, 4, 3, std::vector<uint8_t>(48, 9)});
+  folder.write("a.txt", "");
+  folder.write("b.txt", "a box");
+  folder.write("c.txt", "\xef\xbb\xbf \t\r\n");
+  const auto captions = [&](const std::string& given) {
+    std::vector<std::string> out;
+    for (const CaptionedPicture& p : read_pictures(folder.path(), given)) out.push_back(p.caption);
+    return out;
+  };
+  testing::internal::CaptureStdout();
+  EXPECT_THAT(captions("given"), testing::ElementsAre("given", "a box", "given", "given"));
+  EXPECT_THAT(captions(""), testing::ElementsAre("", "a box", "", "")) << "asked for";
+  folder.write("c.txt", "a ring");
+  EXPECT_THAT(captions("given"), testing::ElementsAre("given", "a box", "a ring", "given"));
+  const std::string log = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(log, testing::HasSubstr(folder.path().string() + ": 2 caption files are empty; --caption is used"));
+  EXPECT_THAT(log, testing::HasSubstr(": 1 caption file is empty; --caption is used"));
+  try {
+    read_pictures(folder.path(), {});
+    FAIL() << "an empty caption was taken";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Usage);
+    EXPECT_THAT(e.what(), testing::HasSubstr("a.png] has no caption: a.txt beside it is empty; fill it"));
+  }
 }
 
 }  // namespace
