@@ -298,7 +298,7 @@ TEST_F(CliTrainLora, StrayWordsAreNoPrompts) {
 
 TEST_F(CliTrainLora, AnEmptyCaptionIsAnError) {
   std::ofstream(folder() / "pictures/0.txt", std::ios::trunc) << " \n";
-  expect_error(2, with("pictures"), {"pictures/0.png", "0.txt beside it is empty", "--caption"});
+  expect_error(2, arguments("run"), {"pictures/0.png", "0.txt beside it is empty", "--caption"});
 }
 
 TEST_F(CliTrainLora, SubfoldersAreNamed) {
