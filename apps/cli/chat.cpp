@@ -86,14 +86,29 @@ bool may_go_on(const Error& e) {
   return e.kind() == ErrorKind::Usage || e.kind() == ErrorKind::Memory || e.kind() == ErrorKind::Numeric;
 }
 
-// "/word", whatever the word; a path or a sentence is none.
-bool is_command(const std::string& line) {
-  return line.size() > 1 && line[0] == '/' &&
-         std::all_of(line.begin() + 1, line.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+constexpr std::string_view kExit = "/exit", kReset = "/reset";
+
+bool is_blank(unsigned char c) { return c <= ' ' || c == 0x7f; }
+
+std::string_view without_blanks(std::string_view line) {
+  while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
+  while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
+  return line;
 }
 
-bool is_blank(const std::string& line) {
-  return std::ranges::all_of(line, [](unsigned char c) { return c <= ' ' || c == 0x7f; });
+// Refuses "/word", whatever the word, and a command with words after it; a path or another sentence is a question.
+void check_no_command(std::string_view line) {
+  const auto end = std::ranges::find_if(line, is_blank);
+  std::string word(line.begin(), end);
+  for (char& c : word)
+    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
+  if (end == line.end()) {
+    const bool letters = std::all_of(word.begin() + 1, word.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+    TENON_CHECK(Usage, word.size() < 2 || word[0] != '/' || !letters, shown(line))
+        << "unknown command, expected /reset (forget the conversation) or /exit";
+  } else {
+    TENON_CHECK(Usage, word != kExit && word != kReset, shown(line)) << word << " takes no words after it";
+  }
 }
 
 int run_chat(const ChatFlags& f, const Common& common) {
@@ -104,15 +119,16 @@ int run_chat(const ChatFlags& f, const Common& common) {
   for (;;) {
     if (terminal) std::cerr << "> " << std::flush;
     const std::optional<std::string> line = lines.next();
-    if (!line || *line == "/exit") break;
-    if (*line == "/reset") {
+    if (!line) break;
+    const std::string_view said = without_blanks(*line);
+    if (said.empty()) continue;
+    if (said == kExit) break;
+    if (said == kReset) {
       conversation.reset();
       continue;
     }
-    if (is_blank(*line)) continue;
     try {
-      TENON_CHECK(Usage, !is_command(*line), shown(*line))
-          << "unknown command, expected /reset (forget the conversation) or /exit";
+      check_no_command(said);
       check_utf8("question", *line);
       conversation.turn(*line);
     } catch (const Error& e) {  // a person at the terminal can ask something else; a script sees the exit code

@@ -280,6 +280,7 @@ TEST_F(CliText, WhatCannotBeWritten) {
   expect_error(2, with({"complete", "a", "--context", "513"}), {"context", "513", "512 positions"});
   expect_error(2, with({"complete", "one two three four five six", "--context", "4"}), {"prompt", "context has 4"});
   expect_error(2, {"complete", "a", "--context", "1"}, {"1 token leaves no room for a text: the context has 1"});
+  expect_error(2, {"complete", "one two three", "--context", "1", "--slide"}, {"[context] 1", "slides needs 2"});
   const Finished slid =
       tenon(with({"complete", "one two three four five six", "--context", "4", "--slide", "--max-tokens", "9", "-q"}));
   EXPECT_EQ(slid.code, 0) << slid.err;
@@ -379,6 +380,24 @@ TEST_F(CliText, CommandsOfAConversation) {
   const Finished other = tenon(command, {}, reading("/forget\nhello\n"));
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("[/forget] unknown command"), std::string::npos) << other.err;
+  const auto refused = [&](const std::string& line, const std::string& why) {
+    const Finished f = tenon(command, {}, reading(line + "\nhello\n"));
+    EXPECT_EQ(f.code, 2) << line;
+    EXPECT_EQ(f.out, "") << line;
+    EXPECT_NE(f.err.find("[" + line + "] " + why), std::string::npos) << f.err;
+  };
+  refused("/EXIT", "unknown command");
+  refused("/Reset", "unknown command");
+  refused("/reset now", "/reset takes no words");
+  refused("/EXIT please", "/exit takes no words");
+  for (const char* end : {"/exit ", " /exit", "/exit\t", "\t/exit \r"}) {
+    const Finished f = tenon(command, {}, reading(std::string(" /reset\n/reset\t \n") + end + "\nhello\n"));
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_EQ(f.out, "") << "'" << end << "' or /reset went to the model";
+  }
+  const Finished asked = tenon(command, {}, reading("/usr/bin/x is what?\n/\n/tmp/x\n/word of a sentence\n/a1\n"));
+  EXPECT_EQ(asked.code, 0) << asked.err;
+  EXPECT_EQ(std::ranges::count(asked.out, '\n'), 5) << "paths and sentences are questions";
 }
 
 TEST_F(CliText, AnInterruptedAnswerSaysSo) {

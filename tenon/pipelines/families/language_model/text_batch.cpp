@@ -42,7 +42,8 @@ void DecoderBatch::check(const TextRequest& r) const {
   for (const int32_t id : r.prompt)
     TENON_CHECK(Usage, id >= 0 && id < vocabulary, "prompt")
         << "token " << id << " is outside the model's vocabulary of " << vocabulary;
-  TENON_CHECK(Usage, r.slide ? context > 1 : std::ssize(r.prompt) < context, "prompt")
+  TENON_CHECK(Usage, !r.slide || context > 1, "context") << context << ": a text that slides needs 2 tokens or more";
+  TENON_CHECK(Usage, r.slide || std::ssize(r.prompt) < context, "prompt")
       << (r.prompt.size() == 1 ? "1 token leaves" : std::to_string(r.prompt.size()) + " tokens leave")
       << " no room for a text: the context has " << context;
   TENON_CHECK(Usage, r.max_tokens >= 0, "max tokens")
