@@ -5,6 +5,7 @@
 
 #include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 
@@ -38,8 +39,10 @@ void each_line(std::string_view all, const F& f) {
   }
 }
 
-void drop_behind(const fs::path& path, int64_t last, bool due) {
-  if (!file_exists(path)) return;
+// Returns the first training step that has no line.
+int64_t drop_behind(const fs::path& path, int64_t last, bool due) {
+  int64_t next = 1;
+  if (!file_exists(path)) return next;
   const std::string all = read_file(path, kMaxMetrics);
   std::string kept;
   bool any = all.find('\n') == std::string::npos;  // nothing but a line that was never finished
@@ -47,11 +50,13 @@ void drop_behind(const fs::path& path, int64_t last, bool due) {
     if (!line.is_object()) return;
     any = true;
     const auto step = line.at("step").get<int64_t>();
+    if (step == next && !is_evaluation(line)) ++next;
     if (step < last || (step == last && !(due && is_evaluation(line)))) kept += text;
   });
   TENON_CHECK(Usage, any, path.string())
       << "has no metrics of a training step, so no run wrote it; move it, or choose another folder";
   if (kept != all) write_file(path, std::as_bytes(std::span(kept)), Overwrite::Yes);
+  return next;
 }
 
 }  // namespace
@@ -74,7 +79,10 @@ std::vector<nlohmann::json> read_metrics(const fs::path& folder, int64_t* passed
 
 MetricsLog::MetricsLog(const fs::path& folder, int64_t last, const MetricsLogOptions& options)
     : path_(folder / kMetricsFile) {
-  drop_behind(path_, last, options.evaluation_due);
+  const int64_t missing = drop_behind(path_, last, options.evaluation_due);
+  if (missing <= last)
+    spdlog::warn("{}: no line of step {}, although the run goes on after step {}; what is missing stays so",
+                 path_.string(), missing, last);
   if (options.events) events_ = std::make_unique<EventFile>(path_.parent_path(), last + 1);
 }
 

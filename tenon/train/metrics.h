@@ -27,8 +27,8 @@ struct MetricsLogOptions {
 
 class MetricsLog {
  public:
-  /// Drops lines of steps after `last`, which will be repeated, and incomplete lines. Error(Usage) if there is a file
-  /// of that name without a line of a run.
+  /// Drops lines of steps after `last`, which will be repeated, and incomplete lines. Warns if a step up to `last` has
+  /// no line. Error(Usage) if there is a file of that name without a line of a run.
   MetricsLog(const std::filesystem::path& folder, int64_t last, const MetricsLogOptions& options = {});
   /// Appends a line; it is completely written on return. Error(Internal) if the system cannot write, Error(Usage) for
   /// metrics without a step.

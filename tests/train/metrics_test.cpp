@@ -65,6 +65,33 @@ TEST(Metrics, AnEvaluationThatIsDueIsMadeAgain) {
   EXPECT_THAT(left(false), ElementsAre(0, 2, 2));
 }
 
+// A folder that was copied without its metrics, or lost the end of the file or lines within it: the run goes on.
+TEST(Metrics, AResumedRunNamesTheFirstStepWithoutALine) {
+  const language_test::Folder run;
+  const auto warning = [&](int64_t last) {
+    testing::internal::CaptureStdout();
+    MetricsLog(run.path(), last).add({{"step", last + 1}, {"loss", 1}});
+    return testing::internal::GetCapturedStdout();
+  };
+  const std::string file = (run.path() / kMetricsFile).string();
+  const auto lacks = [&](int step) { return testing::HasSubstr(file + ": no line of step " + std::to_string(step)); };
+  EXPECT_EQ(warning(-1), "");
+  std::filesystem::remove(run.path() / kMetricsFile);
+  EXPECT_EQ(warning(0), "");
+  std::filesystem::remove(run.path() / kMetricsFile);
+  EXPECT_THAT(warning(2), lacks(1));
+  EXPECT_THAT(steps_of(read_metrics(run.path())), ElementsAre(3)) << "training goes on";
+  const std::string first = "{\"step\": 0, \"exact_match\": 0}\n{\"step\": 1, \"loss\": 1}\n";
+  run.write(kMetricsFile, first + "{\"step\": 2, \"exact_match\": 0}\n{\"step\": 3, \"loss\": 1}\n");
+  EXPECT_EQ(warning(1), "");
+  run.write(kMetricsFile, first + "{\"step\": 2, \"exact_match\": 0}\n{\"step\": 3, \"loss\": 1}\n");
+  EXPECT_THAT(warning(3), lacks(2)) << "an evaluation is no training step";
+  run.write(kMetricsFile, first + "{\"step\": 2, \"loss\": 1}\n{\"step\": 3, \"lo");
+  EXPECT_THAT(warning(3), lacks(3)) << "nor is an incomplete line";
+  run.write(kMetricsFile, first + "{\"step\": 2, \"loss\": null}\n{\"step\": 2, \"exact_match\": 1}\n");
+  EXPECT_EQ(warning(2), "");
+}
+
 // An independent reader of the formats, to check the writer.
 class Reader {
  public:
