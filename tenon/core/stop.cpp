@@ -12,6 +12,9 @@ thread_local const StopScope* innermost = nullptr;
 StopScope::StopScope(StopCheck stop) : stop_(std::move(stop)), outer_(std::exchange(innermost, this)) {}
 StopScope::~StopScope() { innermost = outer_; }
 
+StopShield::StopShield() : outer_(std::exchange(innermost, nullptr)) {}
+StopShield::~StopShield() { innermost = outer_; }
+
 bool stop_asked() {
   for (const StopScope* s = innermost; s; s = s->outer_)
     if (s->stop_ && s->stop_()) return true;

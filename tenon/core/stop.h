@@ -25,6 +25,18 @@ class StopScope {
   const StopScope* outer_;
 };
 
+/// During its lifetime this thread asks no scope around it: for short work that must not be left half done.
+class StopShield {
+ public:
+  StopShield();
+  ~StopShield();
+  StopShield(const StopShield&) = delete;
+  StopShield& operator=(const StopShield&) = delete;
+
+ private:
+  const StopScope* outer_;
+};
+
 /// Whether a scope of this thread wants work to stop. Costs nothing without a scope.
 bool stop_asked();
 /// Throws Error(Cancelled) at `where` if stop_asked().

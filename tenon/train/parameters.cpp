@@ -95,6 +95,7 @@ void Parameters::publish(std::shared_ptr<void> Parameter::*which) {
   std::vector<WeightStore::DeviceTensor> tensors;
   for (const Parameter& p : all_) tensors.push_back({p.name, DType::F32, p.shape, p.*which});
   stream_->synchronize();
+  const StopShield whole;  // networks must not read some weights of either kind
   store_->update(tensors);
 }
 

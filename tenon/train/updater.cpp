@@ -5,6 +5,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/not_null.h"
+#include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::train {
@@ -113,6 +114,7 @@ Updater::Report Updater::step(double lr, int64_t runs) {
   std::vector<OptimizerTensor> tensors;
   for (const Parameter& p : parameters_.all())
     tensors.push_back({p.master.get(), p.grad.get(), {p.moments[0].get(), p.moments[1].get()}, p.count()});
+  const StopShield whole;  // masters, moments, averages and what networks read change together
   optimizer_->step(*parameters_.stream(), tensors, {lr, steps_ + 1, out.scale});
   ++steps_;
   if (parameters_.averaged()) average();

@@ -39,6 +39,20 @@ TEST(Stop, AsksEveryScopeOfTheThread) {
   EXPECT_NO_THROW(check_stop());
 }
 
+TEST(Stop, AShieldHidesTheScopesAroundIt) {
+  const StopScope around([] { return true; });
+  {
+    const StopShield shield;
+    EXPECT_FALSE(stop_asked());
+    bool inner = false;
+    const StopScope within([&] { return inner; });
+    EXPECT_FALSE(stop_asked());
+    inner = true;
+    EXPECT_TRUE(stop_asked());
+  }
+  EXPECT_TRUE(stop_asked());
+}
+
 TEST(RunBeside, DoesBothAndThrowsWhatEitherThrows) {
   int a = 0, b = 0;
   run_beside([&] { a = 1; }, [&] { b = 2; });
