@@ -42,11 +42,6 @@ std::vector<Expr> join_branches(Graph& g, std::span<const Expr> roots, const Tar
   if (!target.runs) return {roots.begin(), roots.end()};
   const Users users(roots);
   Memo memo;
-  const auto joined = [&](const Term& wide, const Term& narrow) {
-    std::vector<Expr> factors;
-    for (const Expr& f : wide.factors) factors.push_back(memo.at(f.get()));
-    return branched_linear(memo.at(wide.layer.get()), memo.at(narrow.layer.get()), factors);
-  };
   const Replace join = [&](const Expr& e, std::span<const Expr>) -> Expr {
     if (!e.is<nodes::Add>()) return {};
     Term wide = term_of(e->in[0], users), narrow = term_of(e->in[1], users);
@@ -58,8 +53,12 @@ std::vector<Expr> join_branches(Graph& g, std::span<const Expr> roots, const Tar
                       wide.layer->in[1].shape().rank() == 2 && narrow.layer->in[1].shape().rank() == 2 &&
                       narrow.layer->in[0].dtype() == narrow.layer->in[1].dtype();
     if (!fits) return {};
-    const Expr sum = joined(wide, narrow);
-    if (!target.runs(sum)) return {};
+    std::vector<Expr> factors;
+    for (const Expr& f : wide.factors) factors.push_back(memo.at(f.get()));
+    const Expr sum = branched_linear(memo.at(wide.layer.get()), memo.at(narrow.layer.get()), factors);
+    const auto is_view = [](const Expr& x) { return x->family() == Family::View; };
+    // An update may have to come between two layers that read rows of a state.
+    if (!target.runs(sum) || any_below(sum->in, state_of, is_view)) return {};
     if (!wide.rounding) return sum;
     const Expr rounded = cast(sum, *wide.rounding);
     const auto takes_any = [](const Expr& u) { return u->family() == Family::Pointwise; };

@@ -52,7 +52,6 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
     else
       emit_node(e);
   }
-  emit_updates(updates_);
   emit_roots(due);
 }
 
@@ -66,7 +65,7 @@ void Partitioner::emit_node(const Expr& e) {
 
 // A tensor already in memory needs no boundary, and constants are stored in whatever form their kernels want.
 bool Partitioner::is_boundary(const Expr& e) {
-  return is_order_only(e) && !is_memory_leaf(e->in[0]) && e->rate != Rate::Constant;
+  return is_order_only(e) && !is_memory_leaf(e->in[0]) && !is_update(e->in[0]) && e->rate != Rate::Constant;
 }
 
 // True if `e` pins a value that is already stored, as it is; `e` then shares its buffer.
@@ -151,7 +150,7 @@ Partitioner::TrialPtr Partitioner::attempt_with_reductions(const Region& region)
 }
 
 void Partitioner::emit_unfused(const Expr& e) {
-  if (!updates_.empty()) emit_updates(topological(e->in));
+  emit_updates(e->in);
   if (in_memory(e)) return;
   std::vector<Expr> values{e};
   if (e->family() == Family::Anchor) values = frontier(with_companions(main_anchor(e)));
@@ -169,6 +168,7 @@ void Partitioner::emit_plain(const Expr& e) {
 
 // Emits values that are wanted and not in memory yet.
 void Partitioner::emit_roots(const std::vector<Expr>& roots) {
+  emit_updates(roots);
   std::vector<Expr> values;
   for (const Expr& r : roots)
     if ((!in_memory(r) || result_name_.contains(r.get())) && !buffer_of_.contains(r.get())) values.push_back(r);
@@ -196,7 +196,7 @@ Partitioner::Region Partitioner::with_companions(const Expr& anchor) const {
 void Partitioner::emit_anchor(const Expr& any) {
   const Expr anchor = main_anchor(any);
   if (emitted_anchor_.contains(anchor.get())) return;
-  if (!updates_.empty()) emit_updates(topological(std::array{anchor}));
+  emit_updates(std::array{anchor});
   if (emitted_anchor_.contains(anchor.get())) return;  // it read a value that one of them replaces
   if (options_.anchors_alone) return emit_alone(anchor);
   store_in_front(anchor);

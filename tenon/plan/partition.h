@@ -72,7 +72,7 @@ class Partitioner {
 
   // ---- states (states.cpp) ----
   void emit_update(const Expr& update);
-  void emit_updates(const std::vector<Expr>& values);
+  void emit_updates(std::span<const Expr> roots);
   void take_in_updates(Launch& launch);
   std::vector<Expr> waiting_readers(const Expr& update) const;
   bool is_awaited(const Expr& e, const Expr& by_others_than) const;

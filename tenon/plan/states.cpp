@@ -21,24 +21,19 @@ bool Partitioner::is_awaited(const Expr& e, const Expr& by_others_than) const {
   return awaited;
 }
 
-// Readers of the value that an update replaces, other than the update, that are not computed yet. A view of it counts
-// by its own readers.
+// Readers of the value that an update replaces, other than the update, that are not computed yet. A view of it, or a
+// boundary behind it, counts by its own readers.
 std::vector<Expr> Partitioner::waiting_readers(const Expr& update) const {
-  std::vector<Expr> out, stack{update->in[0]};
-  std::unordered_set<const Node*> seen{update.get()};
-  while (!stack.empty()) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    for (const Expr& u : users_.of(e)) {
-      if (!seen.insert(u.get()).second) continue;
-      TENON_CHECK(Usage, !is_update(u) || u->in[0] != e, plan_.name)
-          << "two updates of the same value of the state '" << state_of(e)->attrs.text << "'";
-      if (u->family() == Family::View && !wanted_.contains(u.get()))
-        stack.push_back(u);
-      else if (is_awaited(u, update))
-        out.push_back(u);
-    }
-  }
+  std::vector<Expr> out;
+  walk({update->in[0]}, [&](const Expr& e) -> std::span<const Expr> {
+    TENON_CHECK(Usage, e == update || !is_update(e) || e->in[0] != update->in[0], plan_.name)
+        << "two updates of the same value of the state '" << state_of(e)->attrs.text << "'";
+    const bool passes = e->family() == Family::View || e.is<nodes::Materialize>() || e.is<nodes::Barrier>();
+    if (e == update->in[0] || (passes && !wanted_.contains(e.get()))) return users_.of(e);
+    if (e != update && is_awaited(e, update)) out.push_back(e);
+    return {};
+  });
+  std::ranges::sort(out, {}, [](const Expr& e) { return e->id; });
   return out;
 }
 
@@ -55,14 +50,15 @@ void Partitioner::emit_whole(const Expr& e) {
   if (!in_memory(e) && !emitted_anchor_.contains(e.get())) emit_plain(e);
 }
 
-void Partitioner::emit_updates(const std::vector<Expr>& values) {
-  for (const Expr& e : values)
-    if (is_update(e)) emit_update(e);
+// Emits the updates that `roots` are or read.
+void Partitioner::emit_updates(std::span<const Expr> roots) {
+  for (const Expr& e : updates_.empty() ? std::vector<Expr>() : topological(roots))
+    if (is_update(e) && !in_memory(e)) emit_update(e);
 }
 
 // The launch also writes updates of other states that are ready, if one loop can serve them.
 void Partitioner::emit_update(const Expr& update) {
-  if (is_update(update->in[0])) emit_update(update->in[0]);
+  emit_updates(update->in);
   if (in_memory(update)) return;
   TENON_CHECK(Usage, begun_.insert(update.get()).second, plan_.name)
       << "reads the old value of the state '" << state_of(update)->attrs.text << "' after it was replaced";

@@ -130,6 +130,39 @@ TEST(States, UpdatesOfUpdatesAreOrdered) {
   EXPECT_LT(std::ranges::find(order, "y"), std::ranges::find(order, "z"));
 }
 
+// An update that still waits for such readers must not leave with the results of an earlier stage.
+TEST(States, ReadersOfOldRowsGoFirstInStagesToo) {
+  Cache c;
+  for (const bool stored : {true, false}) {
+    const Expr rows = slice(c.k, 0, 0, 3) * 2.0,
+               twice = update_rows(c.updated, c.at, stored ? materialize(rows) : rows);
+    const std::array results = {Result{"k", twice}, Result{"y", exp(barrier(c.x, 0))}};
+    EXPECT_EQ(found_by_null(make_plan(results)), "nothing was thrown");
+  }
+}
+
+// A boundary behind an update is no copy of the state: what reads it runs before the next update, too.
+TEST(States, BoundariesBehindAnUpdate) {
+  for (const bool stage : {true, false}) {
+    Cache c;
+    const Expr once = stage ? barrier(c.updated, 0) : materialize(c.updated), twice = update_rows(c.updated, c.at, c.x);
+    const Plan p = make_plan(std::array{Result{"k", twice}, Result{"y", sum(once)}});
+    EXPECT_THAT(writes_of(p), ElementsAre("k", "y", "k"));
+    EXPECT_EQ(found_by_null(p), "nothing was thrown");
+  }
+}
+
+// An anchor cannot join layers of which one reads old rows and the other new ones.
+TEST(States, LayersOnBothSidesOfAnUpdate) {
+  Cache c;
+  PlanOptions options;
+  options.target.runs = [](const Expr&) { return true; };
+  const Expr v = param(c.g, "v", DType::F32, {16, 16}), before = linear(slice(c.k, 0, 0, 3), v),
+             after = linear(gather(c.updated, c.at), c.w);
+  const std::array results = {Result{"k", c.updated}, Result{"y", before + after}};
+  EXPECT_EQ(found_by_null(make_plan(results, options)), "nothing was thrown");
+}
+
 TEST(States, OneLaunchWritesSeveralStates) {
   Graph g;
   const Expr at = input(g, "at", DType::I32, {3}), x = input(g, "x", DType::F32, {3, 16}),

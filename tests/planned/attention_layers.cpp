@@ -115,12 +115,19 @@ Expr Layers::remembered(const Expr& x) {
   const Expr here = slice(order, 0, 0, rows), there = slice(order, 0, rows, 2 * rows);
   const Expr value = cast(reshape(x, {rows, s[-1]}), t);
   Expr after = updated(before, here, value);
-  if (chance(0.4)) after = updated(after, there, cast(chance(0.5) ? tanh(value) : value * 0.5, t));
+  const Expr once = chance(0.7) ? after : chance(0.5) ? materialize(after) : barrier(after, stage_++);
+  // What a plan must compute from rows of a value before it replaces the value.
+  const auto of_rows = [&](const Expr& memory, const Expr& at) {
+    const Expr e = gather(memory, at) * 1.5;
+    return chance(0.5) ? materialize(e) : e;
+  };
+  if (chance(0.4))
+    after = updated(after, there, cast(chance(0.4) ? tanh(value) : of_rows(pick({before, once}), here), t));
   switch (below(4)) {
     case 0:
       return reshape(gather(after, chance(0.5) ? there : here), s);
     case 1:
-      return stored(x + reshape(gather(after, there) * 1.5 + gather(after, here), s));
+      return stored(x + reshape(of_rows(pick({before, once, after}), there) + gather(after, here), s));
     case 2:
       return reduced(after * 0.5 + 0.1);
     default:

@@ -79,8 +79,10 @@ Values interpret(const Plan& plan, const Tensors& tensors, const Rewrite& rewrit
 }
 
 bool rounds(const Program& program) {
-  for (const Expr& e : topological(program.roots()))
+  for (const Expr& e : topological(program.roots())) {
     if ((e.is<nodes::Param>() || e->type->round) && e.dtype() != DType::F32) return true;
+    if (e.is<nodes::Linear>() && arithmetic_of(e) == DType::I8) return true;  // it rounds operands
+  }
   return false;
 }
 
