@@ -13,8 +13,8 @@ namespace {
 
 // Estimated time for up to 8 rows, comparable between choices of one product. Terms, in order: enough warps load at
 // once; each warp has enough pieces; columns per warp; warps of a block share the rows computed before the product; if
-// not all blocks are resident at once to prefetch their weights, more columns per block help. If K is short, what counts
-// is that blocks find places beside those of the launch before: two groups by 16 warps are fastest.
+// not all blocks are resident at once to prefetch their weights, more columns per block help. If K is short, what
+// counts is that blocks find places beside those of the launch before: two groups by 16 warps are fastest.
 double time_of_8_rows(const SkinnyTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
   constexpr double kWanted = 16, kThere = 24;  // warps per multiprocessor
   const double warps = static_cast<double>(p.n / p.lanes) / (8 * tile.groups) * tile.warps / facts.multiprocessors;
