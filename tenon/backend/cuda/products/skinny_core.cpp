@@ -16,22 +16,21 @@ namespace {
 // not all blocks are resident at once to prefetch their weights, more columns per block help. If K is short, what
 // counts is that blocks find places beside those of the launch before: two groups by 16 warps are fastest.
 double time_of_8_rows(const SkinnyTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
-  constexpr double kWanted = 16, kThere = 24;  // warps per multiprocessor
+  constexpr double kWanted = 16;  // warps per multiprocessor
   const double warps = static_cast<double>(p.n / p.lanes) / (8 * tile.groups) * tile.warps / facts.multiprocessors;
   const double pieces = static_cast<double>(p.k) / 32 / tile.warps;
   const bool few_pieces = p.lanes == 1 && tile.warps == 16 && pieces <= 4;
   if (few_pieces && tile.groups == 2 && div_up(p.n, 16) <= 2 * facts.multiprocessors) return 0;
   return 1 / std::min(warps / kWanted, 1.0) + 1 / pieces + 0.05 * tile.groups + 2.0 / tile.warps +
-         (warps > kThere ? 1.0 / tile.groups : 0.0);
+         (warps > SkinnyTileShape::warps_there(8) ? 1.0 / tile.groups : 0.0);
 }
 
 // Microseconds for 9 to 16 rows: waves of blocks, each of which takes as long as its warps' pieces and its bytes.
 // Fitted to tokens of three models on an H200 (docs/notes/cuda-kernels.md, "A token's tiles").
 double time_of_16_rows(const SkinnyTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
   constexpr double kWave = 1, kPiece = 0.5, kBytes = 110e3;  // per wave; per piece of a warp; per microsecond
-  constexpr int64_t kThere = 16;                             // resident warps per multiprocessor
   const int64_t blocks = div_up(p.n / p.lanes, 8 * tile.groups);
-  const int64_t waves = div_up(blocks * tile.warps, kThere * facts.multiprocessors);
+  const int64_t waves = div_up(blocks * tile.warps, SkinnyTileShape::warps_there(16) * facts.multiprocessors);
   const double pieces = static_cast<double>(p.k) / 32 / tile.warps;
   const auto bytes = static_cast<double>(8 * tile.groups * p.lanes * p.k * p.element_bytes);
   return static_cast<double>(waves) * (kWave + kPiece * pieces + bytes / kBytes);
