@@ -174,7 +174,7 @@ def training():
     return noted(table(["ms", "Tenon", "memory", "PyTorch, compiled", "memory", "ratio"], rows), [*notes, included])
 
 
-TABLES = {"z-image": z_image, "z-image-cpu": lambda: z_image_cpu("AMD-EPYC"), "z-image-cpu-zen5": lambda: z_image_cpu("AMD-EPYC-Zen5"), "networks-cpu": networks_cpu, "training": training, "text-cpu": lambda: text_cpu("AMD-EPYC"), "text-cpu-avx2": lambda: text_cpu("AMD-EPYC-AVX2"), "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
+TABLES = {"z-image": z_image, "z-image-cpu": lambda: z_image_cpu("AMD-EPYC"), "z-image-cpu-zen5": lambda: z_image_cpu("AMD-EPYC-Zen5"), "networks-cpu": networks_cpu, "training": training, "text-cpu": lambda: text_cpu("AMD-EPYC"), "text-cpu-zen5": lambda: text_cpu("AMD-EPYC-Zen5"), "text-cpu-avx2": lambda: text_cpu("AMD-EPYC-AVX2"), "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
 
 
 def main(arguments):

@@ -306,15 +306,16 @@ bool counts_statistics(const Form& form) {
   return std::ranges::any_of(form.outputs, [](const FormOutput& o) { return o.statistic != nullptr; });
 }
 
-// Each block reduces its own rows, which costs about as much as a launch for kMaxColumns. Counting statistics takes too
-// many registers beside that, and sums in ranges would have to be reduced in ranges too.
+// Each block reduces its own rows, which costs about as much as a launch for kMaxColumns, and more than the launch of
+// kFewRows, which all run at once. Counting statistics takes too many registers beside that, and sums in ranges would
+// have to be reduced in ranges too.
 std::optional<CentredNorm> norm_behind(const Form& form, DType unit, const DeviceFacts& facts) {
   if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !wgmma_allowed(facts) || facts.one_order) return {};
   const Expr &hole = form.holes[0], &weights = form.holes[1];
   const Shape &x = hole.shape(), &w = weights.shape();
-  constexpr int64_t kMaxColumns = 1280;
+  constexpr int64_t kMaxColumns = 1280, kFewRows = 192;
   const int64_t width = 128 / size_of(unit), k = x[-1];
-  const bool few = x.rows() <= SkinnyTileShape::kMaxRows && !facts.batch_invariant();  // more in a larger batch
+  const bool few = x.rows() <= kFewRows && !facts.batch_invariant();  // more in a larger batch
   if (counts_statistics(form) || few || k == 0 || k % width || k > kMaxColumns) return {};
   if (!of_weights_only(weights) || w.rank() != 2 || w[0] % (8 * form.lanes) || weights_in_columns(form, unit, facts))
     return {};
