@@ -8,6 +8,8 @@ namespace tenon::target {
 // The properties of an H200, without the device.
 class H200 : public cuda::Device {
  public:
+  /// chosen_samples: as in DeviceFacts; 0: kernels are chosen for the batch that there is.
+  explicit H200(int64_t chosen_samples = 0) { facts_.chosen_samples = chosen_samples; }
   const cuda::DeviceFacts& facts() const override { return facts_; }
   int64_t memory_available() const override { return facts_.memory_bytes; }
   std::shared_ptr<cuda::Function> load(const cuda::KernelSource&) override { absent(); }
