@@ -33,13 +33,19 @@ inline void store_line(char* p, char* q, V a, V b) {
   store16<kTo>(q, b);
 }
 
-/// The first n elements at p (n may exceed 16, or be 0 or less), followed by zeros.
+/// The first n of `whole` bytes at p (n may exceed them, or be 0 or less), followed by zeros: p itself or a copy.
+inline const char* first_bytes(const char* p, int64_t n, int64_t whole, char* copy) {
+  if (n >= whole) return p;
+  __builtin_memset(copy, 0, static_cast<size_t>(whole));
+  if (n > 0) __builtin_memcpy(copy, p, static_cast<size_t>(n));
+  return copy;
+}
+
+/// The first n of 16 elements at p, as first_bytes.
 template <DType kType>
 inline V load_first(const char* p, int64_t n) {
-  if (n >= 16) return load16<kType>(p);
-  alignas(64) char tail[64] = {};
-  if (n > 0) __builtin_memcpy(tail, p, static_cast<size_t>(n * kBytes<kType>));
-  return load16<kType>(tail);
+  alignas(64) char copy[64];
+  return load16<kType>(first_bytes(p, n * kBytes<kType>, 16 * kBytes<kType>, copy));
 }
 
 /// A line of up to 32 numbers as a block of i8, with the results of round_i8_block and an f32 scale.
@@ -60,6 +66,10 @@ inline void i8_line(const char* p, int64_t n, char* dst) {
 template <DType kFrom, DType kTo>
 inline void line(const char* p, int64_t n, char* dst) {
   if constexpr (kTo == DType::I8) return i8_line<kFrom>(p, n, dst);
+  if constexpr (kFrom == DType::E4M3 && kTo == DType::BF16) {
+    alignas(64) char copy[32];
+    return v_e4m3_to_bf16(first_bytes(p, n, 32, copy), dst);
+  }
   store16<kTo>(dst, load_first<kFrom>(p, n));
   if constexpr (kTo == DType::BF16) store16<kTo>(dst + 32, load_first<kFrom>(p + 16 * kBytes<kFrom>, n - 16));
 }
@@ -141,27 +151,32 @@ struct PackColumns {
   void run() const {
     t.dst_type == DType::BF16 ? to<kFrom, DType::BF16>() : to<kFrom, DType::F32>();
   }
+  // 16 elements of row k, from column n on; zeros beyond the source. `copy`: 64 bytes.
   template <DType kFrom>
-  V row16(int64_t k, int64_t n) const {
-    if (k >= t.k_rows) return v_zero();
-    return load_first<kFrom>(static_cast<const char*>(t.src) + (k * t.ld + n) * kBytes<kFrom>, t.cols - n);
+  const char* row(int64_t k, int64_t n, char* copy) const {
+    const char* p = static_cast<const char*>(t.src) + (k * t.ld + n) * kBytes<kFrom>;
+    const int64_t count = k < t.k_rows ? t.cols - n : 0;
+    return first_bytes(p, count * kBytes<kFrom>, 16 * kBytes<kFrom>, copy);
   }
   template <DType kFrom, DType kTo>
+  void line(int64_t k, int64_t n, char* dst) const {
+    alignas(64) char copy[2][64];
+    const char* p = row<kFrom>(k, n, copy[0]);
+    if constexpr (kTo != DType::BF16) return v_store(dst, load16<kFrom>(p));
+    const char* odd = row<kFrom>(k + 1, n, copy[1]);
+    if constexpr (kFrom == DType::E4M3) return v_e4m3_pairs_to_bf16(p, odd, dst);
+    const V x = load16<kFrom>(p), y = load16<kFrom>(odd);
+    v_store(dst, kFrom == DType::BF16 ? v_exact_pairs(x, y) : v_pairs(x, y));
+  }
+  // A few panels at a time: their lines are written one after another, and whole lines of the source are read.
+  template <DType kFrom, DType kTo>
   void to() const {
-    constexpr int64_t kStep = kTo == DType::BF16 ? 2 : 1;
+    constexpr int64_t kStep = kTo == DType::BF16 ? 2 : 1, kGroup = 64;
     const int64_t steps = (t.k_rows + 16 * kStep - 1) / (16 * kStep) * 16;
-    for (int64_t s = 0; s < steps; ++s) {
-      char* dst = static_cast<char*>(t.dst) + s * kLine;
-      for (int64_t n = 0; n < t.cols; n += 16, dst += t.panel_stride) {
-        const V x = row16<kFrom>(s * kStep, n);
-        if constexpr (kTo != DType::BF16) {
-          v_store(dst, x);
-        } else {
-          const V odd = row16<kFrom>(s * 2 + 1, n);
-          v_store(dst, kFrom == DType::BF16 ? v_exact_pairs(x, odd) : v_pairs(x, odd));
-        }
-      }
-    }
+    for (int64_t group = 0; group < t.cols; group += kGroup)
+      for (int64_t s = 0; s < steps; ++s)
+        for (int64_t n = group; n < t.cols && n < group + kGroup; n += 16)
+          line<kFrom, kTo>(s * kStep, n, static_cast<char*>(t.dst) + n / 16 * t.panel_stride + s * kLine);
   }
 };
 void pack_columns(const PackColumnsArgs& t) { with_type(t.src_type, PackColumns{t}); }

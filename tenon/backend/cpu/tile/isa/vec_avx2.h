@@ -181,6 +181,10 @@ inline __m256 exact_half(__m256 even, __m256 odd) {
   return _mm256_castsi256_ps(_mm256_blend_epi16(low, _mm256_castps_si256(odd), 0xaa));
 }
 inline V v_exact_pairs(V even, V odd) { return {exact_half(even.l, odd.l), exact_half(even.h, odd.h)}; }
+/// Converts pairs of e4m3 numbers p[i] and odd[i], 16 of each, to bf16.
+inline void v_e4m3_pairs_to_bf16(const void* p, const void* odd, void* q) {
+  v_store(q, v_exact_pairs(v_from_e4m3(p), v_from_e4m3(odd)));
+}
 
 /// 2^x for x <= 0; NaN yields NaN, anything below -126 yields 0. Relative error 1.5e-7, or 2.6e-6 if `kCoarse`.
 template <bool kCoarse>

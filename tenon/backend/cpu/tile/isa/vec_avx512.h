@@ -54,8 +54,8 @@ inline V v_from_e4m3(const void* p) {
   return _mm512_mask_mov_ps(x, nan, v_set1(__builtin_nanf("")));
 }
 /// Converts 32 e4m3 numbers to bf16, in order, to the same values as by way of f32.
-inline void v_e4m3_to_bf16(const void* p, void* q) {
-  const I b = _mm512_cvtepu8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+inline void e4m3_to_bf16(__m256i numbers, void* q) {
+  const I b = _mm512_cvtepu8_epi16(numbers);
   const I magnitude = _mm512_and_si512(b, _mm512_set1_epi16(0x7f)),
           sign = _mm512_slli_epi16(_mm512_srli_epi16(b, 7), 15);
   const I least = _mm512_maskz_loadu_epi16(0xff, kMinE4m3);  // subnormals
@@ -63,6 +63,15 @@ inline void v_e4m3_to_bf16(const void* p, void* q) {
   x = _mm512_mask_permutexvar_epi16(x, _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8)), magnitude, least);
   const __mmask32 nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7f));
   _mm512_storeu_si512(q, _mm512_mask_mov_epi16(_mm512_or_si512(x, sign), nan, _mm512_set1_epi16(0x7fc0)));
+}
+inline void v_e4m3_to_bf16(const void* p, void* q) {
+  e4m3_to_bf16(_mm256_loadu_si256(static_cast<const __m256i*>(p)), q);
+}
+/// The same for pairs of p[i] and odd[i], 16 of each.
+inline void v_e4m3_pairs_to_bf16(const void* p, const void* odd, void* q) {
+  const __m128i a = _mm_loadu_si128(static_cast<const __m128i*>(p)),
+                b = _mm_loadu_si128(static_cast<const __m128i*>(odd));
+  e4m3_to_bf16(_mm256_set_m128i(_mm_unpackhi_epi8(a, b), _mm_unpacklo_epi8(a, b)), q);
 }
 inline V v_from_i8(const void* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
