@@ -314,6 +314,22 @@ TEST_F(Gemm, ProductsOfActivations) {
   expect(launch("gemm", {{"s", linear(heads, q)}}), {DType::F32, DType::BF16, 24, 24});
 }
 
+// Operands that do not fit a CPU's cache and change between runs: rows, columns, both, two lanes, and bytes.
+TEST_F(Gemm, LargeOperandsThatChange) {
+  constexpr int64_t kM = 70, kK = 1064;
+  const Expr x = input(g, "x", DType::BF16, {kM, kK}), rows = input(g, "rows", DType::BF16, {1088, kK});
+  const Expr columns = permute(input(g, "columns", DType::BF16, {kK, 1030}), {1, 0});
+  const Rounding rounding{DType::F32, DType::BF16, kK, 4};
+  expect(launch("gemm", {{"r", linear(x, rows)}}), rounding);
+  expect(launch("gemm", {{"c", linear(x, columns)}}), rounding);
+  const Expr both = concat({slice(rows, 0, 0, 640), slice(columns, 0, 3, 500)}, 0);
+  expect(launch("gemm", {{"b", linear(x, both)}}), rounding);
+  const Expr y = linear(x, rows);
+  expect(launch("gemm", {{"g", silu(slice(y, 1, 0, 544)) * slice(y, 1, 544, 1088)}}), rounding);
+  const Expr q = input(g, "q", DType::E4M3, {kM, kK}), bytes = input(g, "bytes", DType::E4M3, {kK, 1072});
+  expect(launch("gemm", {{"y", linear(q, permute(bytes, {1, 0}))}}), {DType::F32, DType::E4M3, kK, 4});
+}
+
 TEST_F(Gemm, StatisticsOfWhatIsStored) {
   const Expr x = input(g, "x", DType::BF16, {2, 130, 64}), w = weight("w", DType::BF16, {48, 64});
   const Expr y = cast(linear(x, w), DType::BF16);

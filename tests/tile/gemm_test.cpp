@@ -54,15 +54,24 @@ struct Problem {
   }
 };
 
-// Runs the product; `source` F64 means the hook.
+// Runs the product; `source` F64 means the hook. `on_the_fly`: B is packed when it is multiplied.
 std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int threads, DType source,
-                       std::optional<DType> bytes = {}) {
+                       std::optional<DType> bytes = {}, bool on_the_fly = false) {
   const Case& c = p.c;
   ThreadPool pool(threads);
   PackedShape shape = linear_shape(type, c.n, c.k, c.lanes);
   shape.bytes_of = bytes;
-  const Poisoned packed(shape.bytes() * p.entries);
-  for (int64_t e = 0; e < p.entries; ++e)
+  shape.on_the_fly = on_the_fly;
+  const Poisoned packed(on_the_fly ? 0 : shape.bytes() * p.entries);
+  const auto panels = [&](const PanelRange& range, std::byte* dst) {
+    const int64_t k0 = range.term * 32, end = std::min(c.k, range.term_end * 32);
+    for (int64_t i = 0; i < range.panels; ++i, dst += (range.term_end - range.term) * kBlock) {
+      const int64_t column = (range.panel0 + i) * kPanel, row = range.lane * c.n + column;
+      const auto cols = static_cast<int>(std::min<int64_t>(kPanel, c.n - column));
+      ops.pack_panel({p.w.data() + row * c.k + k0, DType::F32, c.k, end - k0, cols, dst, DType::BF16});
+    }
+  };
+  for (int64_t e = 0; e < p.entries && !on_the_fly; ++e)
     pack_linear(pool, ops, p.w.data() + e * c.lanes * c.n * c.k, DType::F32, c.k, shape,
                 static_cast<std::byte*>(packed.get()) + e * shape.bytes());
   const BeforeTheEnd stored(source == DType::F64 ? std::vector<std::byte>{} : stored_as(source, p.a));
@@ -88,7 +97,8 @@ std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int thr
   GemmArgs args;
   args.m = c.m;
   args.a = {source == DType::F64 ? nullptr : stored.data(), source, c.k, rows};
-  args.b = {shape, packed.get()};
+  args.b = {shape, on_the_fly ? nullptr : packed.get()};
+  args.panels = panels;
   args.batch = c.batch;
   args.b_batch_stride = c.shared_b ? 0 : shape.bytes();
   args.out = tile;
@@ -232,6 +242,21 @@ TEST(Gemm, InParts) {
         EXPECT_EQ(0, std::memcmp(out.data(), expected.data(), out.size() * sizeof(float))) << ops->name << " " << c.m;
       }
     }
+  }
+}
+
+// Bit-identical to columns that were packed before: one row, few, many, in parts, lanes and tails.
+TEST(Gemm, PackedOnTheFly) {
+  for (const Case& c :
+       {Case{1, 200, 200}, {1, 600, 1200}, {17, 130, 75}, {70, 100, 96, 3}, {300, 80, 3000}, {150, 300, 4600, 2}}) {
+    const Problem p(c);
+    for (const TileOps* ops : all_ops())
+      for (int threads : {1, 3}) {
+        const auto expected = run(p, *ops, DType::BF16, threads, DType::F32);
+        const auto out = run(p, *ops, DType::BF16, threads, DType::F32, {}, true);
+        check(p, out, ops->name);
+        EXPECT_EQ(0, std::memcmp(out.data(), expected.data(), out.size() * sizeof(float))) << ops->name << " " << c.m;
+      }
   }
 }
 

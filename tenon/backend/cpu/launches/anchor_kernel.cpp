@@ -15,6 +15,9 @@ void AnchorKernel::compile_weight(const Expr& hole, const WeightGeometry& geomet
     return;
   }
   weight_ = std::make_unique<WeightHole>(hole, geometry, leaves_, *engine_);
+  geometry_.shape.on_the_fly = !weight_->tape() && !geometry.convolution && geometry.batch == 1 &&
+                               geometry.shape.type == DType::BF16 && geometry.bytes() > l2_bytes();
+  if (geometry_.shape.on_the_fly) return;
   weight_at_ = reserve_scratch(geometry.bytes());
   pack_scratch_at_ = reserve_scratch(weight_->pack_scratch());
   if (weight_->tape()) use(*weight_->tape());
@@ -22,6 +25,7 @@ void AnchorKernel::compile_weight(const Expr& hole, const WeightGeometry& geomet
 
 const void* AnchorKernel::packed_weight(std::byte* scratch) {
   if (constant_) return weight(*constant_);
+  if (geometry_.shape.on_the_fly) return nullptr;
   weight_->pack(
       *engine_, bases(), [this](int thread) { return workspace(thread); }, scratch + weight_at_,
       scratch + pack_scratch_at_);

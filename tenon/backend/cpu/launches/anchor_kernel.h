@@ -12,10 +12,13 @@ class AnchorKernel : public LaunchKernel {
 
   /// Compiles the results for tiles of up to `max_cols` columns.
   void compile_epilogue(int64_t max_cols);
-  /// Requests the packed form of weight hole `hole` if it is constant; otherwise compiles it and reserves scratch.
+  /// Requests the packed form of weight hole `hole` if it is constant; otherwise compiles it and reserves scratch,
+  /// unless a linear layer in bf16 reads so much from memory that it is better packed on the fly.
   void compile_weight(const Expr& hole, const WeightGeometry& geometry);
-  /// The packed weight of this run; packs it unless it is constant.
+  /// The packed weight of this run; packs it unless it is constant. Null if it is packed on the fly.
   const void* packed_weight(std::byte* scratch);
+  /// Packs some panels of a weight on the fly.
+  void pack_panels(const PanelRange& range, std::byte* dst) const { weight_->pack(engine_->tile, bases(), range, dst); }
 
   /// Passes a tile to the results' tape.
   void write(const Block& block, float* const* acc, int64_t acc_ld, int thread) const;

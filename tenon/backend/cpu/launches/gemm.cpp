@@ -28,7 +28,7 @@ class GemmKernel : public AnchorKernel {
     if (a_->tape()) use(*a_->tape());
     compile_epilogue(kMaxTileCols);
     gemm_at_ = reserve_scratch(
-        gemm_scratch_bytes(engine_->tile, geometry.shape, rows_, batch_, threads(), a_->rows_at_once()));
+        gemm_scratch_bytes(engine_->tile, geometry_.shape, rows_, batch_, threads(), a_->rows_at_once()));
     seal();
   }
 
@@ -40,6 +40,8 @@ class GemmKernel : public AnchorKernel {
     args.m = rows_;
     args.batch = batch_;
     args.b = {geometry_.shape, packed_weight(scratch)};
+    const auto panels = [this](const PanelRange& range, std::byte* dst) { pack_panels(range, dst); };
+    args.panels = panels;
     args.b_batch_stride = batch_ > 1 ? geometry_.batch_bytes() : 0;
     args.a.data = a_->data(bases());
     args.a.type = a_->type();

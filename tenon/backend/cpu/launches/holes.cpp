@@ -188,6 +188,28 @@ void WeightHole::pack_part(Engine& engine, const Part& part, const void* data, D
                                                                         group_of(s, part.rows), to);
 }
 
+void WeightHole::pack(const TileOps& ops, Bases bases, const PanelRange& range, std::byte* dst) const {
+  const PackedShape& s = geometry_.shape;
+  const int64_t stride = (range.term_end - range.term) * kBlock, k0 = range.term * term_elements(DType::BF16);
+  const int64_t k = std::min(range.term_end * term_elements(DType::BF16), s.k) - k0;
+  for (int64_t panel = range.panel0, end = range.panel0 + range.panels; panel < end;) {
+    const int64_t row = range.lane * s.cols + panel * kPanel;
+    const auto part =
+        std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.row <= row && row < p.row + p.rows; });
+    const DType type = leaves_.leaf(part->leaf).dtype();
+    const auto at = [&](int64_t element) {
+      return static_cast<const std::byte*>(bases[part->leaf]) + (part->offset + element) * size_of(type);
+    };
+    const int64_t first = row - part->row, rows = std::min((end - panel) * kPanel, part->rows - first);
+    if (part->turned) ops.pack_columns({at(k0 * part->ld + first), type, part->ld, k, rows, dst, DType::BF16, stride});
+    for (int64_t r = 0; !part->turned && r < rows; r += kPanel)
+      ops.pack_panel({at((first + r) * part->ld + k0), type, part->ld, k,
+                      static_cast<int>(std::min<int64_t>(kPanel, rows - r)), dst + r / kPanel * stride, DType::BF16});
+    panel += div_up(rows, kPanel);
+    dst += div_up(rows, kPanel) * stride;
+  }
+}
+
 void WeightHole::pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const {
   const PackedShape& s = geometry_.shape;
   for_each(engine.pool, geometry_.batch * s.lanes, [&](int64_t g) {

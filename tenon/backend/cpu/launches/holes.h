@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tenon/backend/cpu/launches/launch_kernel.h"
-#include "tenon/backend/cpu/tile/pack.h"
+#include "tenon/backend/cpu/tile/gemm.h"
 #include "tenon/backend/weights.h"
 
 namespace tenon::cpu {
@@ -67,6 +67,8 @@ class WeightHole {
   /// Null if rows are read from memory.
   const Tape* tape() const { return tape_.get(); }
   int64_t pack_scratch() const;
+  /// Packs some panels of a linear layer's rows in memory to bf16.
+  void pack(const TileOps& ops, Bases bases, const PanelRange& range, std::byte* dst) const;
   /// Packs a weight whose leaves are parameters.
   void pack(Engine& engine, const WeightMaking& with, std::byte* dst) const;
   /// Packs a weight that changes between runs.

@@ -28,7 +28,7 @@ struct GemmWorkspace {
     packed_bytes = round_up(s.packed_bytes(b), 64);
     staging_each = staging_floats(b.k, rows_at_once);
     group_sums = div_up(s.longest_band(), kMaxTileRows) * b.lanes * kTileFloats;
-    sums_each = s.in_parts ? div_up(column_groups(b), s.tasks) * group_sums + widened_floats(b) : sum_floats(b);
+    sums_each = s.in_parts ? div_up(column_groups(b), s.tasks) * group_sums + made_floats(b) : sum_floats(b);
     a_off = cursor.take<int64_t>(b.terms());
     packed = cursor.take<std::byte>(packed_bytes * (s.in_parts || (s.together && !s.single_row) ? 1 : threads));
     staging = cursor.take<float>(staging_each * threads);
@@ -48,7 +48,7 @@ class Gemm {
         work_(shape_, schedule_, pool.threads(), args.a.rows_at_once, scratch),
         in_place_(in_place(ops, args) && !schedule_.in_parts),
         a_stride_(in_place_ ? args.a.ld * size_of(args.a.type) : kLine),
-        streams_(ops.one_stream && schedule_.single_row && shape_.bytes_of != DType::E4M3 &&
+        streams_(ops.one_stream && schedule_.single_row && shape_.bytes_of != DType::E4M3 && !shape_.on_the_fly &&
                  shape_.bytes() > l2_bytes() / 4) {
     for (int64_t t = 0; t < shape_.terms(); ++t) work_.a_off[t] = t * (in_place_ ? 1 : schedule_.plane) * kLine;
   }
@@ -94,7 +94,7 @@ class Gemm {
       return RowTile{at * a_stride_, entry * args_.m + row0 + at, static_cast<int>(first_row(i + 1) - at)};
     };
     const auto* b = static_cast<const std::byte*>(args_.b.data) + entry * args_.b_batch_stride;
-    use(Product{ops_, shape_, b, a, work_.a_off, a_stride_, tile, args_.out, streams_});
+    use(Product{ops_, shape_, b, a, work_.a_off, a_stride_, tile, args_.out, streams_, args_.panels});
   }
 
   void run_band(int64_t entry, int64_t band, int thread) const {
@@ -142,11 +142,11 @@ class Gemm {
         const TileScope scope(ops_);
         const int64_t first = task * groups / tasks, end = (task + 1) * groups / tasks;
         float* sums = work_.sums + thread * work_.sums_each;
-        auto* widened = reinterpret_cast<std::byte*>(sums + work_.sums_each - widened_floats(shape_));
+        auto* made = reinterpret_cast<std::byte*>(sums + work_.sums_each - made_floats(shape_));
         for (int64_t term = 0; term < terms; term += schedule_.part_terms)
           for (int64_t group = first; group < end; ++group)
             product.run_part(group, div_up(rows, kMaxTileRows), term, std::min(terms, term + schedule_.part_terms),
-                             sums + (group - first) * work_.group_sums, widened, thread);
+                             sums + (group - first) * work_.group_sums, made, thread);
       });
     });
   }
@@ -189,6 +189,7 @@ void gemm(ThreadPool& pool, const TileOps& ops, const GemmArgs& args, void* scra
   TENON_CHECK(Internal, shape.lanes >= 1 && shape.lanes <= kMaxLanes && shape.taps == 1, "gemm")
       << "expected 1 to " << kMaxLanes << " lanes and one tap, got " << shape.lanes << " and " << shape.taps;
   TENON_CHECK(Internal, shape.k > 0, "gemm") << "expected K > 0";
+  TENON_CHECK(Internal, !shape.on_the_fly || args.batch == 1, "gemm") << "a batch is packed on the fly";
   if (args.m <= 0 || args.batch <= 0 || shape.cols <= 0) return;
   Gemm(pool, ops, args, scratch).run();
 }

@@ -39,10 +39,20 @@ struct RowSource {
   int64_t rows_at_once = 1;  ///< of a callback: preferred number of rows per call
 };
 
+/// Some panels of B: terms [term, term_end) of `panels` panels of a lane, from panel0 on. A panel's terms are
+/// contiguous at the destination, panels follow one another.
+struct PanelRange {
+  int lane;
+  int64_t panel0, panels, term, term_end;
+};
+/// Packs panels to 64-byte aligned memory. Called on any thread of the pool, maybe several times for the same panels.
+using PanelsFn = FunctionRef<void(const PanelRange& range, std::byte* dst)>;
+
 struct GemmArgs {
-  int64_t m = 0;  ///< rows of one batch entry; A's and C's rows are numbered batch * m + i
-  RowSource a;    ///< batch * m rows of b.shape.k elements
-  PackedB b;      ///< its type is the arithmetic: BF16, F32 or I8
+  int64_t m = 0;    ///< rows of one batch entry; A's and C's rows are numbered batch * m + i
+  RowSource a;      ///< batch * m rows of b.shape.k elements
+  PackedB b;        ///< its type is the arithmetic: BF16, F32 or I8; without data if it is packed on the fly,
+  PanelsFn panels;  ///< which only one batch entry can be
   int64_t batch = 1;
   int64_t b_batch_stride = 0;  ///< bytes between the B operands of batch entries (0: shared)
   TileFn out;

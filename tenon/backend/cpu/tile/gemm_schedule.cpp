@@ -18,8 +18,9 @@ GemmSchedule::GemmSchedule(const PackedShape& b, int64_t rows, int64_t batch, in
   single_row = !many && m == 1;
   in_parts = outruns_memory && b.type == DType::BF16 && !many && m >= int64_t{2} * kMaxTileRows &&
              std::min(m, kEnoughRows) * row_bytes > cached && b.bytes() > l2_bytes();
-  // What is widened from bytes then serves several row tiles, whereas a band of a long K is only one.
-  together = !many && !in_parts && (b.bytes_of || m * row_bytes <= cached || m < int64_t{2} * kMaxTileRows * threads);
+  // Panels that are made when read then serve several row tiles, whereas a band of a long K is only one.
+  together =
+      !many && !in_parts && (b.made_when_read() || m * row_bytes <= cached || m < int64_t{2} * kMaxTileRows * threads);
   // An eighth more than half the L2 cache: B is read once per band, so one band fewer is worth it.
   const int64_t fit = std::max<int64_t>(kMaxTileRows / kRowBlock, cached * 9 / 8 / (kRowBlock * row_bytes));
   const int64_t least = std::max<int64_t>(1, div_up(m / kRowBlock, fit));

@@ -18,7 +18,11 @@ struct PackedShape {
   int64_t taps = 1;  ///< kh * kw of a convolution, unless its taps form one run of K (conv_shape)
   /// For a linear layer in BF16: stored as E4M3 or I8, one byte per element, and widened when multiplied.
   std::optional<DType> bytes_of = {};
+  /// For a linear layer in BF16: not packed beforehand, but a few panels at a time when multiplied (PanelsFn).
+  bool on_the_fly = false;
 
+  /// True if panels are made in a thread's buffer when they are multiplied.
+  bool made_when_read() const { return bytes_of || on_the_fly; }
   int64_t terms() const { return taps * div_up(k, term_elements(type)); }
   int64_t panels() const { return div_up(cols, kPanel); }  ///< per lane
   int64_t block_bytes() const { return type == DType::I8 ? int64_t{sizeof(I8Term)} : bytes_of ? kBlock / 2 : kBlock; }

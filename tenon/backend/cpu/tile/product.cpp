@@ -9,8 +9,9 @@ constexpr int64_t kStagingBytes = 64 << 10;
 
 // Terms processed with several row tiles before the next ones: equal parts that fit the instruction set's chunk.
 int64_t chunk_terms(const TileOps& ops, const PackedShape& shape) {
-  const int64_t term_bytes = kGroupPanels * shape.lanes * (shape.bytes_of ? kBlock : shape.block_bytes());
-  const int64_t fit = shape.bytes_of ? kWidenedBytes / term_bytes : std::max<int64_t>(8, ops.chunk_bytes / term_bytes);
+  const int64_t term_bytes = kGroupPanels * shape.lanes * (shape.made_when_read() ? kBlock : shape.block_bytes());
+  const int64_t fit =
+      shape.made_when_read() ? kMadeBytes / term_bytes : std::max<int64_t>(8, ops.chunk_bytes / term_bytes);
   return div_up(shape.terms(), div_up(shape.terms(), fit));
 }
 
@@ -21,9 +22,7 @@ int last_steps(int64_t k, DType type) {
   return rest == 0 ? 16 : static_cast<int>(div_up(rest * 16, step));
 }
 
-int64_t sum_floats(const PackedShape& shape) {
-  return kTilesAtOnce * shape.lanes * kTileFloats + widened_floats(shape);
-}
+int64_t sum_floats(const PackedShape& shape) { return kTilesAtOnce * shape.lanes * kTileFloats + made_floats(shape); }
 
 int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
   const int64_t wanted = div_up(int64_t{8} * threads, groups);
@@ -33,32 +32,32 @@ int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
 void Product::run_panels(int64_t panel0, int64_t count, int64_t tile0, int64_t tile1, float* sums, int thread) const {
   const int64_t terms = shape.terms();
   const bool in_passing = shape.bytes_of == DType::I8 && tile1 - tile0 == 1 && tile(tile0).rows <= ops.rows_in_passing;
-  const bool widens = shape.bytes_of && !in_passing;
+  const bool makes = shape.made_when_read() && !in_passing;
   const int64_t chunk = in_passing || streams ? terms : chunk_terms(ops, shape);
-  // If K is one chunk, several tiles at once only reduce widening, and exceed the L1 cache.
-  const int64_t at_once = chunk == terms && !widens ? 1 : kTilesAtOnce;
-  auto* widened = reinterpret_cast<std::byte*>(sums + kTilesAtOnce * shape.lanes * kTileFloats);
+  // If K is one chunk, several tiles at once only make panels less often, and exceed the L1 cache.
+  const int64_t at_once = chunk == terms && !makes ? 1 : kTilesAtOnce;
+  auto* made = reinterpret_cast<std::byte*>(sums + kTilesAtOnce * shape.lanes * kTileFloats);
   for (int64_t first = tile0; first < tile1; first += at_once) {
     const Block block{panel0, static_cast<int>(count), first, std::min(tile1, first + at_once)};
-    add(block, 0, terms, chunk, sums, widens ? widened : nullptr);
+    add(block, 0, terms, chunk, sums, makes ? made : nullptr);
     finish(block, sums, thread);
   }
 }
 
-void Product::run_part(int64_t group, int64_t tiles, int64_t term, int64_t term_end, float* sums, std::byte* widened,
+void Product::run_part(int64_t group, int64_t tiles, int64_t term, int64_t term_end, float* sums, std::byte* made,
                        int thread) const {
   const int64_t panel0 = group * kGroupPanels;
   const Block block{panel0, static_cast<int>(std::min<int64_t>(kGroupPanels, shape.panels() - panel0)), 0, tiles};
-  add(block, term, term_end, chunk_terms(ops, shape), sums, shape.bytes_of ? widened : nullptr);
+  add(block, term, term_end, chunk_terms(ops, shape), sums, shape.made_when_read() ? made : nullptr);
   if (term_end == shape.terms()) finish(block, sums, thread);
 }
 
 void Product::add(const Block& block, int64_t term, int64_t term_end, int64_t chunk, float* sums,
-                  std::byte* widened) const {
+                  std::byte* made) const {
   for (; term < term_end; term += chunk) {
     const int64_t end = std::min(term_end, term + chunk);
-    if (widened) widen(block, term, end, widened);
-    multiply(block, term, end, sums, widened);
+    if (made) make(block, term, end, made);
+    multiply(block, term, end, sums, made);
   }
 }
 
@@ -73,22 +72,26 @@ void Product::finish(const Block& block, float* sums, int thread) const {
   }
 }
 
-void Product::widen(const Block& block, int64_t term, int64_t term_end, std::byte* widened) const {
+void Product::make(const Block& block, int64_t term, int64_t term_end, std::byte* made) const {
+  if (shape.on_the_fly) {
+    for (int lane = 0; lane < shape.lanes; ++lane, made += block.panels * (term_end - term) * kBlock)
+      panels({lane, block.panel0, block.panels, term, term_end}, made);
+    return;
+  }
   const int64_t elements = (term_end - term) * shape.block_bytes();
   for (int lane = 0; lane < shape.lanes; ++lane)
-    for (int panel = 0; panel < block.panels; ++panel, widened += 2 * elements) {
+    for (int panel = 0; panel < block.panels; ++panel, made += 2 * elements) {
       const int64_t at =
           (lane * shape.panels() + block.panel0 + panel) * shape.panel_bytes() + term * shape.block_bytes();
-      widen_bytes(ops, *shape.bytes_of, static_cast<const std::byte*>(b) + at, widened, elements);
+      widen_bytes(ops, *shape.bytes_of, static_cast<const std::byte*>(b) + at, made, elements);
     }
 }
 
-void Product::multiply(const Block& block, int64_t term, int64_t term_end, float* sums,
-                       const std::byte* widened) const {
+void Product::multiply(const Block& block, int64_t term, int64_t term_end, float* sums, const std::byte* made) const {
   TileArgs args{};
   args.a_off = a_off + term;
   args.a_stride = a_stride;
-  args.b_stride = widened ? (term_end - term) * kBlock : shape.panel_bytes();
+  args.b_stride = made ? (term_end - term) * kBlock : shape.panel_bytes();
   args.ldc = kMaxTileCols;
   args.terms = term_end - term;
   args.panels = block.panels;
@@ -97,14 +100,14 @@ void Product::multiply(const Block& block, int64_t term, int64_t term_end, float
   args.last = term_end == shape.terms() ? last_steps(shape.k, shape.type) : 16;
   for (int lane = 0; lane < shape.lanes; ++lane) {
     const int64_t at = lane * shape.panels() + block.panel0;
-    args.b = widened ? widened + lane * block.panels * args.b_stride
-                     : static_cast<const std::byte*>(b) + at * args.b_stride + term * shape.block_bytes();
+    args.b = made ? made + lane * block.panels * args.b_stride
+                  : static_cast<const std::byte*>(b) + at * args.b_stride + term * shape.block_bytes();
     for (int64_t i = block.tile0; i < block.tile1; ++i) {
       const RowTile rows = tile(i);
       args.a = static_cast<const std::byte*>(a) + rows.a_offset;
       args.m = rows.rows;
       args.c = sums_of(sums, i - block.tile0, lane);
-      shape.bytes_of && !widened ? ops.gemm_bf16_i8(args) : ops.gemm(shape.type, args);
+      shape.bytes_of && !made ? ops.gemm_bf16_i8(args) : ops.gemm(shape.type, args);
     }
   }
 }

@@ -13,8 +13,8 @@ inline constexpr int kGroupPanels = kMaxTileCols / kPanel;
 /// Row tiles whose sums are kept while iterating over chunks of K.
 inline constexpr int kTilesAtOnce = 4;
 inline constexpr int64_t kTileFloats = kMaxTileRows * kMaxTileCols;
-/// Bytes to widen a group's panels to at once, for all those row tiles, in the L2 cache.
-inline constexpr int64_t kWidenedBytes = 256 << 10;
+/// Bytes of a group's panels that are made at once, for all those row tiles, in the L2 cache.
+inline constexpr int64_t kMadeBytes = 256 << 10;
 
 /// Hands out 64-byte aligned parts of a scratch buffer; without a buffer it only sums up sizes.
 class ScratchCursor {
@@ -53,6 +53,7 @@ class Product {
   RowTileFn tile;
   TileFn out;
   bool streams = false;  ///< as in TileArgs
+  PanelsFn panels = {};  ///< of a B that is packed on the fly
 
   /// Computes tiles [tile0, tile1) of column group `group` and passes them to `out`. `sums`: sum_floats(shape) floats.
   void run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const {
@@ -63,8 +64,8 @@ class Product {
   void run_panels(int64_t panel0, int64_t panels, int64_t tile0, int64_t tile1, float* sums, int thread) const;
   /// Adds terms [term, term_end) to the sums of the first `tiles` tiles of a column group (the first term overwrites
   /// them), and passes the tiles to `out` after the last term. `sums`: tiles * lanes * kTileFloats floats, kept from
-  /// call to call; `widened`: widened_floats(shape) floats.
-  void run_part(int64_t group, int64_t tiles, int64_t term, int64_t term_end, float* sums, std::byte* widened,
+  /// call to call; `made`: made_floats(shape) floats.
+  void run_part(int64_t group, int64_t tiles, int64_t term, int64_t term_end, float* sums, std::byte* made,
                 int thread) const;
 
  private:
@@ -74,13 +75,13 @@ class Product {
     int panels;
     int64_t tile0, tile1;
   };
-  // Adds terms [term, term_end) to the sums of a block, `chunk` at a time; widens them to `widened` first, unless null.
-  void add(const Block& block, int64_t term, int64_t term_end, int64_t chunk, float* sums, std::byte* widened) const;
+  // Adds terms [term, term_end) to the sums of a block, `chunk` at a time; makes their panels at `made`, unless null.
+  void add(const Block& block, int64_t term, int64_t term_end, int64_t chunk, float* sums, std::byte* made) const;
   void finish(const Block& block, float* sums, int thread) const;
-  // Widens terms of a block's panels to bf16, lane by lane and panel by panel.
-  void widen(const Block& block, int64_t term, int64_t term_end, std::byte* widened) const;
-  // Adds terms [term, term_end), at `widened` unless null, to the sums of a block.
-  void multiply(const Block& block, int64_t term, int64_t term_end, float* sums, const std::byte* widened) const;
+  // Widens terms of a block's panels to bf16, or packs them, lane by lane and panel by panel.
+  void make(const Block& block, int64_t term, int64_t term_end, std::byte* made) const;
+  // Adds terms [term, term_end), at `made` unless null, to the sums of a block.
+  void multiply(const Block& block, int64_t term, int64_t term_end, float* sums, const std::byte* made) const;
   float* sums_of(float* sums, int64_t tile_index, int lane) const {
     return sums + (tile_index * shape.lanes + lane) * kTileFloats;
   }
@@ -90,11 +91,11 @@ class Product {
 int last_steps(int64_t k, DType type);
 /// Column groups per lane.
 inline int64_t column_groups(const PackedShape& shape) { return div_up(shape.panels(), kGroupPanels); }
-/// Floats of a thread's buffer for widened panels; 0 if there is nothing to widen.
-inline int64_t widened_floats(const PackedShape& shape) {
-  return shape.bytes_of ? kWidenedBytes / int64_t{sizeof(float)} : 0;
+/// Floats of a thread's buffer for panels that are made when they are multiplied; 0 if none are.
+inline int64_t made_floats(const PackedShape& shape) {
+  return shape.made_when_read() ? kMadeBytes / int64_t{sizeof(float)} : 0;
 }
-/// Floats of a thread's buffer for the sums of a group, followed by the widened panels.
+/// Floats of a thread's buffer for the sums of a group, followed by those panels.
 int64_t sum_floats(const PackedShape& shape);
 /// Number of parts to split the row tiles into, so that (group, part) tasks keep all threads busy.
 int64_t row_parts(int64_t groups, int64_t tiles, int threads);

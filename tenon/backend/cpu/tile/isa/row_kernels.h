@@ -136,6 +136,8 @@ struct PackPanel {
                     terms = rest >= kGroup * kElements ? kGroup : (rest + kElements - 1) / kElements;
       for (int c = 0; c < t.cols; ++c) {
         const char* src = static_cast<const char*>(t.src) + (c * t.ld + k) * kBytes<kFrom>;
+        for (int64_t at = 0; at < kGroup * kElements * kBytes<kFrom>; at += kLine)
+          __builtin_prefetch(src + kGroup * kElements * kBytes<kFrom> + at);
         for (int64_t j = 0; j < terms; ++j)
           line<kFrom, kTo>(src + j * kElements * kBytes<kFrom>, rest - j * kElements, lines[j] + c * kLine);
       }
@@ -168,13 +170,21 @@ struct PackColumns {
     const V x = load16<kFrom>(p), y = load16<kFrom>(odd);
     v_store(dst, kFrom == DType::BF16 ? v_exact_pairs(x, y) : v_pairs(x, y));
   }
+  // Requests rows that are packed a little later: hardware does not foresee strides beyond a page.
+  template <DType kFrom, int64_t kRows, int64_t kCols>
+  void prefetch(int64_t k, int64_t n) const {
+    constexpr int64_t kAhead = 32;
+    for (int64_t i = k + kAhead; i < k + kAhead + kRows && i < t.k_rows; ++i)
+      for (int64_t at = 0; at < kCols * kBytes<kFrom>; at += kLine)
+        __builtin_prefetch(static_cast<const char*>(t.src) + (i * t.ld + n) * kBytes<kFrom> + at);
+  }
   // A few panels at a time: their lines are written one after another, and whole lines of the source are read.
   template <DType kFrom, DType kTo>
   void to() const {
     constexpr int64_t kStep = kTo == DType::BF16 ? 2 : 1, kGroup = 64;
     const int64_t steps = (t.k_rows + 16 * kStep - 1) / (16 * kStep) * 16;
     for (int64_t group = 0; group < t.cols; group += kGroup)
-      for (int64_t s = 0; s < steps; ++s)
+      for (int64_t s = 0; s < steps; ++s, prefetch<kFrom, kStep, kGroup>(s * kStep, group))
         for (int64_t n = group; n < t.cols && n < group + kGroup; n += 16)
           line<kFrom, kTo>(s * kStep, n, static_cast<char*>(t.dst) + n / 16 * t.panel_stride + s * kLine);
   }
