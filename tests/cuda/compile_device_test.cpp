@@ -49,7 +49,7 @@ TEST_F(CompileDeviceTest, FillsTheCacheForBothArchitectures) {
       EXPECT_EQ(function, device.load(scale("again", "2.0f")));
       device.load(scale("scale by 3", "3.0f"));
       const auto recording = device.record([&](Stream& on) { function->enqueue(on, {.threads = 128}, kArguments); });
-      recording->enqueue(*device.make_stream());
+      recording->run(*device.make_stream());
       const std::vector<KernelReport> reports = device.finish();
       ASSERT_EQ(reports.size(), 2U);
       EXPECT_EQ(reports[0].name, "scale by 2");

@@ -7,7 +7,7 @@ namespace tenon::cuda::test {
 class CountingEmulator : public Emulator {
  public:
   using Emulator::Emulator;
-  std::unique_ptr<Recording> record(const std::function<void(Stream&)>& runs) override {
+  std::unique_ptr<Replay> record(const std::function<void(Stream&)>& runs) override {
     ++recordings;
     return Emulator::record(runs);
   }

@@ -29,9 +29,9 @@ class DotCore : public ProductCore {
     const auto sizes = std::get<device::GemmSizes>(kernel.sizes(choice));
     const int threads = choice.as<DotTileShape>().threads;
     CallNeeds needs;
-    needs.shape.grid_x = static_cast<unsigned>(div_up(int64_t{sizes.m} * sizes.n, threads));
-    needs.shape.grid_z = static_cast<unsigned>(sizes.batch);
-    needs.shape.threads = static_cast<unsigned>(threads);
+    needs.shape.grid_x = div_up(int64_t{sizes.m} * sizes.n, threads);
+    needs.shape.grid_z = sizes.batch;
+    needs.shape.threads = threads;
     return needs;
   }
   TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {

@@ -413,7 +413,7 @@ TEST_F(DriverDeviceTest, AFaultNamesTheLastCallsAndStays) {
 
 TEST_F(DriverDeviceTest, Recordings) {
   SKIP_WITHOUT_NVRTC();
-  std::unique_ptr<Recording> recording;
+  std::unique_ptr<Replay> recording;
   std::shared_ptr<Stream> stream;
   {
     DriverDevice device(options_);
@@ -430,10 +430,10 @@ TEST_F(DriverDeviceTest, Recordings) {
     });
     EXPECT_EQ(state_->recorded, 3);
     EXPECT_EQ(state_->launches, 1);
-    recording->enqueue(*stream);
+    recording->run(*stream);
     EXPECT_EQ(state_->graphs, 0);
   }
-  recording->enqueue(*stream);  // outlives the device
+  recording->run(*stream);  // outlives the device
   EXPECT_EQ(state_->graph_launches, 2);
 }
 
@@ -449,7 +449,7 @@ TEST_F(DriverDeviceTest, ARecordingThatFails) {
   state_->fail_instantiate = 1;
   EXPECT_THROW(device.record(enqueue), Error);
   EXPECT_FALSE(state_->capturing);
-  device.record(enqueue)->enqueue(*device.make_stream());
+  device.record(enqueue)->run(*device.make_stream());
 }
 
 TEST_F(DriverDeviceTest, TensorMaps) {

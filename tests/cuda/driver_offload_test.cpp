@@ -127,7 +127,7 @@ TEST_F(DriverOffload, CopiesAreRecordedBesideKernelCalls) {
   EXPECT_EQ(state_->recorded, 4);
   EXPECT_EQ(state_->recorded_copies, 1);
   EXPECT_EQ(state_->launches, 0);
-  recording->enqueue(*outside);
+  recording->run(*outside);
   EXPECT_EQ(state_->graph_launches, 1);
   EXPECT_THAT(error_of([&] { outside->wait(*inside); }), HasSubstr("outside a recording for an event inside it"));
 }

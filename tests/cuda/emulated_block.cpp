@@ -33,22 +33,23 @@ Block::~Block() { munmap(stacks_, kStackBytes * kMaxBlockThreads); }
 
 void Block::prepare(const CallShape& shape) {
   threads = static_cast<int>(shape.threads);
-  fibers_.assign(shape.threads, Fiber{});
+  const auto count = static_cast<size_t>(shape.threads);
+  fibers_.assign(count, Fiber{});
   ready_.clear();
-  meetings_[0].assign((shape.threads + 31) / 32, Meeting{});
-  meetings_[1].assign((shape.threads + 127) / 128, Meeting{});
+  meetings_[0].assign((count + 31) / 32, Meeting{});
+  meetings_[1].assign((count + 127) / 128, Meeting{});
   for (Barrier& b : barriers_) b = Barrier{};
   phase_barriers_.clear();
   phase_waiters_.clear();
   box_copies_.clear();
   box_stores_.clear();
-  products_.assign((shape.threads + 127) / 128, WarpgroupProducts{});
+  products_.assign((count + 127) / 128, WarpgroupProducts{});
   cluster_waiters_.clear();
   counter_waiters_.clear();
   grid_waiters_.clear();
   waited_ = false, starts_next_ = shape.starts_next;
   current = nullptr;
-  shared_bytes_ = shape.shared_bytes;
+  shared_bytes_ = static_cast<unsigned>(shape.shared_bytes);
   shared_store_.resize(shared_bytes_ + kSharedGuard + kSharedAlign);
   const auto start = reinterpret_cast<uintptr_t>(shared_store_.data());
   shared = shared_store_.data() + (kSharedAlign - start % kSharedAlign) % kSharedAlign;
@@ -56,10 +57,10 @@ void Block::prepare(const CallShape& shape) {
   std::string().swap(error_);  // release memory that fail() would swap
 }
 
-void Block::start(KernelEntry kernel, const void* params, const CallShape& shape, const unsigned (&at)[3]) {
+void Block::start(KernelEntry kernel, const void* params, const CallShape& shape, const int64_t (&at)[3]) {
   prepare(shape);
   kernel_ = kernel, params_ = params;
-  const unsigned size[3] = {shape.grid_x, shape.grid_y, shape.grid_z};
+  const int64_t size[3] = {shape.grid_x, shape.grid_y, shape.grid_z};
   for (int i = 0; i < 3; ++i) block[i] = static_cast<int>(at[i]), grid[i] = static_cast<int>(size[i]);
   block[0] += cluster_rank;
   for (int i = 0; i < threads; ++i) {
@@ -92,7 +93,7 @@ void Block::finish() {
 }
 
 void Block::run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const CallShape& shape,
-                const unsigned (&at)[3], bool backwards, const std::function<void()>& in_front) {
+                const int64_t (&at)[3], bool backwards, const std::function<void()>& in_front) {
   std::vector<Block*> order(cluster.begin(), cluster.end());
   for (size_t rank = 0; rank < cluster.size(); ++rank) {
     Block& b = *cluster[rank];

@@ -36,7 +36,7 @@ class Block final : public Machine {
   /// that wait for the preceding kernel do so until `in_front`, if given, was called, which happens once no thread can
   /// continue otherwise. Throws std::string: what went wrong and where, without a kernel name.
   static void run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const CallShape& shape,
-                  const unsigned (&at)[3], bool backwards, const std::function<void()>& in_front);
+                  const int64_t (&at)[3], bool backwards, const std::function<void()>& in_front);
   BlockStatistics statistics;
 
   void together(int warps, const char* name, device::host::Together act, void* arguments) override;
@@ -115,7 +115,7 @@ class Block final : public Machine {
   static void fiber_main(boost::context::detail::transfer_t from);
   unsigned char* stack_of(int t) const { return stacks_ + static_cast<size_t>(t) * kStackBytes; }
   void prepare(const CallShape& shape);
-  void start(KernelEntry kernel, const void* params, const CallShape& shape, const unsigned (&at)[3]);
+  void start(KernelEntry kernel, const void* params, const CallShape& shape, const int64_t (&at)[3]);
   bool run_ready();
   void finish();
   Block& peer(int rank);

@@ -208,7 +208,7 @@ class Emulator::Queue : public Stream {
 };
 
 // A recording, in enqueueing order: on a stream, or beside it.
-struct Emulator::Tape : Recording {
+struct Emulator::Tape : Replay {
   using Marks = std::map<int64_t, std::shared_ptr<const Event>>;
   std::vector<std::function<void(Queue& on, Marks& marks)>> all;
   int64_t marks = 0, put_beside = 0, joined_beside = 0;
@@ -217,7 +217,7 @@ struct Emulator::Tape : Recording {
   void add(bool beside, const std::function<void(Queue& on, Marks& marks)>& one) {
     all.emplace_back([beside, one](Queue& on, Marks& known) { one(beside ? on.beside() : on, known); });
   }
-  void enqueue(Stream& stream) override {
+  void run(Stream& stream) override {
     Marks known;
     for (const auto& one : all) one(Queue::of(stream), known);
   }
@@ -276,9 +276,9 @@ class Emulator::Kernel : public Function {
   void enqueue(Stream& stream, const CallShape& shape, std::span<const std::byte> params) override {
     TENON_CHECK(Device, static_cast<int>(params.size()) == facts_[1], name_)
         << "takes " << facts_[1] << " bytes of parameters, got " << params.size();
-    TENON_CHECK(Device, static_cast<int>(shape.threads) == facts_[0], name_)
+    TENON_CHECK(Device, shape.threads == facts_[0], name_)
         << "has " << facts_[0] << " threads in a block, called with " << shape.threads;
-    TENON_CHECK(Device, static_cast<int>(shape.shared_bytes) <= on_.facts_.shared_bytes, name_)
+    TENON_CHECK(Device, shape.shared_bytes <= on_.facts_.shared_bytes, name_)
         << "wants " << shape.shared_bytes << " bytes of shared memory, there are " << on_.facts_.shared_bytes;
     TENON_CHECK(Device,
                 shape.grid_x > 0 && shape.grid_y > 0 && shape.grid_z > 0 && shape.grid_y < 65536 &&
@@ -316,14 +316,14 @@ class Emulator::Kernel : public Function {
     };
     std::vector<Line> aligned(params.size() / sizeof(Line) + 1);
     std::memcpy(aligned.data(), params.data(), params.size());
-    const unsigned together = shape.waits_for_blocks ? shape.grid_x : shape.cluster;
-    unsigned at[3];
+    const int64_t together = shape.waits_for_blocks ? shape.grid_x : shape.cluster;
+    int64_t at[3];
     for (at[2] = 0; at[2] < shape.grid_z; ++at[2])
       for (at[1] = 0; at[1] < shape.grid_y; ++at[1])
         for (at[0] = 0; at[0] < shape.grid_x; at[0] += together) try {
             const std::function<void()> in_front = on_.late_ ? [this] { on_.run_late(); } : std::function<void()>();
-            Block::run(shared_blocks(together, late), entry_, aligned.data(), shape, at, on_.options_.backwards,
-                       in_front);
+            Block::run(shared_blocks(static_cast<unsigned>(together), late), entry_, aligned.data(), shape, at,
+                       on_.options_.backwards, in_front);
           } catch (const std::string& what) {
             throw Error(ErrorKind::Device, name_, what);
           }
@@ -401,7 +401,7 @@ void Emulator::fill_zero(Stream& stream, void* dst, int64_t bytes) {
   call(stream, {}, [dst, bytes](void*) { std::memset(dst, 0, static_cast<size_t>(bytes)); });
 }
 
-std::unique_ptr<Recording> Emulator::record(const std::function<void(Stream&)>& runs) {
+std::unique_ptr<Replay> Emulator::record(const std::function<void(Stream&)>& runs) {
   const auto tape = std::make_shared<Tape>();
   Queue recording(*this, tape);
   runs(recording);

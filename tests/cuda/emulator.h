@@ -59,7 +59,7 @@ class Emulator : public Device {
   void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void copy(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void fill_zero(Stream& stream, void* dst, int64_t bytes) override;
-  std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
+  std::unique_ptr<Replay> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox& box) const override;
   void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) override;
   /// Totals over all kernel calls of the process; a test may reset it to {}.

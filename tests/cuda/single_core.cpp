@@ -13,10 +13,7 @@ class SingleCore : public AttentionCore {
     if (!kernel.tensor_cores() || !kernel.plain()) return std::nullopt;
     const device::AttentionSizes& s = kernel.sizes();
     AttentionChoice choice{.tile = "one query a thread"};
-    choice.needs.shape = {.grid_x = static_cast<unsigned>(div_up(s.queries, 32)),
-                          .grid_y = static_cast<unsigned>(s.heads),
-                          .grid_z = static_cast<unsigned>(s.batch),
-                          .threads = 32};
+    choice.needs.shape = {.grid_x = div_up(s.queries, 32), .grid_y = s.heads, .grid_z = s.batch, .threads = 32};
     return choice;
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {

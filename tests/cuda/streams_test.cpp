@@ -14,7 +14,7 @@ constexpr int64_t kCount = 64;
 class LazyEmulator : public cuda::test::Emulator {
  public:
   LazyEmulator() : Emulator({.lazy = true}) {}
-  std::unique_ptr<cuda::Recording> record(const std::function<void(Stream&)>& runs) override {
+  std::unique_ptr<Replay> record(const std::function<void(Stream&)>& runs) override {
     ++recordings;
     return Emulator::record(runs);
   }

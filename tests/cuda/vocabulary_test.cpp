@@ -40,8 +40,7 @@ class Vocabulary : public testing::Test {
     device.copy_in(*stream, from.get(), in.data(), static_cast<int64_t>(in.size() * 4));
     const Buffers params{from.get(), static_cast<float*>(to.get())};
     device.load(source(body, threads))
-        ->enqueue(*stream, {.threads = static_cast<unsigned>(threads), .shared_bytes = shared},
-                  std::as_bytes(std::span(&params, 1)));
+        ->enqueue(*stream, {.threads = threads, .shared_bytes = shared}, std::as_bytes(std::span(&params, 1)));
     std::vector<float> out(floats);
     device.copy_out(*stream, out.data(), to.get(), static_cast<int64_t>(floats * 4));
     return out;
@@ -80,9 +79,9 @@ TEST_F(Vocabulary, ThreadsOfABlockMeetAndExchange) {
     const int t = thread_index();
     s[t] = t * 2.0f;
     sync_block();
-    p.out[t] = shuffle_xor(s[63 - t], 1) + (ballot(lane() == 3) == 8u ? 1000.0f : 0.0f) + shuffle_down(float(lane()), 31);)");
+    p.out[t] = shuffle_xor(s[63 - t], 1) + (ballot(lane() == 3) == 8u ? 1000.0f : 0.0f) + shuffle_up(float(lane()), 31);)");
   for (int t = 0; t < 64; ++t)
-    EXPECT_EQ(out[static_cast<size_t>(t)], 2.0f * (63 - (t ^ 1)) + 1000 + (t % 32 == 0 ? 31 : t % 32)) << t;
+    EXPECT_EQ(out[static_cast<size_t>(t)], 2.0f * (63 - (t ^ 1)) + 1000 + (t % 32 == 31 ? 0 : t % 32)) << t;
 }
 
 TEST_F(Vocabulary, ConversionsAgreeWithTheHostsToTheBit) {
@@ -163,14 +162,14 @@ TEST_P(MmaTest, MultipliesWhatLdmatrixReads) {
     unsigned char* s = shared_memory();
     for (int i = lane(); i < 1024; i += 32) s[i] = static_cast<const unsigned char*>(p.in)[i];
     sync_warp();
-    uint32_t a[4], b[2];
+    uint32_t a[4], b[2], two[4];
     float d[4] = {100.0f, 100.0f, 100.0f, 100.0f};
     const uint32_t at = shared_address(s);
     ldmatrix_x4(a, at + lane() % 16 * 32 + lane() / 16 * 16);
     const bool transposed = warp() == 1 && )" +
                            std::string(k == 16 ? "true" : "false") + R"(;
     if (transposed) ldmatrix_x2_trans(b, at + 768 + lane() % 16 * 16);
-    else ldmatrix_x2(b, at + 512 + lane() % 8 * 32 + lane() / 8 % 2 * 16);
+    else ldmatrix_x4(two, at + 512 + lane() % 8 * 32 + lane() / 8 % 2 * 16), b[0] = two[0], b[1] = two[1];
     mma_)" + name + R"((d, a, b);
     for (int i = 0; i < 4; ++i) p.out[warp() * 128 + (lane() / 4 + i / 2 * 8) * 8 + lane() % 4 * 2 + i % 2] = d[i];)",
                        in, 256);
@@ -394,8 +393,8 @@ TEST_F(Vocabulary, KernelCallsAreRecorded) {
   auto recording =
       device.record([&](Stream& on) { kernel->enqueue(on, {.threads = 64}, std::as_bytes(std::span(&params, 1))); });
   EXPECT_EQ(x[5], 0.0f);
-  recording->enqueue(*stream);
-  recording->enqueue(*stream);
+  recording->run(*stream);
+  recording->run(*stream);
   EXPECT_EQ(x[5], 2.0f);
 }
 

@@ -23,7 +23,7 @@ class H200 : public cuda::Device {
   void copy_out(Stream&, void*, const void*, int64_t) override { absent(); }
   void copy(Stream&, void*, const void*, int64_t) override { absent(); }
   void fill_zero(Stream&, void*, int64_t) override { absent(); }
-  std::unique_ptr<cuda::Recording> record(const std::function<void(Stream&)>&) override { absent(); }
+  std::unique_ptr<Replay> record(const std::function<void(Stream&)>&) override { absent(); }
   cuda::TensorMap encode(const cuda::TensorBox&) const override { absent(); }
   void call(Stream&, const std::string&, const std::function<void(void*)>&) override { absent(); }
 

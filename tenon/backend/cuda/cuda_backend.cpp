@@ -7,15 +7,6 @@
 namespace tenon::cuda {
 namespace {
 
-class RecordedRuns : public Replay {
- public:
-  explicit RecordedRuns(std::unique_ptr<Recording> recording) : recording_(std::move(recording)) {}
-  void run(Stream& stream) override { recording_->enqueue(stream); }
-
- private:
-  std::unique_ptr<Recording> recording_;
-};
-
 class CudaBackend : public Backend {
  public:
   explicit CudaBackend(std::shared_ptr<Device> device) : device_(std::move(device)) {}
@@ -38,9 +29,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(device_, launch); }
   bool records() const override { return true; }
   std::unique_ptr<Trace> trace() override { return device_->trace(); }
-  std::unique_ptr<Replay> record(const std::function<void(Stream&)>& runs) override {
-    return std::make_unique<RecordedRuns>(device_->record(runs));
-  }
+  std::unique_ptr<Replay> record(const std::function<void(Stream&)>& runs) override { return device_->record(runs); }
   std::shared_ptr<Stream> make_stream() override { return device_->make_stream(); }
   bool takes(const Stream& stream) const override { return device_->takes(stream); }
   std::shared_ptr<Stream> borrow_stream(void* native) override { return device_->borrow_stream(native); }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tenon/backend/backend.h"
 #include "tenon/backend/cuda/libraries/dnn_library.h"
 #include "tenon/backend/stream.h"
 #include "tenon/backend/trace.h"
@@ -31,10 +32,10 @@ struct KernelSource {
 
 /// How a kernel is called: its grid, and how it may overlap its neighbours in the stream.
 struct CallShape {
-  unsigned grid_x = 1, grid_y = 1, grid_z = 1;
-  unsigned threads = 1;           ///< in x
-  unsigned shared_bytes = 0;      ///< dynamic shared memory
-  unsigned cluster = 1;           ///< blocks per cluster, along x
+  int64_t grid_x = 1, grid_y = 1, grid_z = 1;
+  int64_t threads = 1;            ///< in x
+  int64_t shared_bytes = 0;       ///< dynamic shared memory
+  int64_t cluster = 1;            ///< blocks per cluster, along x
   bool overlaps = false;          ///< may start while its predecessor drains (CUDA: programmatic dependent launch)
   bool starts_next = false;       ///< lets its successor start before its own wait has ended
   bool reads_early = false;       ///< reads settled memory before its wait: not after a kernel that starts_next
@@ -56,13 +57,6 @@ class Function {
   /// Enqueues a call. `params` is the kernel's single argument, byte for byte.
   virtual void enqueue(Stream& stream, const CallShape& shape, std::span<const std::byte> params) = 0;
   virtual KernelResources resources() = 0;
-};
-
-/// Kernel calls recorded once and replayed as one.
-class Recording {
- public:
-  virtual ~Recording() = default;
-  virtual void enqueue(Stream& stream) = 0;
 };
 
 /// A rectangular box of a tensor of 1 to 5 dimensions that TMA copies to shared memory. Innermost dimension first.
@@ -125,7 +119,7 @@ class Device {
   virtual void copy(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;
   virtual void fill_zero(Stream& stream, void* dst, int64_t bytes) = 0;
   /// Records what `runs` enqueues on the stream passed to it, instead of running it.
-  virtual std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) = 0;
+  virtual std::unique_ptr<Replay> record(const std::function<void(Stream& recording)>& runs) = 0;
   virtual TensorMap encode(const TensorBox& box) const = 0;
   /// Enqueues a library's work: `put` gets the stream as a CUstream with the GPU's context current. Recorded like
   /// kernel calls. `name`: for people, like a kernel's.

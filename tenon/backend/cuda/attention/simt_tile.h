@@ -84,11 +84,11 @@ inline AttentionSimtShape pick_attention_simt(const device::AttentionSizes& s, c
 inline CallNeeds attention_needs(const AttentionSimtShape& tile, const device::AttentionSizes& s) {
   const int rows = rows_of_group(s);
   CallNeeds needs;
-  needs.shape = {.grid_x = static_cast<unsigned>((rows + tile.rows() - 1) / tile.rows()),
-                 .grid_y = static_cast<unsigned>(s.kv_heads),
-                 .grid_z = static_cast<unsigned>(s.batch),
-                 .threads = static_cast<unsigned>(tile.threads()),
-                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  needs.shape = {.grid_x = (rows + tile.rows() - 1) / tile.rows(),
+                 .grid_y = s.kv_heads,
+                 .grid_z = s.batch,
+                 .threads = tile.threads(),
+                 .shared_bytes = tile.shared_bytes()};
   return needs;
 }
 

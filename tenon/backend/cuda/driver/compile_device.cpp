@@ -40,9 +40,9 @@ DeviceFacts facts_of(const std::string& arch) {
   throw Error(ErrorKind::Usage, "--arch", "no kernels for '" + arch + "'; expected one of " + known);
 }
 
-class NoRecording : public Recording {
+class NoReplay : public Replay {
  public:
-  void enqueue(Stream&) override {}
+  void run(Stream&) override {}
 };
 
 }  // namespace
@@ -148,10 +148,10 @@ void CompileDevice::copy_out(Stream&, void* dst, const void*, int64_t bytes) {
   std::memset(dst, 0, static_cast<size_t>(bytes));
 }
 
-std::unique_ptr<Recording> CompileDevice::record(const std::function<void(Stream&)>& runs) {
+std::unique_ptr<Replay> CompileDevice::record(const std::function<void(Stream&)>& runs) {
   Stream none;
   runs(none);
-  return std::make_unique<NoRecording>();
+  return std::make_unique<NoReplay>();
 }
 
 std::vector<KernelReport> CompileDevice::finish(const ExpectKernel& expect) {

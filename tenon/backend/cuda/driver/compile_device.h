@@ -64,7 +64,7 @@ class CompileDevice : public Device {
   void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void copy(Stream&, void*, const void*, int64_t) override {}
   void fill_zero(Stream&, void*, int64_t) override {}
-  std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
+  std::unique_ptr<Replay> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox&) const override { return {}; }
   void call(Stream&, const std::string&, const std::function<void(void*)>&) override {}
 

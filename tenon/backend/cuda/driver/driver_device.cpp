@@ -13,7 +13,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr unsigned kPortableCluster = 8;
+constexpr int kPortableCluster = 8;
 constexpr int kSharedWithoutOptIn = 48 * 1024;
 
 DeviceAddress address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
@@ -54,7 +54,7 @@ class DriverFunction : public Function {
   std::optional<CubinKernel> code_;
   ModuleHandle module_ = nullptr;
   FunctionHandle function_ = nullptr;
-  unsigned shared_allowed_ = kSharedWithoutOptIn;
+  int64_t shared_allowed_ = kSharedWithoutOptIn;
   bool large_clusters_ = false;
 };
 
@@ -81,9 +81,9 @@ void DriverFunction::prepare(const CallShape& shape, size_t params) {
   const CubinKernel& kernel = code();
   TENON_CHECK(Internal, static_cast<int>(params) == kernel.argument_bytes, where)
       << "takes " << kernel.argument_bytes << " bytes of arguments but was given " << params;
-  TENON_CHECK(Internal, kernel.max_threads == 0 || static_cast<int>(shape.threads) <= kernel.max_threads, where)
+  TENON_CHECK(Internal, kernel.max_threads == 0 || shape.threads <= kernel.max_threads, where)
       << "is compiled for at most " << kernel.max_threads << " threads but was started with " << shape.threads;
-  const int64_t shared = int64_t{shape.shared_bytes} + kernel.static_shared_bytes;
+  const int64_t shared = shape.shared_bytes + kernel.static_shared_bytes;
   TENON_CHECK(Internal, shared <= context_->facts().shared_bytes, where)
       << "needs " << shared << " bytes of shared memory; a block has " << context_->facts().shared_bytes;
   load();
@@ -107,7 +107,7 @@ void DriverFunction::start(DriverStream& on, const CallShape& shape, std::span<c
   unsigned count = 0;
   if (shape.cluster > 1) {
     attributes[count].id = LaunchAttribute::kCluster;
-    attributes[count].cluster[0] = shape.cluster;
+    attributes[count].cluster[0] = static_cast<unsigned>(shape.cluster);
     attributes[count].cluster[1] = attributes[count].cluster[2] = 1;
     ++count;
   }
@@ -119,9 +119,10 @@ void DriverFunction::start(DriverStream& on, const CallShape& shape, std::span<c
     attributes[count].flag = 1;
     ++count;
   }
-  const LaunchConfig config{{shape.grid_x, shape.grid_y, shape.grid_z},
-                            {shape.threads, 1, 1},
-                            shape.shared_bytes,
+  const auto number = [](int64_t n) { return static_cast<unsigned>(n); };
+  const LaunchConfig config{{number(shape.grid_x), number(shape.grid_y), number(shape.grid_z)},
+                            {number(shape.threads), 1, 1},
+                            number(shape.shared_bytes),
                             on.handle(),
                             attributes,
                             count};
@@ -130,19 +131,19 @@ void DriverFunction::start(DriverStream& on, const CallShape& shape, std::span<c
   context_->check(context_->api().launch(&config, function_, arguments, nullptr), "start kernel '" + name_ + "'");
 }
 
-class DriverRecording : public Recording {
+class DriverReplay : public Replay {
  public:
-  DriverRecording(std::shared_ptr<DriverContext> context, GraphExecHandle graph, int calls)
+  DriverReplay(std::shared_ptr<DriverContext> context, GraphExecHandle graph, int calls)
       : context_(std::move(context)),
         graph_(graph),
         name_("a recording of " + std::to_string(calls) + " kernel calls") {}
-  ~DriverRecording() override {
+  ~DriverReplay() override {
     const KeptContext kept(*context_, std::nothrow);
     context_->api().destroy_graph_exec(graph_);
   }
-  DriverRecording(const DriverRecording&) = delete;
-  DriverRecording& operator=(const DriverRecording&) = delete;
-  void enqueue(Stream& stream) override {
+  DriverReplay(const DriverReplay&) = delete;
+  DriverReplay& operator=(const DriverReplay&) = delete;
+  void run(Stream& stream) override {
     DriverStream& on = DriverStream::of(stream, *context_);
     const KeptContext kept(*context_);
     on.enqueued(name_);
@@ -274,11 +275,11 @@ void DriverDevice::fill_zero(Stream& stream, void* dst, int64_t bytes) {
                   "fill memory with zeros");
 }
 
-std::unique_ptr<Recording> DriverDevice::record(const std::function<void(Stream&)>& runs) {
+std::unique_ptr<Replay> DriverDevice::record(const std::function<void(Stream&)>& runs) {
   DriverStream stream(context_);  // the caller's stream may not support capture
   stream.begin_capture();
   runs(stream);
-  return std::make_unique<DriverRecording>(context_, stream.end_capture(), stream.captured());
+  return std::make_unique<DriverReplay>(context_, stream.end_capture(), stream.captured());
 }
 
 void DriverDevice::call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) {

@@ -45,7 +45,7 @@ class DriverDevice : public Device {
   void copy(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void fill_zero(Stream& stream, void* dst, int64_t bytes) override;
   /// Records on a separate stream. A call that fails ends the recording.
-  std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
+  std::unique_ptr<Replay> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox& box) const override;
   void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) override;
   int count(const std::function<void(void* native)>& put) override;

@@ -69,7 +69,7 @@ KernelCall::KernelCall(Device& device, const KernelParts& source, const Params& 
       device_(&device),
       shape_(shape) {
   shape_.overlaps = true;  // every kernel does its own griddepcontrol wait
-  constexpr unsigned kMostBlocks = 65535;
+  constexpr int64_t kMostBlocks = 65535;
   TENON_CHECK(Usage, shape.grid_y <= kMostBlocks && shape.grid_z <= kMostBlocks, name_)
       << "needs a grid of " << shape.grid_x << " x " << shape.grid_y << " x " << shape.grid_z
       << " blocks; a GPU takes at most " << kMostBlocks
@@ -146,7 +146,7 @@ std::optional<KernelCall> lets_call(Device& device, const std::string& name, std
                   ">(p);\n  Lets::run(p, Lets::first(p));\n}\n";
   CallShape shape;
   shape.threads = kLetsThreads;
-  shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
+  shape.shared_bytes = params.shared_bytes();
   return KernelCall(device, source, params, shape);
 }
 
@@ -282,7 +282,7 @@ KernelCall rows_call(Device& device, const std::string& name, std::span<const Pr
   const RowTeam& team = walk.team;
   const int threads = team.block() ? walk.teams * team.threads : kWarpRowThreads;
   CallShape shape;
-  shape.threads = static_cast<unsigned>(threads);
+  shape.threads = threads;
   if (team.block())
     params.reserve_shared(walk.teams * device::row_exchange_bytes(team.threads, walk.reductions_at_once));
   KernelParts source;
@@ -296,8 +296,8 @@ KernelCall rows_call(Device& device, const std::string& name, std::span<const Pr
   source.headers = "#include \"tenon/backend/cuda/device/launches/rows.h\"\n" + program.includes();
   int64_t blocks = div_up(matrix.rows(), threads / team.threads);
   if (walk.blocks) blocks = div_up(blocks, div_up(blocks, walk.blocks * device.facts().multiprocessors));
-  shape.grid_x = static_cast<unsigned>(blocks);
-  shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
+  shape.grid_x = blocks;
+  shape.shared_bytes = params.shared_bytes();
   source.kernel = "KERNEL(" + (team.block() ? std::to_string(threads) : "kWarpRowThreads") + ", " +
                   std::to_string(std::max<int64_t>(walk.blocks, 1)) + ", Params, p) { " +
                   (team.block() ? "rows_by_block" : "rows_by_lanes") + "<Program, " + constants + ", " +
@@ -353,7 +353,7 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
   if (!lets.empty()) source.functors = constants_source(lets, params, static_cast<int>(shape.threads));
   const std::string constants = source.functors.empty() ? "NoConstants" : "Constants";
   for (const ProgramOutput& let : lets) params.keep_shared(let.place);
-  shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
+  shape.shared_bytes = params.shared_bytes();
   const std::string threads = std::to_string(shape.threads);
   device::MapSizes sizes{};
   int64_t parts = parts_of_lets(outputs, lets, matrix.shape);
@@ -375,8 +375,8 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
   const int at_once = lets.empty() && !gathers(outputs) ? 1 : program.at_once();
   const MapGrid grid(device.facts(), matrix.rows() / parts, width, static_cast<int>(shape.threads), at_once,
                      !lets.empty(), parts);
-  shape.grid_x = static_cast<unsigned>(grid.blocks);
-  shape.grid_y = static_cast<unsigned>(parts);
+  shape.grid_x = grid.blocks;
+  shape.grid_y = parts;
   sizes.rows = checked_int(matrix.rows() / parts);
   sizes.lines = checked_int(grid.lines);
   sizes.row_fragments = divisor_of(width);

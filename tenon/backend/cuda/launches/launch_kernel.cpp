@@ -171,10 +171,10 @@ void LaunchKernel::make_sums_call(const Counted& c) {
   source.kernel = "KERNEL(" + std::to_string(32 * lines) + ", 1, Params, p) { count_sums<Statistics, " +
                   std::to_string(lines) + ">(p); }\n";
   CallShape shape;
-  shape.threads = static_cast<unsigned>(32 * lines);
-  shape.grid_x = static_cast<unsigned>((c.shape[2] + 31) / 32);
-  shape.grid_y = static_cast<unsigned>(c.shape[0]);
-  shape.shared_bytes = static_cast<unsigned>(3 * lines * 32 * 4);
+  shape.threads = 32 * lines;
+  shape.grid_x = (c.shape[2] + 31) / 32;
+  shape.grid_y = c.shape[0];
+  shape.shared_bytes = 3 * lines * 32 * 4;
   add(KernelCall(*device_, source, params, shape), {},
       {{offsetof(device::CountSumsSizes, partials), c.partials_at},
        {offsetof(device::CountSumsSizes, rows), c.rows_at}});
@@ -237,12 +237,11 @@ void LaunchKernel::make_groups_call(const Counted& c) {
   CallShape shape;
   const int64_t width = int64_t{8} * program.run();
   shape.threads = 256;
-  shape.grid_x = static_cast<unsigned>(c.blocks);
-  shape.grid_y = static_cast<unsigned>((channels + width - 1) / width);
-  shape.grid_z = static_cast<unsigned>(samples);
+  shape.grid_x = c.blocks;
+  shape.grid_y = (channels + width - 1) / width;
+  shape.grid_z = samples;
   shape.cluster = c.in_cluster ? kCluster : 1;
-  shape.shared_bytes =
-      static_cast<unsigned>(device::groups_shared_bytes(static_cast<int>(width), static_cast<int>(cluster)));
+  shape.shared_bytes = device::groups_shared_bytes(static_cast<int>(width), static_cast<int>(cluster));
   add(KernelCall(*device_, source, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
       {{offsetof(device::GroupsSizes, partials), c.partials_at}});
 }

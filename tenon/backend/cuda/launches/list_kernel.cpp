@@ -193,7 +193,7 @@ void DeviceListKernel::start(Stream& stream, std::vector<std::byte>& argument, s
   std::memcpy(argument.data() + offsetof(device::ListSizes, last), &last, sizeof(last));
   CallShape shape;
   shape.threads = kThreads;
-  shape.grid_x = static_cast<unsigned>(blocks);
+  shape.grid_x = blocks;
   variant.function->enqueue(stream, shape, argument);
 }
 

@@ -49,10 +49,10 @@ class SampleKernel : public AnchorKernel {
     source.kernel = "KERNEL(" + std::to_string(32 * warps) + (blocks > 1 ? ", 2" : ", 1") + ", Params, p) { sample<" +
                     std::to_string(blocks) + ", Scores, Rule, Seed, Counter, Epilogue>(p); }\n";
     CallShape shape;
-    shape.grid_x = static_cast<unsigned>(blocks * scores_.shape()[0]);
-    shape.threads = static_cast<unsigned>(32 * warps);
-    shape.cluster = static_cast<unsigned>(blocks);
-    shape.shared_bytes = static_cast<unsigned>(device::sample_shared_bytes(blocks, sizes.capacity, sizes.held));
+    shape.grid_x = blocks * scores_.shape()[0];
+    shape.threads = 32 * warps;
+    shape.cluster = blocks;
+    shape.shared_bytes = device::sample_shared_bytes(blocks, sizes.capacity, sizes.held);
     add(KernelCall(device(), source, params, shape));
   }
 

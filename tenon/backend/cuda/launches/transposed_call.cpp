@@ -76,8 +76,8 @@ std::optional<KernelCall> transposed_call(Device& device, const std::string& nam
       "KERNEL(kTransposedThreads, 1, Params, p) { map_transposed<Load, Store, " + type_source(out.dtype) + ">(p); }\n";
   CallShape shape;
   shape.threads = device::kTransposedThreads;
-  shape.grid_x = static_cast<unsigned>(div_up(matrix.rows(), device::kTransposedRows) * column_tiles);
-  shape.shared_bytes = static_cast<unsigned>(device::kTransposedRows * (kLineBytes + 4));
+  shape.grid_x = div_up(matrix.rows(), device::kTransposedRows) * column_tiles;
+  shape.shared_bytes = device::kTransposedRows * (kLineBytes + 4);
   return KernelCall(device, source, params, shape);
 }
 

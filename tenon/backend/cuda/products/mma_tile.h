@@ -41,11 +41,11 @@ inline CallNeeds mma_needs(const MmaTileShape& tile, int m, int n, int lanes, in
   const int64_t tiles_m = (m + tile.m - 1) / tile.m, lane_columns = tile.n / lanes;
   const int64_t tiles = tiles_m * ((n / lanes + lane_columns - 1) / lane_columns);
   CallNeeds needs;
-  needs.shape = {.grid_x = static_cast<unsigned>(tiles),
-                 .grid_y = static_cast<unsigned>(splits),
-                 .grid_z = static_cast<unsigned>(batch),
-                 .threads = static_cast<unsigned>(tile.threads()),
-                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  needs.shape = {.grid_x = tiles,
+                 .grid_y = splits,
+                 .grid_z = batch,
+                 .threads = tile.threads(),
+                 .shared_bytes = tile.shared_bytes()};
   if (splits > 1) {
     needs.counters = tiles * batch;
     needs.workspace_bytes = tiles * batch * splits * tile.m * tile.n * 4;

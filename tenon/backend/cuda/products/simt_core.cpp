@@ -75,10 +75,10 @@ class SimtCore : public ProductCore {
     const auto* gemm = std::get_if<device::GemmSizes>(&sizes);
     if (const auto* few = std::any_cast<SimtTileShape>(&choice.tile)) {
       CallNeeds needs;
-      needs.shape = {.grid_x = static_cast<unsigned>(div_up(gemm->n / lanes, few->columns)),
-                     .grid_y = static_cast<unsigned>(div_up(gemm->m, few->rows)),
-                     .threads = static_cast<unsigned>(32 * few->warps(*gemm)),
-                     .shared_bytes = static_cast<unsigned>(few->shared_bytes(*gemm, lanes))};
+      needs.shape = {.grid_x = div_up(gemm->n / lanes, few->columns),
+                     .grid_y = div_up(gemm->m, few->rows),
+                     .threads = 32 * few->warps(*gemm),
+                     .shared_bytes = few->shared_bytes(*gemm, lanes)};
       return needs;
     }
     const auto& tile = choice.as<MmaTileShape>();

@@ -32,7 +32,7 @@ class SkinnyCall {
   /// What its kernel call needs, with all of its shared memory.
   CallNeeds needs() const {
     CallNeeds needs = gemm_needs(tile_, sizes_, lanes_);
-    needs.shape.shared_bytes = static_cast<unsigned>(bytes(tile_));
+    needs.shape.shared_bytes = bytes(tile_);
     return needs;
   }
   /// True if the device has that much shared memory for a block.

@@ -58,9 +58,9 @@ struct SkinnyTileShape {
 inline CallNeeds gemm_needs(const SkinnyTileShape& tile, const device::GemmSizes& g, int lanes) {
   CallNeeds needs;
   const int tiles = ((g.n / lanes + 31) / 32 * 4 + tile.groups - 1) / tile.groups;
-  needs.shape = {.grid_x = static_cast<unsigned>(tile.walkers ? std::min(tile.walkers, tiles) : tiles),
-                 .threads = static_cast<unsigned>(tile.threads()),
-                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes(g.m, lanes, g.k)),
+  needs.shape = {.grid_x = tile.walkers ? std::min(tile.walkers, tiles) : tiles,
+                 .threads = tile.threads(),
+                 .shared_bytes = tile.shared_bytes(g.m, lanes, g.k),
                  .starts_next = true};
   return needs;
 }

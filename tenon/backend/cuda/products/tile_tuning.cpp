@@ -119,7 +119,7 @@ class Replays {
   double once() {
     stream_.synchronize();
     const auto start = std::chrono::steady_clock::now();
-    recording_->enqueue(stream_);
+    recording_->run(stream_);
     stream_.synchronize();
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
     return took.count() / kLaunches;
@@ -127,7 +127,7 @@ class Replays {
 
   Stream& stream_;
   std::shared_ptr<void> workspace_, counters_;
-  std::unique_ptr<Recording> recording_;
+  std::unique_ptr<Replay> recording_;
 };
 
 struct Fastest {

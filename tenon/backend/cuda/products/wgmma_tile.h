@@ -51,10 +51,10 @@ inline CallNeeds wgmma_needs(const WgmmaTileShape& tile, int64_t tiles_m, int64_
   const int64_t places = int64_t{multiprocessors} / tile.cluster * tile.cluster * tile.resident;
   const int64_t most = tile.along_k > 1 ? tiles * splits : std::max<int64_t>(places, tile.cluster);
   CallNeeds needs;
-  needs.shape = {.grid_x = static_cast<unsigned>(std::min(tiles * splits, most)),
-                 .threads = static_cast<unsigned>(tile.threads()),
-                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
-                 .cluster = static_cast<unsigned>(tile.cluster * tile.along_k)};
+  needs.shape = {.grid_x = std::min(tiles * splits, most),
+                 .threads = tile.threads(),
+                 .shared_bytes = tile.shared_bytes(),
+                 .cluster = tile.cluster * tile.along_k};
   if (splits > tile.along_k) {
     needs.counters = tiles;
     needs.workspace_bytes = tiles * splits * tile.m * tile.n * 4;
