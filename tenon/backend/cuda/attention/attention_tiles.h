@@ -84,17 +84,17 @@ inline CallNeeds attention_needs(const AttentionTileShape& tile, const device::A
   const int tiles = (s.queries + tile.queries - 1) / tile.queries;
   const int parts = (s.depth + tile.value_columns - 1) / tile.value_columns;
   CallNeeds needs;
-  needs.shape = {.grid_x = static_cast<unsigned>(tiles * parts),
-                 .grid_y = static_cast<unsigned>(s.heads),
-                 .grid_z = static_cast<unsigned>(s.batch),
-                 .threads = static_cast<unsigned>(tile.threads()),
-                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  needs.shape = {.grid_x = tiles * parts,
+                 .grid_y = s.heads,
+                 .grid_z = s.batch,
+                 .threads = tile.threads(),
+                 .shared_bytes = tile.shared_bytes()};
   return needs;
 }
 
 /// device::AttentionWgmmaTile as a value.
 struct AttentionWgmmaShape {
-  int depth = 64, value_columns = 64, groups = 2, keys = 128, stages = 2, blocks = 1, polynomial = 0;
+  int depth = 64, value_columns = 64, groups = 2, keys = 128, stages = 2, blocks = 1;
   bool turns = false;
   int order = 0;
 
@@ -109,7 +109,7 @@ struct AttentionWgmmaShape {
   }
   std::string type() const {
     std::string out = "AttentionWgmmaTile<" + std::to_string(depth);
-    for (int x : {value_columns, groups, keys, stages, blocks, polynomial}) out += ", " + std::to_string(x);
+    for (int x : {value_columns, groups, keys, stages, blocks}) out += ", " + std::to_string(x);
     return out + (turns ? ", true" : ", false") + (order ? ", " + std::to_string(order) : "") + ">";
   }
 };
@@ -208,12 +208,11 @@ inline int attention_query_tiles(const AttentionWgmmaShape& tile, int queries, i
 inline CallNeeds attention_needs(const AttentionWgmmaShape& tile, const device::AttentionSizes& s,
                                  int multiprocessors) {
   CallNeeds needs;
-  needs.shape = {.grid_x = static_cast<unsigned>(
-                     attention_query_tiles(tile, s.queries, int64_t{s.batch} * s.heads, multiprocessors)),
-                 .grid_y = static_cast<unsigned>(s.heads),
-                 .grid_z = static_cast<unsigned>(s.batch),
-                 .threads = static_cast<unsigned>(tile.threads()),
-                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  needs.shape = {.grid_x = attention_query_tiles(tile, s.queries, int64_t{s.batch} * s.heads, multiprocessors),
+                 .grid_y = s.heads,
+                 .grid_z = s.batch,
+                 .threads = tile.threads(),
+                 .shared_bytes = tile.shared_bytes()};
   return needs;
 }
 
@@ -263,11 +262,11 @@ inline CallNeeds attention_needs(const AttentionShortShape& tile, const device::
   for (int more = 2; more <= tiles; ++more)
     if (makespan(more) <= makespan(parts)) parts = more;
   CallNeeds needs;
-  needs.shape = {.grid_x = static_cast<unsigned>(walkers(parts)),
-                 .grid_y = static_cast<unsigned>(parts),
+  needs.shape = {.grid_x = walkers(parts),
+                 .grid_y = parts,
                  .grid_z = 1,
-                 .threads = static_cast<unsigned>(tile.threads()),
-                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+                 .threads = tile.threads(),
+                 .shared_bytes = tile.shared_bytes()};
   return needs;
 }
 
@@ -321,11 +320,11 @@ inline AttentionGradientShape pick_attention_gradient(int depth, AttentionGradie
 inline CallNeeds attention_needs(const AttentionGradientShape& tile, const device::AttentionSizes& s) {
   const int rows = tile.of_keys ? s.keys : s.queries;
   CallNeeds needs;
-  needs.shape = {.grid_x = static_cast<unsigned>((rows + tile.rows() - 1) / tile.rows()),
-                 .grid_y = static_cast<unsigned>(tile.of_keys ? s.kv_heads : s.heads),
-                 .grid_z = static_cast<unsigned>(s.batch),
-                 .threads = static_cast<unsigned>(tile.threads()),
-                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  needs.shape = {.grid_x = (rows + tile.rows() - 1) / tile.rows(),
+                 .grid_y = tile.of_keys ? s.kv_heads : s.heads,
+                 .grid_z = s.batch,
+                 .threads = tile.threads(),
+                 .shared_bytes = tile.shared_bytes()};
   if (!tile.sums_queries) return needs;
   needs.shape.grid_x *= needs.shape.grid_y * needs.shape.grid_z;
   needs.shape.grid_y = needs.shape.grid_z = 1;
@@ -364,11 +363,11 @@ inline CallNeeds attention_needs(const AttentionDeepShape& tile, const device::A
   const int64_t tiles = int64_t{(s.queries + tile.kQueries - 1) / tile.kQueries} *
                         ((s.depth + tile.kValueColumns - 1) / tile.kValueColumns);
   CallNeeds needs;
-  needs.shape = {.grid_x = static_cast<unsigned>(tiles * s.split.splits),
-                 .grid_y = static_cast<unsigned>(s.heads),
-                 .grid_z = static_cast<unsigned>(s.batch),
-                 .threads = static_cast<unsigned>(tile.kThreads),
-                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  needs.shape = {.grid_x = tiles * s.split.splits,
+                 .grid_y = s.heads,
+                 .grid_z = s.batch,
+                 .threads = tile.kThreads,
+                 .shared_bytes = tile.shared_bytes()};
   if (s.split.splits == 1) return needs;
   needs.counters = tiles * s.heads * s.batch;
   // Sums, and four numbers for each of 256 threads.
@@ -452,12 +451,12 @@ inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, const device:
 inline CallNeeds attention_needs(const AttentionGroupedShape& tile, const device::AttentionSizes& s) {
   const int runs = std::max(1, (s.keys + tile.run_keys() - 1) / tile.run_keys());
   CallNeeds needs;
-  needs.shape = {.grid_x = static_cast<unsigned>(runs * tile.blocks),
-                 .grid_y = static_cast<unsigned>(s.kv_heads),
-                 .grid_z = static_cast<unsigned>(s.batch),
+  needs.shape = {.grid_x = runs * tile.blocks,
+                 .grid_y = s.kv_heads,
+                 .grid_z = s.batch,
                  .threads = AttentionGroupedShape::kThreads,
-                 .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
-                 .cluster = static_cast<unsigned>(tile.cluster ? tile.blocks : 1),
+                 .shared_bytes = tile.shared_bytes(),
+                 .cluster = tile.cluster ? tile.blocks : 1,
                  .starts_next = true};
   const int64_t heads = int64_t{s.kv_heads} * s.batch;
   needs.counters = heads * (runs + tile.blocks + 1);

@@ -68,11 +68,7 @@ template <class T>
 DEV T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(~0u, value, mask);
 }
-/// The value of lane + delta, or the lane's own value if there is no such lane.
-template <class T>
-DEV T shuffle_down(T value, int delta) {
-  return __shfl_down_sync(~0u, value, delta);
-}
+/// The value of lane - delta, or the lane's own value if there is no such lane.
 template <class T>
 DEV T shuffle_up(T value, int delta) {
   return __shfl_up_sync(~0u, value, delta);
@@ -87,10 +83,8 @@ DEV uint32_t atomic_add(uint32_t* p, uint32_t value) { return atomicAdd(p, value
 DEV int32_t atomic_add(int32_t* p, int32_t value) { return atomicAdd(p, value); }
 DEV uint32_t atomic_max(uint32_t* p, uint32_t value) { return atomicMax(p, value); }
 DEV int32_t atomic_max(int32_t* p, int32_t value) { return atomicMax(p, value); }
-DEV uint32_t atomic_exchange(uint32_t* p, uint32_t value) { return atomicExch(p, value); }
 /// Orders this thread's earlier writes before its later ones for observers anywhere on the device.
 DEV void fence_device() { __threadfence(); }
-DEV void fence_block() { __threadfence_block(); }
 /// Ends the kernel with an error.
 DEV void trap() { __trap(); }
 
@@ -149,33 +143,15 @@ DEV int anew(int x) {
 }
 
 // ---- Fast maths: one or two instructions of the special function unit, a few ulp; subnormal results are zero.
-DEV float exp2_approximate(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-DEV float exp_approximate(float x) { return exp2_approximate(x * 1.4426950408889634f); }
-DEV float log2_approximate(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-DEV float rsqrt_approximate(float x) {
-  float y;
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-DEV float reciprocal_approximate(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-/// 2^-11 relative.
-DEV float tanh_approximate(float x) {
-  float y;
-  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
+#define TENON_APPROXIMATE(name, instruction)                       \
+  DEV float name(float x) {                                        \
+    float y;                                                       \
+    asm(instruction ".approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); \
+    return y;                                                      \
+  }
+TENON_APPROXIMATE(exp2_approximate, "ex2")
+TENON_APPROXIMATE(log2_approximate, "lg2")
+TENON_APPROXIMATE(reciprocal_approximate, "rcp")
 DEV float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 /// a * b, never merged with a following sum.
 DEV float rounded_product(float a, float b) { return __fmul_rn(a, b); }
@@ -211,24 +187,15 @@ DEV void cp_async_wait() {
 // ---- Matrix fragments. Lanes 8i .. 8i+7 supply the addresses of the 8 rows (16 bytes each, 16-byte aligned) of matrix
 // i; lane l gets bytes 4(l % 4) .. +3 of row l / 4 of each (trans: elements 2(l % 4), +1 of column l / 4, 16-bit
 // elements).
-DEV void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-DEV void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-DEV void ldmatrix_x2(uint32_t (&r)[2], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(address)
-               : "memory");
-}
+#define TENON_LDMATRIX_X4(name, kind)                                                       \
+  DEV void name(uint32_t(&r)[4], uint32_t address) {                                        \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" kind ".shared.b16 {%0, %1, %2, %3}, [%4];" \
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                           \
+                 : "r"(address)                                                             \
+                 : "memory");                                                               \
+  }
+TENON_LDMATRIX_X4(ldmatrix_x4, "")
+TENON_LDMATRIX_X4(ldmatrix_x4_trans, ".trans")
 DEV void ldmatrix_x2_trans(uint32_t (&r)[2], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                : "=r"(r[0]), "=r"(r[1])
@@ -240,27 +207,16 @@ DEV void ldmatrix_x2_trans(uint32_t (&r)[2], uint32_t address) {
 // numbered from 0: a = rows g, g+8, g, g+8 at pieces t, t, t+4, t+4; b = column g at pieces t, t+4; d = (g, 2t), (g,
 // 2t+1), (g+8, 2t), (g+8, 2t+1). k is 16 for 16-bit elements and 32 for E4M3 (native on sm_89; emulated, slowly, on
 // sm_90).
-DEV void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-DEV void mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-DEV void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
+#define TENON_MMA(name, k, types)                                                       \
+  DEV void mma_##name(float(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {     \
+    asm volatile("mma.sync.aligned.m16n8" k ".row.col.f32." types                       \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));   \
+  }
+TENON_MMA(bf16, "k16", "bf16.bf16")
+TENON_MMA(f16, "k16", "f16.f16")
+TENON_MMA(e4m3, "k32", "e4m3.e4m3")
 
 // ---- Hints, and neighbouring kernels in the stream.
 DEV void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
@@ -302,3 +258,18 @@ DEV void griddep_launch() {
 }  // namespace tenon::device
 #include "tenon/backend/cuda/device/vocabulary_sm90.h"
 #endif
+
+namespace tenon::device {
+
+// ---- Descriptors of wgmma's operands in shared memory, the same on the GPU and on the host: 128-byte rows as TMA
+// stores them with the 128-byte swizzle, from a multiple of 1024 bytes on.
+/// Rows that are the product's inner dimension (MN-major). The next 64 columns are `block_bytes` (a multiple of 1024)
+/// further.
+DEV uint64_t wgmma_columns(uint32_t address, int block_bytes) {
+  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | static_cast<uint64_t>(block_bytes >> 4) << 16 |
+         ((address & 0x3ffff) >> 4);
+}
+/// Rows along the inner dimension, as most products have them; 32 bytes further along it is address + 32.
+DEV uint64_t wgmma_rows(uint32_t address) { return wgmma_columns(address, 16); }
+
+}  // namespace tenon::device

@@ -177,10 +177,6 @@ DEV T shuffle_xor(T value, int mask) {
   return host::shuffle_from(value, lane() ^ mask);
 }
 template <class T>
-DEV T shuffle_down(T value, int delta) {
-  return host::shuffle_from(value, lane() + delta < 32 ? lane() + delta : lane());
-}
-template <class T>
 DEV T shuffle_up(T value, int delta) {
   return host::shuffle_from(value, lane() >= delta ? lane() - delta : lane());
 }
@@ -205,14 +201,7 @@ DEV T atomic_max(T* p, std::type_identity_t<T> value) {
   *p = old < value ? value : old;
   return old;
 }
-template <class T>
-DEV T atomic_exchange(T* p, std::type_identity_t<T> value) {
-  const T old = *p;
-  *p = value;
-  return old;
-}
 DEV void fence_device() {}
-DEV void fence_block() {}
 DEV void trap() { host::machine->fail("trap"); }
 
 DEV float bits_to_float(uint32_t bits) { return host::bit_cast<float>(bits); }
@@ -252,11 +241,8 @@ DEV void assume(bool fact) {
 DEV int anew(int x) { return x; }
 
 DEV float exp2_approximate(float x) { return std::exp2(x); }
-DEV float exp_approximate(float x) { return std::exp2(x * 1.4426950408889634f); }
 DEV float log2_approximate(float x) { return std::log2(x); }
-DEV float rsqrt_approximate(float x) { return 1.0f / std::sqrt(x); }
 DEV float reciprocal_approximate(float x) { return 1.0f / x; }
-DEV float tanh_approximate(float x) { return std::tanh(x); }
 DEV float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 DEV float rounded_product(float a, float b) { return a * b; }
 DEV float max_number(float a, float b) { return b != b || a > b ? a : b; }
@@ -276,19 +262,16 @@ DEV void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) { host::machine->ldmatr
 DEV void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address) {
   host::machine->ldmatrix(address, {r, nullptr, 4, true});
 }
-DEV void ldmatrix_x2(uint32_t (&r)[2], uint32_t address) { host::machine->ldmatrix(address, {r, nullptr, 2, false}); }
 DEV void ldmatrix_x2_trans(uint32_t (&r)[2], uint32_t address) {
   host::machine->ldmatrix(address, {r, nullptr, 2, true});
 }
-DEV void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  host::machine->mma({d, a, b, host::Element::BF16});
-}
-DEV void mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  host::machine->mma({d, a, b, host::Element::F16});
-}
-DEV void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  host::machine->mma({d, a, b, host::Element::E4M3});
-}
+#define TENON_MMA(name, T)                                                          \
+  DEV void mma_##name(float(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) { \
+    host::machine->mma({d, a, b, host::Element::T});                                \
+  }
+TENON_MMA(bf16, BF16)
+TENON_MMA(f16, F16)
+TENON_MMA(e4m3, E4M3)
 
 DEV void prefetch_l2(const void*) {}
 template <int kBytes>
@@ -312,7 +295,6 @@ DEV void mbarrier_init_fence() {}
 DEV void mbarrier_arrive(uint32_t barrier) { host::machine->mbarrier_arrive(barrier, 0); }
 DEV void mbarrier_arrive_expecting(uint32_t barrier, int bytes) { host::machine->mbarrier_arrive(barrier, bytes); }
 DEV void mbarrier_wait(uint32_t barrier, int parity) { host::machine->mbarrier_wait(barrier, parity); }
-DEV void tma_prefetch(const TensorMap&) {}
 /// 2 to 5 coordinates.
 template <class... At>
 DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, At... at) {
@@ -343,13 +325,6 @@ DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, u
 }
 DEV void fence_async() {}
 
-DEV uint64_t wgmma_rows(uint32_t address) {
-  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 | ((address & 0x3ffff) >> 4);
-}
-DEV uint64_t wgmma_columns(uint32_t address, int block_bytes) {
-  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | static_cast<uint64_t>(block_bytes >> 4) << 16 |
-         ((address & 0x3ffff) >> 4);
-}
 DEV void wgmma_fence() {}
 DEV void wgmma_commit() { host::machine->wgmma_commit(); }
 template <int kLeft>
@@ -358,25 +333,20 @@ DEV void wgmma_wait() {
 }
 template <int kFragments>
 DEV void wgmma_settle(float (&)[kFragments][4]) {}
-template <int kFragments>
-DEV void wgmma_bf16(float (&d)[kFragments][4], uint64_t a, uint64_t b, bool adds) {
-  host::machine->wgmma({d[0], 8 * kFragments, a, b, adds, host::Element::BF16});
-}
-template <int kFragments>
-DEV void wgmma_f16(float (&d)[kFragments][4], uint64_t a, uint64_t b, bool adds) {
-  host::machine->wgmma({d[0], 8 * kFragments, a, b, adds, host::Element::F16});
-}
-template <int kFragments>
-DEV void wgmma_e4m3(float (&d)[kFragments][4], uint64_t a, uint64_t b, bool adds) {
-  host::machine->wgmma({d[0], 8 * kFragments, a, b, adds, host::Element::E4M3});
-}
-template <bool kColumns, int kFragments>
-DEV void wgmma_held_bf16(float (&d)[kFragments][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
-  host::machine->wgmma({d[0], 8 * kFragments, 0, b, adds, host::Element::BF16, a, kColumns});
-}
-template <bool kColumns, int kFragments>
-DEV void wgmma_held_f16(float (&d)[kFragments][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
-  host::machine->wgmma({d[0], 8 * kFragments, 0, b, adds, host::Element::F16, a, kColumns});
-}
+#define TENON_WGMMA(name, T)                                                           \
+  template <int kFragments>                                                            \
+  DEV void wgmma_##name(float(&d)[kFragments][4], uint64_t a, uint64_t b, bool adds) { \
+    host::machine->wgmma({d[0], 8 * kFragments, a, b, adds, host::Element::T});        \
+  }
+#define TENON_HELD(name, T)                                                                            \
+  template <bool kColumns, int kFragments>                                                             \
+  DEV void wgmma_held_##name(float(&d)[kFragments][4], const uint32_t(&a)[4], uint64_t b, bool adds) { \
+    host::machine->wgmma({d[0], 8 * kFragments, 0, b, adds, host::Element::T, a, kColumns});           \
+  }
+TENON_WGMMA(bf16, BF16)
+TENON_WGMMA(f16, F16)
+TENON_WGMMA(e4m3, E4M3)
+TENON_HELD(bf16, BF16)
+TENON_HELD(f16, F16)
 
 }  // namespace tenon::device

@@ -45,37 +45,22 @@ DEV void mbarrier_wait(uint32_t barrier, int parity) {
 
 // ---- TMA copies of a box of a tensor to shared memory, innermost coordinate first; zero outside the tensor. Their
 // bytes, always of the whole box, are counted at `barrier`. One thread issues a copy.
-DEV void tma_prefetch(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
+#define TENON_TMA_LOAD(rank, kind, box, mask, ...)                                                             \
+  if constexpr (kRank == rank)                                                                                 \
+  asm volatile("cp.async.bulk.tensor." #rank "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" kind \
+               " [%0], [%1, {" box "}], [%2]" mask ";" ::"r"(dst),                                             \
+               "l"(&map), "r"(barrier), __VA_ARGS__                                                            \
+               : "memory")
 /// 2 to 5 coordinates.
 template <class... At>
 DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, At... coordinates) {
   constexpr int kRank = sizeof...(At);
   static_assert(2 <= kRank && kRank <= 5);
   const int at[kRank] = {coordinates...};
-  if constexpr (kRank == 2)
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
-        "[%2];" ::"r"(dst),
-        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1])
-        : "memory");
-  if constexpr (kRank == 3)
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
-        "[%2];" ::"r"(dst),
-        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2])
-        : "memory");
-  if constexpr (kRank == 4)
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
-        "%6}], [%2];" ::"r"(dst),
-        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
-        : "memory");
-  if constexpr (kRank == 5)
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, "
-        "%7}], [%2];" ::"r"(dst),
-        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
-        : "memory");
+  TENON_TMA_LOAD(2, "", "%3, %4", "", "r"(at[0]), "r"(at[1]));
+  TENON_TMA_LOAD(3, "", "%3, %4, %5", "", "r"(at[0]), "r"(at[1]), "r"(at[2]));
+  TENON_TMA_LOAD(4, "", "%3, %4, %5, %6", "", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]));
+  TENON_TMA_LOAD(5, "", "%3, %4, %5, %6, %7", "", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]));
 }
 
 // ---- TMA copies of a box from shared memory to a tensor; elements outside of it are not written. The threads that
@@ -153,30 +138,12 @@ DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, u
   static_assert(2 <= kRank && kRank <= 5);
   const int at[kRank] = {coordinates...};
   const uint16_t to = static_cast<uint16_t>(blocks);
-  if constexpr (kRank == 2)
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-        "[%1, {%3, %4}], [%2], %5;" ::"r"(dst),
-        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "h"(to)
-        : "memory");
-  if constexpr (kRank == 3)
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-        "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(dst),
-        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "h"(to)
-        : "memory");
-  if constexpr (kRank == 4)
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-        "[%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
-        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "h"(to)
-        : "memory");
-  if constexpr (kRank == 5)
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-        "[%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(dst),
-        "l"(&map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "h"(to)
-        : "memory");
+  TENON_TMA_LOAD(2, ".multicast::cluster", "%3, %4", ", %5", "r"(at[0]), "r"(at[1]), "h"(to));
+  TENON_TMA_LOAD(3, ".multicast::cluster", "%3, %4, %5", ", %6", "r"(at[0]), "r"(at[1]), "r"(at[2]), "h"(to));
+  TENON_TMA_LOAD(4, ".multicast::cluster", "%3, %4, %5, %6", ", %7", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]),
+                 "h"(to));
+  TENON_TMA_LOAD(5, ".multicast::cluster", "%3, %4, %5, %6, %7", ", %8", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]),
+                 "r"(at[4]), "h"(to));
 }
 
 /// Makes this thread's earlier writes to shared memory visible to TMA copies and wgmma that start later.
@@ -186,10 +153,6 @@ DEV void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memo
 // registers of columns 8j .. 8j+7, in mma's layout, for 16 rows per warp. Operands are in shared memory as TMA stores
 // 128-byte rows with the 128-byte swizzle, starting at a multiple of 1024 bytes; 32 bytes further along K is address +
 // 32.
-/// The descriptor of such an operand.
-DEV uint64_t wgmma_rows(uint32_t address) {
-  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 | ((address & 0x3ffff) >> 4);
-}
 /// Call before the first product, and after anything other than products has accessed the sums or operands.
 DEV void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /// Makes a group of the products since the last commit.
@@ -208,15 +171,32 @@ DEV void wgmma_settle(float (&d)[kFragments][4]) {
 
 #define TENON_SUMS_4(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define TENON_SUMS_16(i) TENON_SUMS_4(i), TENON_SUMS_4(i + 1), TENON_SUMS_4(i + 2), TENON_SUMS_4(i + 3)
-#define TENON_REGISTERS_0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define TENON_REGISTERS_1 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define TENON_REGISTERS_2 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define TENON_REGISTERS_3 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define TENON_REGISTERS_4 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define TENON_REGISTERS_5 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define TENON_REGISTERS_6 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-#define TENON_REGISTERS_7 \
-  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+// The first n registers, and the sums in them.
+#define TENON_REGISTERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define TENON_REGISTERS_32 \
+  TENON_REGISTERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TENON_REGISTERS_48 \
+  TENON_REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define TENON_REGISTERS_64 \
+  TENON_REGISTERS_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TENON_REGISTERS_80 \
+  TENON_REGISTERS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define TENON_REGISTERS_96 \
+  TENON_REGISTERS_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define TENON_REGISTERS_112 \
+  TENON_REGISTERS_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+#define TENON_REGISTERS_128                                                                          \
+  TENON_REGISTERS_112                                                                                \
+      ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
+      "%127"
+#define TENON_FIRST_16 TENON_SUMS_16(0)
+#define TENON_FIRST_32 TENON_FIRST_16, TENON_SUMS_16(4)
+#define TENON_FIRST_48 TENON_FIRST_32, TENON_SUMS_16(8)
+#define TENON_FIRST_64 TENON_FIRST_48, TENON_SUMS_16(12)
+#define TENON_FIRST_80 TENON_FIRST_64, TENON_SUMS_16(16)
+#define TENON_FIRST_96 TENON_FIRST_80, TENON_SUMS_16(20)
+#define TENON_FIRST_112 TENON_FIRST_96, TENON_SUMS_16(24)
+#define TENON_FIRST_128 TENON_FIRST_112, TENON_SUMS_16(28)
 // Operands a, b and whether to accumulate follow the sums, numbered from their count on.
 #define TENON_WGMMA(name, shape, fragments, registers, a_at, b_at, adds_at, tail, ...)                             \
   DEV void name(float(&d)[fragments][4], uint64_t a, uint64_t b, bool adds) {                                      \
@@ -226,37 +206,17 @@ DEV void wgmma_settle(float (&d)[kFragments][4]) {
                  : __VA_ARGS__                                                                                     \
                  : "l"(a), "l"(b), "r"(static_cast<int>(adds)));                                                   \
   }
-#define TENON_WGMMA_OF(type, name, k, tail)                                                                          \
-  TENON_WGMMA(wgmma_##name, "m64n32" k ".f32." type, 4, TENON_REGISTERS_0, "16", "17", "18", tail, TENON_SUMS_16(0)) \
-  TENON_WGMMA(wgmma_##name, "m64n64" k ".f32." type, 8, TENON_REGISTERS_0 ", " TENON_REGISTERS_1, "32", "33", "34",  \
-              tail, TENON_SUMS_16(0), TENON_SUMS_16(4))                                                              \
-  TENON_WGMMA(wgmma_##name, "m64n96" k ".f32." type, 12,                                                             \
-              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2, "48", "49", "50", tail,               \
-              TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8))                                                  \
-  TENON_WGMMA(wgmma_##name, "m64n128" k ".f32." type, 16,                                                            \
-              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3, "64", "65",    \
-              "66", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12))                   \
-  TENON_WGMMA(wgmma_##name, "m64n160" k ".f32." type, 20,                                                            \
-              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3                 \
-                                ", " TENON_REGISTERS_4,                                                              \
-              "80", "81", "82", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12),       \
-              TENON_SUMS_16(16))                                                                                     \
-  TENON_WGMMA(wgmma_##name, "m64n192" k ".f32." type, 24,                                                            \
-              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3                 \
-                                ", " TENON_REGISTERS_4 ", " TENON_REGISTERS_5,                                       \
-              "96", "97", "98", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12),       \
-              TENON_SUMS_16(16), TENON_SUMS_16(20))                                                                  \
-  TENON_WGMMA(wgmma_##name, "m64n224" k ".f32." type, 28,                                                            \
-              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3                 \
-                                ", " TENON_REGISTERS_4 ", " TENON_REGISTERS_5 ", " TENON_REGISTERS_6,                \
-              "112", "113", "114", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12),    \
-              TENON_SUMS_16(16), TENON_SUMS_16(20), TENON_SUMS_16(24))                                               \
-  TENON_WGMMA(wgmma_##name, "m64n256" k ".f32." type, 32,                                                            \
-              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3                 \
-                                ", " TENON_REGISTERS_4 ", " TENON_REGISTERS_5 ", " TENON_REGISTERS_6                 \
-                                ", " TENON_REGISTERS_7,                                                              \
-              "128", "129", "130", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12),    \
-              TENON_SUMS_16(16), TENON_SUMS_16(20), TENON_SUMS_16(24), TENON_SUMS_16(28))
+#define TENON_WGMMA_OF(type, name, k, tail)                                                                           \
+  TENON_WGMMA(wgmma_##name, "m64n32" k ".f32." type, 4, TENON_REGISTERS_16, "16", "17", "18", tail, TENON_FIRST_16)   \
+  TENON_WGMMA(wgmma_##name, "m64n64" k ".f32." type, 8, TENON_REGISTERS_32, "32", "33", "34", tail, TENON_FIRST_32)   \
+  TENON_WGMMA(wgmma_##name, "m64n96" k ".f32." type, 12, TENON_REGISTERS_48, "48", "49", "50", tail, TENON_FIRST_48)  \
+  TENON_WGMMA(wgmma_##name, "m64n128" k ".f32." type, 16, TENON_REGISTERS_64, "64", "65", "66", tail, TENON_FIRST_64) \
+  TENON_WGMMA(wgmma_##name, "m64n160" k ".f32." type, 20, TENON_REGISTERS_80, "80", "81", "82", tail, TENON_FIRST_80) \
+  TENON_WGMMA(wgmma_##name, "m64n192" k ".f32." type, 24, TENON_REGISTERS_96, "96", "97", "98", tail, TENON_FIRST_96) \
+  TENON_WGMMA(wgmma_##name, "m64n224" k ".f32." type, 28, TENON_REGISTERS_112, "112", "113", "114", tail,             \
+              TENON_FIRST_112)                                                                                        \
+  TENON_WGMMA(wgmma_##name, "m64n256" k ".f32." type, 32, TENON_REGISTERS_128, "128", "129", "130", tail,             \
+              TENON_FIRST_128)
 TENON_WGMMA_OF("bf16.bf16", bf16, "k16", "1, 1, 0, 0")
 TENON_WGMMA_OF("f16.f16", f16, "k16", "1, 1, 0, 0")
 TENON_WGMMA_OF("e4m3.e4m3", e4m3, "k32", "1, 1")

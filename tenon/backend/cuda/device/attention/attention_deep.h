@@ -20,7 +20,7 @@ namespace tenon::device {
 /// 128 queries x kKeys_ keys at a time. kDepth_: the depth rounded up to 128.
 template <int kDepth_, int kKeys_>
 struct AttentionDeepTile {
-  static constexpr int kDepth = kDepth_, kKeys = kKeys_, kPolynomial = 0;
+  static constexpr int kDepth = kDepth_, kKeys = kKeys_;
   static constexpr int kGroups = 2, kQueries = 64 * kGroups;
   static constexpr int kSumWarps = 4 * kGroups, kSumThreads = 32 * kSumWarps, kThreads = kSumThreads + 128;
   static constexpr int kStageColumns = 128, kKeyStages = kDepth / kStageColumns;

@@ -22,7 +22,7 @@ namespace tenon::device {
 /// A part of a tile's keys.
 template <int kKeys_>
 struct SomeKeys {
-  static constexpr int kKeys = kKeys_, kPolynomial = 0, kWarpM = 16;
+  static constexpr int kKeys = kKeys_, kWarpM = 16;
 };
 
 /// kDepth_, kValueColumns_: as in AttentionWgmmaTile. kKeys_: all keys, in one to three parts. kStages_: buffers for

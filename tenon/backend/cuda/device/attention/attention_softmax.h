@@ -1,6 +1,6 @@
 // What the attention cores share: a block's part of the problem, scores and weights as fragments of a warp, and the
 // streaming softmax between the two products. A Tile has kQueries, kKeys, kValueColumns, kWarpM and kWarpN (a warp has
-// all columns of its rows), and kPolynomial: how many of 8 exponentials are computed by FMAs.
+// all columns of its rows).
 #pragma once
 #include "tenon/backend/cuda/device/attention/attention_keys.h"
 #include "tenon/backend/cuda/device/products/mma_results.h"
@@ -77,19 +77,6 @@ struct AttentionWeights {
   }
 };
 
-/// 2^x for x <= 0 (or slightly above) by FMAs instead of the special function unit, relative error 2^-13.7: 2^n from
-/// the exponent bits, n the nearest integer, times a cubic (minimax relative error) for the rest. Zero for x of -126.5
-/// and below.
-DEV float exp2_polynomial(float x) {
-  constexpr float kRounds = 12582912.0f + 127.0f;  // 1.5 * 2^23: the sum with x ends in the bits of n + 127
-  x = max_or_nan(x, -127.0f);
-  const float n = x + kRounds, rest = x - (n - kRounds);
-  float y = fused_multiply_add(rest, 0.05517167f, 0.24261113f);
-  y = fused_multiply_add(y, rest, 0.69326099f);
-  y = fused_multiply_add(y, rest, 0.99992807f);
-  return y * bits_to_float(float_to_bits(n) << 23);
-}
-
 /// The maximum of `next` and a lane's scores of row `half` of fragment row i. The maximum ignores NaNs; their weights
 /// do not.
 template <class Tile>
@@ -139,11 +126,8 @@ DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, f
     return sum;
   }
   UNROLL for (int j = 0; j < s.kColumns; ++j) UNROLL for (int e = 0; e < 2; ++e) {
-    constexpr int kPart = Tile::kPolynomial;
-    const int index = 2 * j + e;
     float& weight = s.v[i][j][2 * half + e];
-    weight = fused_multiply_add(weight, scale, -origin);
-    weight = (index + 1) * kPart / 8 > index * kPart / 8 ? exp2_polynomial(weight) : exp2_approximate(weight);
+    weight = exp2_approximate(fused_multiply_add(weight, scale, -origin));
     sum += weight;
   }
   return sum;

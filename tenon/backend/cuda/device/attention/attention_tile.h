@@ -12,7 +12,7 @@ namespace tenon::device {
 template <int kDepth_, int kValueColumns_, int kQueries_, int kKeys_, int kWarps_, int kStages_, int kOrder_ = 0>
 struct AttentionTile {
   static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kQueries = kQueries_, kKeys = kKeys_;
-  static constexpr int kPolynomial = 0, kOrder = kOrder_, kSumThreads = 32 * kWarps_;
+  static constexpr int kOrder = kOrder_, kSumThreads = 32 * kWarps_;
   static constexpr int kWarps = kWarps_, kStages = kStages_, kThreads = 32 * kWarps;
   // What MmaSums and mma_store need: a warp has all columns of its rows.
   static constexpr int kWarpM = kQueries / kWarps, kWarpN = kValueColumns;

@@ -31,11 +31,11 @@ namespace tenon::device {
 /// 64 * kGroups_ queries x kKeys_ keys at a time. kDepth_: the depth rounded up to 16; kValueColumns_: rounded up to a
 /// supported product (vocabulary_held.h). kStages_: 1 only if all keys fit in one tile. kBlocks_: blocks per
 /// multiprocessor. kOrder_: 0, or the common order for up to 1024 keys (1) or any number (2).
-template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, int kBlocks_, int kPolynomial_,
-          bool kTurns_, int kOrder_ = 0>
+template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, int kBlocks_, bool kTurns_,
+          int kOrder_ = 0>
 struct AttentionWgmmaTile {
   static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kGroups = kGroups_, kKeys = kKeys_;
-  static constexpr int kStages = kStages_, kBlocks = kBlocks_, kPolynomial = kPolynomial_;
+  static constexpr int kStages = kStages_, kBlocks = kBlocks_;
   static constexpr int kOrder = kOrder_, kSumThreads = 128 * kGroups_;
   static constexpr bool kTurns = kTurns_ && kGroups > 1;
   static constexpr int kQueries = 64 * kGroups, kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
@@ -62,7 +62,7 @@ struct AttentionWgmmaTile {
   /// Whether the queries' fragments stay in registers, next to scores, weights and sums.
   static constexpr bool kHeld = (3 * kKeys + (kOrder ? 4 : 2) * kValueColumns + kDepth) / 4 + 32 <= kRegisters;
   static_assert(kDepth % 16 == 0 && kKeys % 16 == 0 && kValueColumns <= 64 * kColumnBlocks && kGroups <= 4);
-  static_assert(kOrder == 0 || (128 % kKeys == 0 && kPolynomial == 0));
+  static_assert(kOrder == 0 || 128 % kKeys == 0);
 };
 
 /// A block's part of the problem. The 64s of a head's queries are distributed over its tiles as evenly as possible;
