@@ -198,7 +198,7 @@ TEST_F(CublasLtPretended, TheMeasuredAlgorithmIsTakenWithItsMemory) {
   write_table(*device, "gemm 24x16x64 batch 1 lanes 1 bytes 2 epilogue bias = cublaslt 13.1.0 1800000042-24-4");
   run_on(device, with_bias, tensors, &steps_);
   EXPECT_THAT(steps_, HasSubstr("cublaslt algorithm 66 tile 24 stages 36 cluster 0 splits 4"));
-  EXPECT_GE(cuda::make_kernel(device, with_bias)->memory().scratch, 4096);
+  EXPECT_GE(cuda::LaunchBodies::make(device, with_bias)->memory().scratch, 4096);
   run_on(device, plain, tensors, &steps_);
   EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << "another epilogue";
   setenv("TENON_CUDA_CORE", "own", 1);

@@ -66,7 +66,7 @@ TEST(CudnnCheckTest, VerdictsOfDistinctProblems) {
   {
     CudnnCheck check(fake, h200());
     EXPECT_TRUE(state.described_device);
-    EXPECT_EQ(check.name(), "cudnn 9.19.0");
+    EXPECT_EQ(check.planned().library, "cudnn 9.19.0");
     check.plan(conv(320, 320, 1, false));
     check.plan(conv(320, 320, 1, false));
     check.plan(conv(320, 320, 1, true));
@@ -75,12 +75,12 @@ TEST(CudnnCheckTest, VerdictsOfDistinctProblems) {
     check.plan(conv(320, 640, 1, false));
     state.offers = false;
     check.plan(conv(640, 640, 1, false));
-    ASSERT_EQ(check.verdicts().size(), 4U);
-    EXPECT_EQ(check.verdicts()[0].problem, "conv2d f16 2x64x64x320 -> 64x64x320 by 3x3x1 pad 1 1 1 1");
-    EXPECT_EQ(check.verdicts()[0].engine, "engine 4");
-    EXPECT_EQ(check.verdicts()[2].engine, "engine 5 knobs 2:16");
-    EXPECT_EQ(check.verdicts()[3].engine, "");
-    EXPECT_EQ(check.verdicts()[3].why_not, "no deterministic engine");
+    ASSERT_EQ(check.planned().calls.size(), 4U);
+    EXPECT_EQ(check.planned().calls[0].problem, "conv2d f16 2x64x64x320 -> 64x64x320 by 3x3x1 pad 1 1 1 1");
+    EXPECT_EQ(check.planned().calls[0].engine, "engine 4");
+    EXPECT_EQ(check.planned().calls[2].engine, "engine 5 knobs 2:16");
+    EXPECT_EQ(check.planned().calls[3].engine, "");
+    EXPECT_EQ(check.planned().calls[3].why_not, "no deterministic engine");
     EXPECT_EQ(state.handles, 0);
   }
   EXPECT_EQ(state.objects, 0);
@@ -120,10 +120,11 @@ TEST(CudnnCheckTest, TheRealLibraryHasPlans) {
     for (const bool bias : {false, true})
       for (const int64_t outputs : {3, 4, 320})
         for (const int64_t stride : {1, 2}) check->plan(conv(320, outputs, stride, bias));
-    EXPECT_EQ(check->verdicts().size(), 12U);
+    EXPECT_EQ(check->planned().calls.size(), 12U);
     check->plan(heads(40, 77));
     check->plan(heads(128, 4096));
-    for (const CudnnVerdict& v : check->verdicts()) EXPECT_NE(v.engine, "") << v.problem << ": " << v.why_not;
+    for (const PlannedCalls::Call& v : check->planned().calls)
+      EXPECT_NE(v.engine, "") << v.problem << ": " << v.why_not;
   }
 }
 

@@ -11,7 +11,7 @@ namespace tenon::launches {
 
 Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& l, const Tensors& tensors,
                std::string* steps) {
-  const std::unique_ptr<cuda::LaunchKernel> kernel = cuda::make_kernel(device, l);
+  const std::unique_ptr<cuda::LaunchKernel> kernel = cuda::LaunchBodies::make(device, l);
   const std::shared_ptr<Stream> stream = device->make_stream();
   std::map<std::string, std::shared_ptr<void>> buffers;
   const auto allocate = [&](int64_t bytes) {

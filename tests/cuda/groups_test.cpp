@@ -26,7 +26,7 @@ class Groups : public LaunchTest {
     for (const bool backwards : {false, true}) {
       const auto device = std::make_shared<cuda::test::Emulator>(
           cuda::test::EmulatorOptions{.arch = arch, .multiprocessors = hopper ? 132 : 58, .backwards = backwards});
-      const LaunchMemory memory = cuda::make_kernel(device, l)->memory();
+      const LaunchMemory memory = cuda::LaunchBodies::make(device, l)->memory();
       EXPECT_EQ(memory.scratch > 0, partials);
       std::string steps;
       const Tensors got = run_on(device, l, tensors, &steps);

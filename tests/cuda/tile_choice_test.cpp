@@ -16,7 +16,7 @@
 
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
 #include "tenon/backend/cuda/products/mma_tile.h"
-#include "tenon/backend/cuda/products/skinny_call.h"
+#include "tenon/backend/cuda/products/skinny_tile.h"
 #include "tenon/backend/cuda/products/tile_table.h"
 #include "tenon/backend/cuda/products/wgmma_tile.h"
 #include "tenon/core/error.h"

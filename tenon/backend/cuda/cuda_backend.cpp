@@ -1,7 +1,6 @@
 #include "tenon/backend/cuda/cuda_backend.h"
 
 #include "tenon/backend/cuda/launches/launch_kernel.h"
-#include "tenon/backend/cuda/launches/list_kernel.h"
 #include "tenon/backend/cuda/launches/operands.h"
 
 namespace tenon::cuda {

@@ -2,7 +2,6 @@
 #include <cstddef>
 
 #include "tenon/backend/cuda/attention/attention_kernel.h"
-#include "tenon/backend/cuda/attention/key_count.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 
@@ -123,17 +122,23 @@ TunedCall AttentionKernel::finish(const AttentionChoice& choice, KernelParts sou
           offsetof(device::AttentionSizes, split)};
 }
 
-TunedCall AttentionKernel::rows_call(const AttentionChoice& choice, const std::string& header, std::string kernel) {
+TunedCall AttentionKernel::finish(const AttentionChoice& choice, KernelParts source, const Params& params,
+                                  const std::string& arguments) const {
+  const std::string core = "attention_" + std::string(choice.core->name());
+  source.headers = "#include \"tenon/backend/cuda/device/attention/" + core + ".h\"\n" + source.headers;
+  source.kernel = "KERNEL(Tile::kThreads, " + std::to_string(choice.resident) + ", Params, p) { " + core +
+                  "<Tile, Q, K, V, Epilogue" + arguments + ">(p); }\n";
+  return finish(choice, std::move(source), params);
+}
+
+TunedCall AttentionKernel::rows_call(const AttentionChoice& choice) {
   KernelParts source;
   Params params = begin(choice);
   for (size_t i = 0; i < 3; ++i) source.functors += rows_source(i, params, source.headers);
   const std::string epilogue = epilogue_source(params, source.headers, tensor_cores() ? 8 : 4),
                     sums = lse_source(params);
-  source.functors += count_source(params, source.headers) + sums + epilogue;
-  if (!choice.tile.empty()) source.functors += "using Tile = " + choice.tile + ";\n";
-  source.headers = "#include \"tenon/backend/cuda/device/attention/" + header + ".h\"\n" + source.headers;
-  source.kernel = std::move(kernel);
-  return finish(choice, std::move(source), params);
+  source.functors += count_source(params, source.headers) + sums + epilogue + "using Tile = " + choice.tile + ";\n";
+  return finish(choice, std::move(source), params, ", Keys, Lse");
 }
 
 TunedCall AttentionKernel::box_call(const AttentionChoice& choice) {
@@ -158,11 +163,7 @@ TunedCall AttentionKernel::box_call(const AttentionChoice& choice) {
     const std::string sums = lse_source(params);
     source.functors += count_source(params, source.headers) + sums;
   }
-  const std::string core = "attention_" + std::string(choice.core->name());
-  source.headers = "#include \"tenon/backend/cuda/device/attention/" + core + ".h\"\n" + source.headers;
-  source.kernel = "KERNEL(Tile::kThreads, " + std::to_string(choice.resident) + ", Params, p) { " + core +
-                  "<Tile, Q, K, V, Epilogue" + (more ? ", Keys, Lse" : "") + ">(p); }\n";
-  return finish(choice, std::move(source), params);
+  return finish(choice, std::move(source), params, more ? ", Keys, Lse" : "");
 }
 
 namespace {

@@ -27,7 +27,7 @@ void register_attention_core(const AttentionCore* core) {
 }
 
 TunedCall AttentionCore::call(AttentionKernel& kernel, const AttentionChoice& choice) const {
-  return kernel.box_call(choice);
+  return choice.box_keys ? kernel.box_call(choice) : kernel.rows_call(choice);
 }
 
 AttentionChoice choose_attention(const AttentionKernel& kernel) {

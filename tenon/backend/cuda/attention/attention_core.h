@@ -36,7 +36,7 @@ class AttentionCore {
 
   /// Its choice for the launch, or empty if it does not take it.
   virtual std::optional<AttentionChoice> take(const AttentionKernel& kernel) const = 0;
-  /// The kernel of a choice. By default, that of a core that reads boxes.
+  /// The kernel of a choice. By default, the core's template over boxes, or over rows if the choice has no boxes.
   virtual TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const;
 };
 

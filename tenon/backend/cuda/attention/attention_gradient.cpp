@@ -1,6 +1,6 @@
 // The skeleton of attention's gradients: q, k, v and the result's gradient are read in place where their heads lie.
 #include "tenon/backend/cuda/attention/attention_route.h"
-#include "tenon/backend/cuda/attention/key_count.h"
+#include "tenon/backend/cuda/attention/paged_heads.h"
 #include "tenon/backend/cuda/device/products/core_sizes.h"
 #include "tenon/backend/cuda/launches/anchor_kernel.h"
 #include "tenon/core/error.h"

@@ -18,6 +18,7 @@ class AttentionKernel : public AnchorKernel {
   AttentionKernel(std::shared_ptr<Device> device, const Launch& launch, Form form);
 
   using AnchorKernel::device;
+  using AnchorKernel::element_source;
   using AnchorKernel::epilogue_source;
   using AnchorKernel::name;
   using AnchorKernel::tensor_cores;
@@ -51,11 +52,13 @@ class AttentionKernel : public AnchorKernel {
   std::string count_source(Params& params, std::string& headers) const;
   /// "struct Lse { .. }": where each row's log-sum-exp is stored.
   std::string lse_source(Params& params) const;
-  /// The kernel call of a source that is complete except for its name.
+  /// The kernel call of a source that is complete except for its name, or also for the core's template and its
+  /// header: `arguments` are appended to the template's other arguments.
   TunedCall finish(const AttentionChoice& choice, KernelParts source, const Params& params) const;
-  /// The whole call of a core that reads row by row: the source `kernel` over device/attention/<header>.h.
-  TunedCall rows_call(const AttentionChoice& choice, const std::string& header, std::string kernel);
-  /// The whole call of a core that reads boxes: the template of that name in device/attention/attention_<core>.h.
+  TunedCall finish(const AttentionChoice& choice, KernelParts source, const Params& params,
+                   const std::string& arguments) const;
+  /// The whole call of a core that reads row by row, or boxes: the template in device/attention/attention_<core>.h.
+  TunedCall rows_call(const AttentionChoice& choice);
   TunedCall box_call(const AttentionChoice& choice);
 
  private:

@@ -83,13 +83,11 @@ inline AttentionTileShape pick_attention_tile(int depth, int shared_limit, int o
 inline CallNeeds attention_needs(const AttentionTileShape& tile, const device::AttentionSizes& s) {
   const int tiles = (s.queries + tile.queries - 1) / tile.queries;
   const int parts = (s.depth + tile.value_columns - 1) / tile.value_columns;
-  CallNeeds needs;
-  needs.shape = {.grid_x = tiles * parts,
-                 .grid_y = s.heads,
-                 .grid_z = s.batch,
-                 .threads = tile.threads(),
-                 .shared_bytes = tile.shared_bytes()};
-  return needs;
+  return {.shape = {.grid_x = tiles * parts,
+                    .grid_y = s.heads,
+                    .grid_z = s.batch,
+                    .threads = tile.threads(),
+                    .shared_bytes = tile.shared_bytes()}};
 }
 
 /// device::AttentionWgmmaTile as a value.
@@ -207,13 +205,11 @@ inline int attention_query_tiles(const AttentionWgmmaShape& tile, int queries, i
 /// Grid, threads and shared memory; there is no workspace.
 inline CallNeeds attention_needs(const AttentionWgmmaShape& tile, const device::AttentionSizes& s,
                                  int multiprocessors) {
-  CallNeeds needs;
-  needs.shape = {.grid_x = attention_query_tiles(tile, s.queries, int64_t{s.batch} * s.heads, multiprocessors),
-                 .grid_y = s.heads,
-                 .grid_z = s.batch,
-                 .threads = tile.threads(),
-                 .shared_bytes = tile.shared_bytes()};
-  return needs;
+  return {.shape = {.grid_x = attention_query_tiles(tile, s.queries, int64_t{s.batch} * s.heads, multiprocessors),
+                    .grid_y = s.heads,
+                    .grid_z = s.batch,
+                    .threads = tile.threads(),
+                    .shared_bytes = tile.shared_bytes()}};
 }
 
 /// device::AttentionShortTile as a value.
@@ -261,13 +257,11 @@ inline CallNeeds attention_needs(const AttentionShortShape& tile, const device::
   int parts = 1;
   for (int more = 2; more <= tiles; ++more)
     if (makespan(more) <= makespan(parts)) parts = more;
-  CallNeeds needs;
-  needs.shape = {.grid_x = walkers(parts),
-                 .grid_y = parts,
-                 .grid_z = 1,
-                 .threads = tile.threads(),
-                 .shared_bytes = tile.shared_bytes()};
-  return needs;
+  return {.shape = {.grid_x = walkers(parts),
+                    .grid_y = parts,
+                    .grid_z = 1,
+                    .threads = tile.threads(),
+                    .shared_bytes = tile.shared_bytes()}};
 }
 
 /// device::AttentionGradientTile as a value.

@@ -1,22 +1,16 @@
 // Attention of few queries per head of keys, over a cache. It computes its queries, unless they reduce rows (a norm),
 // and the cache rows that the launch itself adds.
-#include <array>
-
 #include "tenon/backend/cuda/attention/attention_kernel.h"
-#include "tenon/backend/cuda/codegen/program_source.h"
 
 namespace tenon::cuda {
 namespace {
 
 // "struct Fresh { .. };": the cache rows that the launch computes itself.
-std::string fresh_source(const Form& form, Params& params, std::string& headers) {
+std::string fresh_source(const AttentionKernel& kernel, Params& params, std::string& headers) {
+  const Form& form = kernel.form();
   if (form.updates.empty()) return "using Fresh = NoFresh;\n";
   const auto functor = [&](const char* called, const Expr& value, int split, int most) {
-    const ProgramOutput computed{value, {}, DType::F32};
-    ProgramSource program(std::array{computed}, {value.shape(), split}, params, most);
-    std::string source = program.functor(called);
-    headers += program.includes();
-    return source;
+    return kernel.element_source(called, value, split, params, headers, most);
   };
   const FormOutput &keys = update_of(form, 1), &values = update_of(form, 2);
   const Expr& index = keys.place->in[1];
@@ -44,14 +38,10 @@ class GroupedCore : public AttentionCore {
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
     KernelParts source;
     Params params = kernel.begin(choice);
-    const Expr& queries = kernel.queries();
-    const ProgramOutput computed{queries, {}, DType::F32};
-    ProgramSource program(std::array{computed}, {queries.shape(), 3}, params, 4);
-    source.functors = program.functor("Q");
-    source.headers += program.includes();
+    source.functors = kernel.element_source("Q", kernel.queries(), 3, params, source.headers, 4);
     for (size_t i = 1; i < 3; ++i) source.functors += kernel.rows_source(i, params, source.headers);
     const std::string epilogue = kernel.epilogue_source(params, source.headers, 8),
-                      fresh = fresh_source(kernel.form(), params, source.headers), sums = kernel.lse_source(params);
+                      fresh = fresh_source(kernel, params, source.headers), sums = kernel.lse_source(params);
     source.functors +=
         kernel.count_source(params, source.headers) + sums + fresh + epilogue + "using Tile = " + choice.tile + ";\n";
     const std::string core = tile_of(kernel).chunks() ? "attention_chunks" : "attention_grouped";

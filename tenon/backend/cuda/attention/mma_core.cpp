@@ -16,11 +16,6 @@ class AttentionMmaCore : public AttentionCore {
                                                         attention_order(kernel.sizes(), kernel.device().facts()));
     return AttentionChoice{.tile = tile.type(), .needs = attention_needs(tile, kernel.sizes())};
   }
-  TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
-    return kernel.rows_call(
-        choice, "attention_mma",
-        "KERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n");
-  }
 };
 
 const RegisterAttentionCore<AttentionMmaCore> kRegisteredAttentionMma;

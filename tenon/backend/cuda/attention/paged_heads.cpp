@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tenon/backend/cuda/codegen/access_source.h"
+#include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/paged_axis.h"
 
 namespace tenon::cuda {
@@ -74,6 +74,18 @@ std::string paged_source(const std::string& name, const PagedHeads& heads, const
          ", entry = of_head / " + of + ";\n    return row_at(p, place(p, entry, row - of_head * static_cast<int>(" +
          tokens + ".divisor)), of_head - entry * static_cast<int>(" + of +
          ".divisor));\n  }\n  DEV static const T* at(const Row& r, int col) { return r.x + col; }\n};\n";
+}
+
+std::string keys_source(const Expr& count, Params& params, std::string& headers) {
+  if (!count) return "using Keys = AllKeys;\n";
+  const ProgramOutput value{count, {}, DType::F32};
+  ProgramSource program(std::array{value}, {value.value.shape(), 0}, params, 1);
+  const std::string source = program.functor("KeyCount");
+  headers += program.includes();
+  return source +
+         "struct Keys {\n  static constexpr bool kGiven = true;\n  DEV static int count(const Params& p, int " +
+         (count.shape().numel() == 1 ? ") { return static_cast<int>(KeyCount::eval(p, 0, 0).v[0]); }\n};\n"
+                                     : "batch) { return static_cast<int>(KeyCount::eval(p, 0, batch).v[0]); }\n};\n");
 }
 
 }  // namespace tenon::cuda

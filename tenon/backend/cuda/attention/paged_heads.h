@@ -1,4 +1,4 @@
-// Paged keys and values: tokens of a cache, found through a page table.
+// Keys and values of a cache: how many there are, and pages of them, found through a page table.
 #pragma once
 #include <optional>
 #include <string>
@@ -31,5 +31,9 @@ bool in_pages(const Expr& keys, const Expr& values);
 std::string page_source(const PagedHeads& heads, Params& params);
 /// The operand's whole functor, "struct K { .. }", whose rows are those of [batch, heads, tokens].
 std::string paged_source(const std::string& name, const PagedHeads& heads, const Shape& shape, Params& params);
+
+/// "struct Keys { .. };" (device/attention/attention_keys.h). `count`: an operand with one number, or one per batch
+/// entry; if empty, the sizes hold it. Adds to the kernel's parameters and headers.
+std::string keys_source(const Expr& count, Params& params, std::string& headers);
 
 }  // namespace tenon::cuda

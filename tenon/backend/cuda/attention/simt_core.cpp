@@ -17,11 +17,6 @@ class AttentionSimtCore : public AttentionCore {
     if (tile.depth == 0) return std::nullopt;
     return AttentionChoice{.tile = tile.type(), .needs = attention_needs(tile, kernel.sizes())};
   }
-  TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
-    return kernel.rows_call(
-        choice, "attention_simt",
-        "KERNEL(Tile::kThreads, 1, Params, p) { attention_simt<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n");
-  }
 };
 
 const RegisterAttentionCore<AttentionSimtCore> kRegisteredAttentionSimt;

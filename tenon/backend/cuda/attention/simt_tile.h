@@ -83,13 +83,11 @@ inline AttentionSimtShape pick_attention_simt(const device::AttentionSizes& s, c
 /// Grid, threads and shared memory; there is no workspace.
 inline CallNeeds attention_needs(const AttentionSimtShape& tile, const device::AttentionSizes& s) {
   const int rows = rows_of_group(s);
-  CallNeeds needs;
-  needs.shape = {.grid_x = (rows + tile.rows() - 1) / tile.rows(),
-                 .grid_y = s.kv_heads,
-                 .grid_z = s.batch,
-                 .threads = tile.threads(),
-                 .shared_bytes = tile.shared_bytes()};
-  return needs;
+  return {.shape = {.grid_x = (rows + tile.rows() - 1) / tile.rows(),
+                    .grid_y = s.kv_heads,
+                    .grid_z = s.batch,
+                    .threads = tile.threads(),
+                    .shared_bytes = tile.shared_bytes()}};
 }
 
 }  // namespace tenon::cuda

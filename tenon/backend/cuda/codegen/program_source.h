@@ -153,6 +153,17 @@ struct NodeStruct {
 };
 const NodeStruct& node_struct(const NodeType* type);
 
+/// A reduction with reduce_of_moments, and its destination, an f32 leaf [samples, channels].
+struct Statistic {
+  const NodeType* kind;
+  Expr place;
+};
+
+/// "DEV static void <name>(const Params& p, int64_t at, const Moments& m) {..}": stores element `at` of each statistic.
+/// Adds the include lines it needs to `headers`.
+std::string statistics_source(const std::string& name, std::span<const Statistic> wanted, Params& params,
+                              std::string& headers);
+
 /// The domain as a matrix: rows along the last axis, or longer ones if `joins` and rows are short.
 MatrixDomain matrix_domain(const Shape& shape, bool joins);
 

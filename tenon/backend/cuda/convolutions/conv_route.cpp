@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tenon/backend/cuda/launches/operands.h"
 #include "tenon/backend/cuda/libraries/native_epilogue.h"
 #include "tenon/backend/forms.h"
 #include "tenon/expr/ops.h"
@@ -34,9 +35,8 @@ bool takes_epilogue(const Form& form, ConvRoute& route) {
 }  // namespace
 
 std::optional<ConvRoute> ConvRoute::of(const Form& form, const DnnConv& sizes, const Expr& x, const Expr& w) {
-  const bool counts =
-      std::any_of(form.outputs.begin(), form.outputs.end(), [](const FormOutput& o) { return o.statistic != nullptr; });
-  if (counts || form.lanes != 1 || form.domain != form.anchor.shape() || form.domain.numel() == 0) return std::nullopt;
+  if (counts_statistics(form) || form.lanes != 1 || form.domain != form.anchor.shape() || form.domain.numel() == 0)
+    return std::nullopt;
   const auto image = dense_operand(x), filter = dense_operand(w);
   if (!image || !filter) return std::nullopt;
   ConvRoute out;

@@ -29,8 +29,6 @@ enum class Opcode : int {
   Barrier = 0x1a7,      ///< mbarrier
   CopyAsync = 0x1ae,    ///< LDGSTS, cp.async
   TensorLoad = 0x1b4,   ///< TMA
-  TensorStore = 0x1b5,  ///< TMA
-  BulkCopy = 0x1ba,     ///< cp.async.bulk
   Hgmma = 0x1f0,        ///< wgmma f16, bf16
   Qgmma = 0x1f3,        ///< wgmma e4m3
 };

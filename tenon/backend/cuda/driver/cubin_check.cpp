@@ -67,39 +67,13 @@ bool serialises_wgmma(const std::string& log) {
 }
 
 std::string opcode_name(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::Convert:
-      return "F2FP";
-    case Opcode::LoadMatrix:
-      return "LDSM";
-    case Opcode::Hmma:
-      return "HMMA";
-    case Opcode::Qmma:
-      return "QMMA";
-    case Opcode::LoadGlobal:
-      return "LDG";
-    case Opcode::LoadLocal:
-      return "LDL";
-    case Opcode::StoreGlobal:
-      return "STG";
-    case Opcode::StoreLocal:
-      return "STL";
-    case Opcode::Barrier:
-      return "SYNCS";
-    case Opcode::CopyAsync:
-      return "LDGSTS";
-    case Opcode::TensorLoad:
-      return "UTMALDG";
-    case Opcode::TensorStore:
-      return "UTMASTG";
-    case Opcode::BulkCopy:
-      return "UBLKCP";
-    case Opcode::Hgmma:
-      return "HGMMA";
-    case Opcode::Qgmma:
-      return "QGMMA";
-  }
-  return "?";
+  static constexpr std::pair<Opcode, const char*> kNames[] = {
+      {Opcode::Convert, "F2FP"},     {Opcode::LoadMatrix, "LDSM"},    {Opcode::Hmma, "HMMA"},
+      {Opcode::Qmma, "QMMA"},        {Opcode::LoadGlobal, "LDG"},     {Opcode::LoadLocal, "LDL"},
+      {Opcode::StoreGlobal, "STG"},  {Opcode::StoreLocal, "STL"},     {Opcode::Barrier, "SYNCS"},
+      {Opcode::CopyAsync, "LDGSTS"}, {Opcode::TensorLoad, "UTMALDG"}, {Opcode::Hgmma, "HGMMA"},
+      {Opcode::Qgmma, "QGMMA"}};
+  return std::ranges::find(kNames, opcode, &std::pair<Opcode, const char*>::first)->second;
 }
 
 std::vector<std::string> check_kernel(const CubinKernel& kernel, const std::string& log,

@@ -121,12 +121,8 @@ class CuptiTrace : public Trace {
 }  // namespace
 
 std::unique_ptr<Trace> trace_kernels(const SearchSettings& settings) {
-  SearchResult found = load_library(Library::Cupti, settings);
-  if (found.library) return std::make_unique<CuptiTrace>(*std::move(found.library));
-  throw Error(ErrorKind::Device, "cupti",
-              "kernels cannot be timed inside a graph: " + library_name(Library::Cupti) + " " +
-                  (found.problem.empty() ? "not found" : found.problem),
-              "install it: " + install_command(Library::Cupti, settings));
+  return std::make_unique<CuptiTrace>(
+      need_library(Library::Cupti, "kernels cannot be timed inside a graph: ", settings));
 }
 
 }  // namespace tenon::cuda

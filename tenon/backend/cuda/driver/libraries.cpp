@@ -8,6 +8,8 @@
 #include <cstring>
 #include <span>
 
+#include "tenon/core/error.h"
+
 namespace tenon::cuda {
 namespace fs = std::filesystem;
 namespace {
@@ -137,6 +139,15 @@ SearchResult load_library(Library which, const SearchSettings& settings, int new
     }
   }
   return result;
+}
+
+LoadedLibrary need_library(Library which, const std::string& without, const SearchSettings& settings,
+                           int newest_major) {
+  SearchResult found = load_library(which, settings, newest_major);
+  if (found.library) return *std::move(found.library);
+  throw Error(ErrorKind::Device, traits(which).key,
+              without + library_name(which) + " " + (found.problem.empty() ? "not found" : found.problem),
+              "install it: " + install_command(which, settings, newest_major));
 }
 
 std::string version_text(Library which, size_t version) {

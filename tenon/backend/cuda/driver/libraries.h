@@ -58,6 +58,11 @@ struct SearchResult {
 SearchResult load_library(Library which, const SearchSettings& settings = SearchSettings::from_environment(),
                           int newest_major = std::numeric_limits<int>::max());
 
+/// The library, or Error(Device) with the command that installs it. `without`: what is missed without it, in front of
+/// the library's name.
+LoadedLibrary need_library(Library which, const std::string& without, const SearchSettings& settings,
+                           int newest_major = std::numeric_limits<int>::max());
+
 /// A library's numeric version as text: the driver's 13010 is "13.1", 91900 of cuDNN and cuBLASLt "9.19.0".
 std::string version_text(Library which, size_t version);
 /// The version that the library itself reports: "13.1.0"; empty if it reports none.

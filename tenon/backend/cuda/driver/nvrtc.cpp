@@ -10,14 +10,6 @@
 namespace tenon::cuda {
 namespace {
 
-LoadedLibrary find(const SearchSettings& settings, int newest_major) {
-  SearchResult result = load_library(Library::Nvrtc, settings, newest_major);
-  if (result.library) return *std::move(result.library);
-  const std::string why = result.problem.empty() ? "not found" : result.problem;
-  throw Error(ErrorKind::Device, "nvrtc", "kernels cannot be compiled: " + library_name(Library::Nvrtc) + " " + why,
-              "install it: " + install_command(Library::Nvrtc, settings, newest_major));
-}
-
 // NVRTC calls this in place of signal(). Otherwise it would handle SIGINT and SIGTERM for the whole process whenever it
 // compiles, by calling exit(4) from the handler.
 using SignalHandler = void (*)(int);
@@ -106,7 +98,8 @@ void Nvrtc::bind(Function*& function, const char* name) {
   TENON_CHECK(Device, function != nullptr, "nvrtc") << library_.path().string() << " has no " << name;
 }
 
-Nvrtc::Nvrtc(const SearchSettings& settings, int newest_major) : library_(find(settings, newest_major)) {
+Nvrtc::Nvrtc(const SearchSettings& settings, int newest_major)
+    : library_(need_library(Library::Nvrtc, "kernels cannot be compiled: ", settings, newest_major)) {
   library_.redirect_calls("signal", reinterpret_cast<void*>(&leave_signals_alone));
   int (*get_version)(int*, int*) = nullptr;
   bind(get_version, "nvrtcVersion");

@@ -97,15 +97,7 @@ class CudaCompiler : public OfflineCompiler {
     return out;
   }
 
-  PlannedCalls planned() override {
-    PlannedCalls out;
-    const CudnnCheck* cudnn = device_->cudnn();
-    if (!cudnn) return out;
-    out.library = cudnn->name();
-    out.seconds = cudnn->seconds();
-    for (const CudnnVerdict& v : cudnn->verdicts()) out.calls.push_back({v.problem, v.engine, v.why_not});
-    return out;
-  }
+  PlannedCalls planned() override { return device_->cudnn() ? device_->cudnn()->planned() : PlannedCalls(); }
 
  private:
   std::shared_ptr<CompileDevice> device_;

@@ -7,7 +7,6 @@
 #include "tenon/backend/cuda/codegen/lets_source.h"
 #include "tenon/backend/cuda/device/launches/sizes.h"
 #include "tenon/backend/cuda/launches/operands.h"
-#include "tenon/backend/cuda/launches/transposed_call.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"

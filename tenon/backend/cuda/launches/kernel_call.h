@@ -67,6 +67,11 @@ class KernelCall {
 /// `settled`: leaves that no kernel writes which may still run once this call's predecessor has started.
 KernelCall plain_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
                       const Shape& domain, std::span<const ProgramOutput> lets = {}, const SettledLeaf& settled = {});
+/// The kernel call of a map whose largest operands are column-major (contiguous from one row to the next) and whose
+/// result is row-major: it goes through tiles in shared memory (device/launches/transposed.h). Empty for other maps.
+/// `matrix`: the domain, split at its last axis.
+std::optional<KernelCall> transposed_call(Device& device, const std::string& name,
+                                          std::span<const ProgramOutput> outputs, const MatrixDomain& matrix);
 /// True if each block of a map over `elements_of_map` elements should compute `lets`: they are small beside the map.
 bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map);
 

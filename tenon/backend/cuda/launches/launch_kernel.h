@@ -8,7 +8,6 @@
 
 #include "tenon/backend/backend.h"
 #include "tenon/backend/bodies.h"
-#include "tenon/backend/cuda/codegen/statistics_source.h"
 #include "tenon/backend/cuda/launches/device_weights.h"
 #include "tenon/backend/cuda/launches/kernel_call.h"
 #include "tenon/backend/cuda/products/core_counts.h"
@@ -132,9 +131,8 @@ class LaunchKernel : public Kernel {
 using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Device>>;
 using RegisterBody = LaunchBodies::Register;
 
-/// Makes the unbound kernel of a launch that has its form.
-inline std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Device> device, const Launch& launch) {
-  return LaunchBodies::make(std::move(device), launch);
-}
+/// The kernel of a launch over lists, whose argument holds the list (device/launches/list.h). Starts compilation.
+/// Throws Error(Internal) for a launch that is more than a map over vectors (backend/list_form.h).
+std::unique_ptr<ListKernel> make_list_kernel(std::shared_ptr<Device> device, const Launch& launch);
 
 }  // namespace tenon::cuda

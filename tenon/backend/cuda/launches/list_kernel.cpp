@@ -1,11 +1,11 @@
-#include "tenon/backend/cuda/launches/list_kernel.h"
-
+// A launch over lists: one kernel whose argument holds the list.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
 #include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/device/launches/list_sizes.h"
+#include "tenon/backend/cuda/launches/launch_kernel.h"
 #include "tenon/backend/list_body.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"

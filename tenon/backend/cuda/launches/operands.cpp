@@ -12,7 +12,7 @@
 #include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/launches/device_weights.h"
 #include "tenon/backend/cuda/products/core_names.h"
-#include "tenon/backend/cuda/products/skinny_call.h"
+#include "tenon/backend/cuda/products/skinny_tile.h"
 #include "tenon/backend/forms.h"
 #include "tenon/backend/paged_axis.h"
 #include "tenon/expr/ops.h"

@@ -1,10 +1,10 @@
-#include "tenon/backend/cuda/launches/transposed_call.h"
-
+// Maps that transpose.
 #include <algorithm>
 #include <array>
 #include <unordered_set>
 
 #include "tenon/backend/cuda/device/launches/sizes.h"
+#include "tenon/backend/cuda/launches/kernel_call.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
 #include "tenon/kernels/view_facts.h"

@@ -7,17 +7,9 @@ namespace {
 
 constexpr size_t kOldestCudnn = 91301;  // attention as one operation; plans for a device that is only described
 
-LoadedLibrary find_cudnn(const SearchSettings& settings) {
-  SearchResult result = load_library(Library::Cudnn, settings);
-  if (result.library) return *std::move(result.library);
-  throw Error(ErrorKind::Device, "cudnn",
-              library_name(Library::Cudnn) + " " + (result.problem.empty() ? "not found" : result.problem),
-              "install it: " + install_command(Library::Cudnn, settings));
-}
-
 }  // namespace
 
-CudnnApi::CudnnApi(const SearchSettings& settings) : library_(find_cudnn(settings)) {
+CudnnApi::CudnnApi(const SearchSettings& settings) : library_(need_library(Library::Cudnn, "", settings)) {
 #define TENON_CUDNN_BIND(member, name, result, parameters) \
   member = library_.function<result parameters>(name);     \
   TENON_CHECK(Device, member != nullptr, "cudnn") << path().string() << " has no " name;

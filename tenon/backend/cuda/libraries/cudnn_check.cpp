@@ -26,10 +26,8 @@ bool has_driver(const SearchSettings& settings) {
 }  // namespace
 
 CudnnCheck::CudnnCheck(const SearchSettings& settings, const DeviceFacts& facts)
-    : api_(std::make_shared<CudnnApi>(settings)),
-      planner_(api_, facts),
-      name_(cudnn_name(*api_)),
-      compiles_(has_driver(settings)) {
+    : api_(std::make_shared<CudnnApi>(settings)), planner_(api_, facts), compiles_(has_driver(settings)) {
+  planned_.library = cudnn_name(*api_);
   if (!compiles_)
     spdlog::warn(
         "found neither a driver nor a toolkit's stubs/libcuda.so: cuDNN's plans for attention are not checked");
@@ -40,7 +38,7 @@ void CudnnCheck::plan(const DnnProblem& problem) {
   const std::string text = describe(problem);
   if (!seen_.insert(text).second) return;
   const auto begin = Clock::now();
-  CudnnVerdict& verdict = verdicts_.emplace_back();
+  PlannedCalls::Call& verdict = planned_.calls.emplace_back();
   verdict.problem = text;
   verdict.why_not = "no deterministic engine";
   try {
@@ -56,7 +54,7 @@ void CudnnCheck::plan(const DnnProblem& problem) {
     verdict.why_not = e.what();
   }
   if (!verdict.engine.empty()) verdict.why_not.clear();
-  seconds_ += seconds_since(begin);
+  planned_.seconds += seconds_since(begin);
 }
 
 }  // namespace tenon::cuda

@@ -5,7 +5,7 @@
 
 #include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/products/product_kernel.h"
-#include "tenon/backend/cuda/products/skinny_call.h"
+#include "tenon/backend/cuda/products/skinny_tile.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
