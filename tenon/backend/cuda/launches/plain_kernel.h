@@ -1,10 +1,10 @@
-// The skeletons without an anchor: map and rows, each one kernel call, and groups, statistics only.
+// What the skeletons without an anchor share: map, rows (each one kernel call) and groups (statistics only).
+#pragma once
 #include <algorithm>
 
 #include "tenon/backend/cuda/launches/launch_kernel.h"
 
 namespace tenon::cuda {
-namespace {
 
 class PlainKernel : public LaunchKernel {
  public:
@@ -25,9 +25,4 @@ class PlainKernel : public LaunchKernel {
   }
 };
 
-const RegisterBody kRegisteredMap("map", &LaunchBodies::body<PlainKernel>);
-const RegisterBody kRegisteredRows("rows", &LaunchBodies::body<PlainKernel>);
-const RegisterBody kRegisteredGroups("groups", &LaunchBodies::body<PlainKernel>);
-
-}  // namespace
 }  // namespace tenon::cuda
