@@ -16,7 +16,7 @@ MakeAttentionCore core_of(const Variant& v) {
   return [v](const device::AttentionSizes& s) {
     const AttentionShortShape tile = v.tile.depth ? v.tile : pick_attention_short(s, hopper());
     CallShape shape = attention_needs(tile, s, v.multiprocessors).shape;
-    if (v.parts) shape.grid_y = static_cast<unsigned>(v.parts);
+    if (v.parts) shape.grid_y = v.parts;
     return box_core(kernel_of(tile), v.type, v.run, shape);
   };
 }
@@ -94,15 +94,16 @@ TEST(AttentionShort, Problems) {
 
 // A block per multiprocessor processes many heads; few heads are divided among more blocks.
 TEST(AttentionShort, Parts) {
+  using Grid = std::pair<int64_t, int64_t>;
   const auto grid = [](int batch) {
     const device::AttentionSizes s{
         .batch = batch, .heads = 24, .kv_heads = 24, .queries = 257, .keys = 257, .depth = 64};
     const CallShape shape = attention_needs(pick_attention_short(s, hopper()), s, 132).shape;
-    return std::pair(shape.grid_x, shape.grid_y);
+    return Grid(shape.grid_x, shape.grid_y);
   };
-  EXPECT_EQ(grid(256), std::pair(132u, 1u));
-  EXPECT_EQ(grid(8), std::pair(66u, 2u));
-  EXPECT_EQ(grid(1), std::pair(24u, 5u));
+  EXPECT_EQ(grid(256), Grid(132, 1));
+  EXPECT_EQ(grid(8), Grid(66, 2));
+  EXPECT_EQ(grid(1), Grid(24, 5));
 }
 
 TEST(AttentionShort, MachineCode) {

@@ -297,7 +297,7 @@ TEST_F(Tiles, BlocksOfAFewRowsFitIntoSharedMemory) {
                 for (const TileChoice& c : choices) {
                   if (!is_of(c, "skinny")) continue;
                   const SkinnyCall made(p, facts, c.as<SkinnyTileShape>());
-                  EXPECT_LE(static_cast<int>(made.needs().shape.shared_bytes), facts.shared_bytes) << made.type();
+                  EXPECT_LE(made.needs().shape.shared_bytes, facts.shared_bytes) << made.type();
                 }
               }
 }
