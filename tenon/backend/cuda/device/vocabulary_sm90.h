@@ -185,10 +185,10 @@ DEV void wgmma_settle(float (&d)[kFragments][4]) {
   TENON_REGISTERS_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define TENON_REGISTERS_112 \
   TENON_REGISTERS_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-#define TENON_REGISTERS_128                                                                          \
-  TENON_REGISTERS_112                                                                                \
-      ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
-      "%127"
+#define TENON_REGISTERS_128                                                                      \
+  TENON_REGISTERS_112                                                                            \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
+  "%127"
 #define TENON_FIRST_16 TENON_SUMS_16(0)
 #define TENON_FIRST_32 TENON_FIRST_16, TENON_SUMS_16(4)
 #define TENON_FIRST_48 TENON_FIRST_32, TENON_SUMS_16(8)
