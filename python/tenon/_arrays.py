@@ -41,6 +41,18 @@ def resolved(array: Any) -> Any:
     return array.resolve_neg() if is_negated(array) else array
 
 
+def as_view(value: Any) -> Any:
+    """The tensor, or a copy if no view of dense memory has its layout; anything else as it is."""
+    torch = sys.modules["torch"]
+    if not isinstance(value, torch.Tensor) or value.is_contiguous():
+        return value
+    try:
+        _core.Call("gradient", ["gradient"], (value.detach(),)).input(_core.Graph(), 0)
+    except UsageError:
+        return value.contiguous()
+    return value
+
+
 def plain_numbers(names: Sequence[str], values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values, with NumPy's numbers beside PyTorch's tensors as Python's: to PyTorch, too, they have no type."""
     typed = [isinstance(v, numbers.Real) and not isinstance(v, (int, float)) for v in values]

@@ -364,7 +364,8 @@ class Fused:
 
 
 class _Backward(Fused):
-    """Gradients of a function's trace, which is the only one that they have."""
+    """Gradients of a function's trace, which is the only one that they have. Its arguments are those of the call, which
+    were read before, and gradients of results in whatever layout PyTorch has made them."""
 
     def __init__(self, name: str, trace: _Trace) -> None:
         super().__init__(lambda *given: trace.values, name)
@@ -372,6 +373,10 @@ class _Backward(Fused):
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Bound:
         return _Bound(self._only.names, args, ())
+
+    def _read(self, bound: _Bound) -> Any:
+        bound.values = tuple(map(_arrays.as_view, bound.values))
+        return super()._read(bound)
 
     def _trace(self, shapes: Sequence[Any], dtypes: Sequence[str], place: Any, bound: _Bound) -> _Trace:
         self._check_captured(self._only.captured)

@@ -308,3 +308,33 @@ def test_numbers_of_other_types_beside_tensors(number):
         assert y.dtype == torch.float16 and y.tolist() == [2.0] * 3 and y.requires_grad == requires
     with pytest.raises(tenon.UsageError, match="^s: expected a number that a float can hold"):
         k(x, 10**400)
+
+
+USES = [
+    lambda y: torch.diag_embed(y).cumsum(-1),
+    lambda y: torch.slice_scatter(y.new_zeros(3, 7), y, 1, 0, 7, 2).cumsum(0),
+]
+
+
+@pytest.mark.parametrize("use", USES, ids=["diagonal", "every second column"])
+def test_gradients_of_results_in_any_layout(use):
+    """PyTorch chooses how what it passes back lies in memory."""
+    k = tenon.fuse(lambda x: tenon.tanh(x) * x)
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(11))
+    mine, compiled, exact = x.clone().requires_grad_(), x.clone().requires_grad_(), x.double().requires_grad_()
+    (first,) = torch.autograd.grad(use(k(mine)).sin().sum(), mine, create_graph=True)
+    (wanted,) = torch.autograd.grad(use(exact.tanh() * exact).sin().sum(), exact, create_graph=True)
+    assert_close(first, wanted, 1e-4)
+    torch.compiler.reset()
+    torch.compile(lambda x: use(k(x)).sin().sum(), backend="aot_eager")(compiled).backward()
+    assert_close(compiled.grad, wanted, 1e-4)
+    (second,) = torch.autograd.grad((first**2).sum(), mine)
+    (wanted,) = torch.autograd.grad((wanted**2).sum(), exact)
+    assert_close(second, wanted, 1e-3 * max(1.0, float(wanted.abs().max())))
+
+
+def test_a_gradient_that_is_given_in_any_layout():
+    k = tenon.fuse(lambda x: x * 2)
+    x, seed = torch.randn(3, 4, requires_grad=True), torch.randn(3, 7)[:, ::2]
+    k(x).backward(seed)
+    assert_close(x.grad, 2 * seed, 1e-6)
