@@ -92,6 +92,8 @@ Array from_tensor(const nb::dlpack::dltensor& t, const std::string& name, const 
   a.shape = Shape(std::span<const int64_t>(t.shape, static_cast<size_t>(t.ndim)));
   a.strides = a.shape.strides();
   if (t.strides) std::copy_n(t.strides, t.ndim, a.strides.begin());
+  TENON_CHECK(Usage, t.data || a.shape.numel() == 0, name)
+      << "expected an array with memory, got " << a.str() << " without, such as a tensor that stands for others";
   a.data = static_cast<std::byte*>(t.data) + t.byte_offset;
   return a;
 }

@@ -145,6 +145,17 @@ def _wants_gradients(values: Sequence[Any]) -> bool:
     return any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
 
 
+def _stand_for_others(values: Sequence[Any]) -> bool:
+    """Whether tensors among these are only seen through PyTorch's operators: a dispatch mode watches or replaces every
+    call, or a tensor's class does so for its own, and such tensors may have no memory."""
+    torch = sys.modules.get("torch")
+    tensors = [] if torch is None else [v for v in values if isinstance(v, torch.Tensor)]
+    if not tensors:
+        return False
+    plain = torch.Tensor.__torch_dispatch__
+    return torch._C._len_torch_dispatch_stack() > 0 or any(type(t).__torch_dispatch__ is not plain for t in tensors)
+
+
 def _note_written(arrays: Sequence[Any]) -> None:
     """Tells autograd which tensors were written to."""
     torch = sys.modules.get("torch")
@@ -187,6 +198,7 @@ class Fused:
         self._structure: Any = None  # of the last call of PyTorch's operators
         self._compiled: set[Fused] = set()  # gradients that compiled graphs name by their handles
         self._handle = next(_HANDLES)
+        self._digits = str(self._handle)  # to a compiler a constant; the number would become a variable of its graph
         self.__doc__ = getattr(function, "__doc__", None)
         _ALL[self._handle] = self
         if "torch" in sys.modules:
@@ -325,12 +337,15 @@ class Fused:
             args, kwargs = tuple(map(_captured, args)), {n: _captured(v) for n, v in kwargs.items()}
             if any(isinstance(v, Expr) for v in (*args, *kwargs.values())):
                 return self._within(*args, **kwargs)
-        if _torch_compiles() or _wants_gradients((*args, *kwargs.values())):
+        given = (*args, *kwargs.values())
+        if _torch_compiles() or _wants_gradients(given) or _stand_for_others(given):
             from . import _torch
 
-            arrays = _torch.call_fused(self._handle, args, kwargs, out)
-            # A compiler cannot look it up, but its thread is alone.
-            structure = self._structure if _torch_compiles() else _torch.structure_of(self, args, kwargs)
+            arrays = _torch.call_fused(self._digits, args, kwargs, out)
+            if _torch_compiles():
+                structure = _torch.compiled_structure(self._digits, len(arrays))
+            else:
+                structure = _torch.structure_of(self, args, kwargs)
         else:
             arrays, structure = self._run(self._bind(args, kwargs), out)
         return pack(structure, arrays) if out is None else out

@@ -243,6 +243,20 @@ def structure_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return _trace_of(function, function._bind(args, kwargs)).structure
 
 
+@torch.compiler.assume_constant_result
+def _part(digits: str, index: int) -> str:
+    """The kind of the results (-1), or the key of one, of the call that a compiler has just traced."""
+    kind, keys = _fuse.by_handle(int(digits))._structure
+    return ("" if kind is None else kind.__name__) if index < 0 else keys[index]
+
+
+def compiled_structure(digits: str, count: int) -> Any:
+    """The form of the `count` results of the call that a compiler has just traced; its thread is alone. Read as
+    strings, which it takes for constants: an attribute would be that of an earlier call."""
+    kind = {"": None, "list": list, "tuple": tuple, "dict": dict}[_part(digits, -1)]
+    return kind, [_part(digits, i) for i in range(count)]
+
+
 def _versions(captured: Sequence[tuple[str, Any]]) -> dict[str, int]:
     """How often tensors were written to, by name."""
     tensors = [(n, a) for n, a in captured if isinstance(a, torch.Tensor) and not a.is_inference()]
@@ -312,9 +326,10 @@ def _check_tensor(name: str, tensor: Any, device: Any) -> None:
 
 
 @torch.compiler.allow_in_graph
-def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Any, ...]:
-    """A call of a fused function as one operator, for autograd and torch.compile. Returns the arrays that it
-    writes."""
+def call_fused(digits: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Any, ...]:
+    """A call of a fused function as one operator, for autograd and torch.compile. Returns the arrays that it writes.
+    `digits`: the function's handle."""
+    handle = int(digits)
     function = _fuse.by_handle(handle)
     bound = function._bind(args, kwargs)
     bound.values = _arrays.plain_numbers(bound.names, bound.values)
