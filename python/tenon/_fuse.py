@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import importlib
 import inspect
 import itertools
 import os
@@ -172,6 +175,16 @@ def signature_of(function: Callable[..., Any], what: str) -> inspect.Signature:
         raise TypeError(f"{what}: expected a Python function, got {name}, which does not name its arguments") from None
 
 
+def _found(module: str, name: str) -> Any:
+    """What a loaded module has under a name with dots, or None."""
+    return functools.reduce(lambda found, part: getattr(found, part, None), name.split("."), sys.modules.get(module))
+
+
+def _imported(module: str, name: str) -> Any:
+    """What a module has under a name with dots: how pickle finds it in another process."""
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+
+
 class Fused:
     """A function that runs as fused kernels. Call it with arrays and numbers; `explain` shows its plan.
 
@@ -187,6 +200,7 @@ class Fused:
             raise TypeError(f"fuse: expected a function, got {type(function).__name__}")
         self._function = function
         self._within = within or function
+        self._recipe: tuple[Callable[..., Fused], tuple[Any, ...]] = (Fused, (function, name, within))  # of a copy
         self._name = name or getattr(function, "__name__", "fused").replace("<lambda>", "fused")
         self._signature = signature_of(function, "fuse")
         kinds = {p.kind for p in self._signature.parameters.values()}
@@ -351,8 +365,20 @@ class Fused:
         return pack(structure, arrays) if out is None else out
 
     def __reduce__(self) -> Any:
+        """For pickle: a decorated function is what its module has under its name, as pickle does with functions; others
+        are made anew, without plans."""
+        place = (getattr(self._function, n, None) for n in ("__module__", "__qualname__"))
+        module, name = (part if isinstance(part, str) else "" for part in place)
+        return (_imported, (module, name)) if _found(module, name) is self else self._recipe
+
+    def __copy__(self) -> Fused:
         """Copies are functions of their own, without plans."""
-        return Fused, (self._function, self._name, self._within)
+        make, given = self._recipe
+        return make(*given)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Fused:
+        make, given = self._recipe
+        return make(*copy.deepcopy(given, memo))  # a method is that of the copied object
 
     def _planned_for(self, args: tuple[Any, ...], kwargs: dict[str, Any], what: str) -> _Planned:
         if args or kwargs:

@@ -95,7 +95,9 @@ def _differentiated(function: Any, argnums: Argnums, with_value: bool) -> Fused:
         return tuple(out) if isinstance(found, tuple) else out[0]
 
     name = getattr(inner, "__name__", "fused").replace("<lambda>", "fused")
-    return Fused(both, f"{name}.gradient", within)
+    fused = Fused(both, f"{name}.gradient", within)
+    fused._recipe = (_differentiated, (function, argnums, with_value))
+    return fused
 
 
 def grad(function: Callable[..., Any] | Fused, argnums: Argnums = None) -> Fused:
