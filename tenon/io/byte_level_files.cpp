@@ -382,6 +382,8 @@ TokenizerParts read_gguf(const GgufFile& file) {
   // Llama 3 needs its start token even if the file does not say so.
   if (file.boolean("tokenizer.ggml.add_bos_token").value_or(parts.whole_words) && parts.bos)
     parts.prefix = {*parts.bos};
+  TENON_CHECK(Model, !file.boolean("tokenizer.ggml.add_eos_token").value_or(false), where)
+      << "tokenizer.ggml.add_eos_token is true: a token after the text is not supported";
   if (const auto text = file.string("tokenizer.chat_template")) parts.chat_template = std::string(*text);
   return parts;
 }

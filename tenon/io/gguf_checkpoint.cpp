@@ -192,12 +192,14 @@ nlohmann::json gguf_config(const GgufFile& file) {
   TENON_CHECK(Model, eps, file.name()) << "has no metadata '" << front << "attention.layer_norm_rms_epsilon'";
   out["rms_norm_eps"] = *eps;
   out["rope_theta"] = file.number(front + "rope.freq_base").value_or(10000.0);
-  copy_integer("attention.key_length", "head_dim");
+  const bool has_head = copy_integer("attention.key_length", "head_dim");
   const auto window = file.integer(front + "attention.sliding_window");
   TENON_CHECK(Model, !window || *window <= 0 || *window >= out["max_position_embeddings"].get<int64_t>(), file.name())
       << front << "attention.sliding_window: a window of " << *window << " tokens is not supported";
   const int64_t heads = out["num_attention_heads"], width = out["hidden_size"];
-  const int64_t head = out.contains("head_dim") ? out["head_dim"].get<int64_t>() : width / std::max<int64_t>(heads, 1);
+  const int64_t head = has_head ? out["head_dim"].get<int64_t>() : width / std::max<int64_t>(heads, 1);
+  // As in llama.cpp; config.json of Qwen3 without a head_dim would mean 128.
+  if (!has_head && architecture == "qwen3" && head > 1 && width % heads == 0) out["head_dim"] = head;
   const auto turned = file.integer(front + "rope.dimension_count");
   TENON_CHECK(Model, !turned || *turned == head, file.name())
       << front << "rope.dimension_count: " << *turned << " of the " << head

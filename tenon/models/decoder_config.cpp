@@ -13,18 +13,29 @@ using nlohmann::json;
 constexpr int64_t kMaxWidth = 1 << 17, kMaxLayers = 4096, kMaxTokens = int64_t{1} << 24;
 
 // The base of rotary positions: a flat rope_theta, or rope_parameters, which also has a rope_type. Scaled positions
-// (another rope_type) are refused.
+// (another rope_type) are refused. As in transformers, rope_scaling replaces rope_parameters.
 void read_rotary(DecoderConfig& c, ConfigReader& r, const json& config, const std::string& where) {
   c.theta = r.number("rope_theta", 1e4, 1, 1e12);
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    r.ignore({key});
-    if (!r.has(key)) continue;
-    ConfigReader inner(config[key], where + " " + key);
-    inner.expect("rope_type", {"default"});
-    inner.expect("type", {"default"});
-    c.theta = inner.number("rope_theta", c.theta, 1, 1e12);
-  }
   r.expect("partial_rotary_factor", {1, 1.0});
+  const char* key = r.has("rope_scaling") && !config["rope_scaling"].empty() ? "rope_scaling" : "rope_parameters";
+  r.ignore({"rope_scaling", "rope_parameters"});
+  if (!r.has(key)) return;
+  ConfigReader inner(config[key], where + " " + key);
+  for (const auto& [name, value] : config[key].items())
+    if (value.is_object()) inner.refuse(name, "no object (parameters by type of layer are not implemented)");
+  inner.expect("rope_type", {"default"});
+  inner.expect("type", {"default"});
+  c.theta = inner.number("rope_theta", c.theta, 1, 1e12);
+}
+
+// Llama has no windows, but without layer_types the cache of transformers applies a sliding_window after the prompt. It
+// does so even if use_sliding_window is false, which leaves no doubt about the model.
+void refuse_window_of_llama(const DecoderConfig& c, ConfigReader& r) {
+  if (c.family != "llama" || !r.has("sliding_window") || r.has("layer_types") || r.has("use_sliding_window")) return;
+  const int64_t window = r.integer("sliding_window", 0, 1, kMaxTokens);
+  if (window < c.positions)
+    r.refuse("sliding_window", "none below max_position_embeddings, " + std::to_string(c.positions) +
+                                   "; for no window, set it to null or use_sliding_window to false");
 }
 
 void read_attention(DecoderConfig& c, ConfigReader& r, const std::string& where) {
@@ -44,6 +55,7 @@ void read_attention(DecoderConfig& c, ConfigReader& r, const std::string& where)
   c.output_bias = attention_bias;
   c.head_norm = c.family == "qwen3";
   r.expect("use_sliding_window", {false});
+  refuse_window_of_llama(c, r);
   r.expect("is_causal", {true, nullptr});
   for (const std::string& type : r.has("layer_types") ? r.names("layer_types", {}) : std::vector<std::string>{})
     if (type != "full_attention") r.refuse("layer_types", "\"full_attention\" alone (nothing else is implemented)");

@@ -275,5 +275,44 @@ TEST(LanguageFolders, KeyHeadsWithoutANumberAreTheHeads) {
   EXPECT_EQ(read_decoder_config(config, "config.json").key_heads, c.heads);
 }
 
+// rope_scaling replaces rope_parameters in transformers, with a base that is flat or the default.
+TEST(LanguageFolders, RotaryBaseUnderTwoNames) {
+  nlohmann::json config = language_test::recorded()["cases"][0]["config"];
+  const auto theta = [&] { return read_decoder_config(config, "config.json").theta; };
+  config.erase("rope_theta");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  for (const nlohmann::json& nothing : {nlohmann::json(), nlohmann::json::object()}) {
+    config["rope_scaling"] = nothing;
+    EXPECT_EQ(theta(), 5e5) << nothing;
+  }
+  config["rope_scaling"] = {{"rope_type", "default"}};
+  EXPECT_EQ(theta(), 1e4);
+  config["rope_theta"] = 7e4;
+  EXPECT_EQ(theta(), 7e4);
+  config["rope_scaling"]["rope_theta"] = 9e4;
+  EXPECT_EQ(theta(), 9e4);
+  config["rope_scaling"] = nullptr;
+  config["rope_parameters"] = {{"full_attention", {{"rope_type", "yarn"}, {"factor", 4}}}};
+  EXPECT_THROW(theta(), Error);
+}
+
+// transformers' cache applies to Llama, after the prompt, a window that the model does not have.
+TEST(LanguageFolders, AWindowBesideLlama) {
+  nlohmann::json config = language_test::recorded()["cases"][3]["config"];
+  ASSERT_EQ(config["model_type"], "llama");
+  config["max_position_embeddings"] = 64;
+  const auto with = [&](const char* more) {
+    nlohmann::json all = config;
+    all.update(nlohmann::json::parse(more));
+    static_cast<void>(read_decoder_config(all, "config.json"));
+  };
+  for (const char* no_window : {R"({"sliding_window": null})", R"({"sliding_window": 64})",
+                                R"({"sliding_window": 8, "use_sliding_window": false})"})
+    EXPECT_NO_THROW(with(no_window)) << no_window;
+  for (const char* window : {R"({"sliding_window": 63})", R"({"sliding_window": 0})", R"({"sliding_window": "a"})",
+                             R"({"sliding_window": 63, "use_sliding_window": true})"})
+    EXPECT_THROW(with(window), Error) << window;
+}
+
 }  // namespace
 }  // namespace tenon

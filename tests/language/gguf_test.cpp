@@ -17,9 +17,12 @@ using Keys = std::vector<std::pair<std::string, uint32_t>>;
 
 const Names kQkv = {"attn_q", "attn_k", "attn_v"};
 
-// A model of one layer, 8 wide, in which `biased` layers have a bias.
+enum class Head { Given, Absent };
+
+// A model of one layer, 8 wide, in which `biased` layers have a bias. `head`: whether the file has a width of heads.
 std::shared_ptr<const LanguageModel> open(const std::string& architecture, const Names& biased, const Keys& more = {},
-                                          const std::function<void(gguf_test::GgufBytes&)>& last = {}) {
+                                          const std::function<void(gguf_test::GgufBytes&)>& last = {},
+                                          Head head = Head::Given) {
   Keys keys = {{"embedding_length", 8},
                {"block_count", 1},
                {"feed_forward_length", 16},
@@ -27,6 +30,7 @@ std::shared_ptr<const LanguageModel> open(const std::string& architecture, const
                {"context_length", 32}};
   for (auto& [key, value] : keys) key = architecture + "." + key;
   keys.insert(keys.end(), more.begin(), more.end());
+  if (head == Head::Given) keys.emplace_back(architecture + ".attention.key_length", 4);
   std::vector<std::pair<std::string, std::vector<uint64_t>>> tensors = {
       {"token_embd.weight", {8, 20}},   {"output_norm.weight", {8}},          {"blk.0.attn_norm.weight", {8}},
       {"blk.0.ffn_norm.weight", {8}},   {"blk.0.attn_q.weight", {8, 8}},      {"blk.0.attn_k.weight", {8, 8}},
@@ -37,9 +41,8 @@ std::shared_ptr<const LanguageModel> open(const std::string& architecture, const
   for (const std::string& layer : biased)
     tensors.push_back({"blk.0." + layer + ".bias", {layer == "ffn_gate" || layer == "ffn_up" ? 16U : 8U}});
   gguf_test::GgufBytes file;
-  file.header(tensors.size(), keys.size() + (last ? 4 : 3)).string_key("general.architecture", architecture);
+  file.header(tensors.size(), keys.size() + (last ? 3 : 2)).string_key("general.architecture", architecture);
   for (const auto& [key, value] : keys) file.key(key, GgufType::U32).number(value);
-  file.key(architecture + ".attention.key_length", GgufType::U32).number(uint32_t{4});
   file.key(architecture + ".attention.layer_norm_rms_epsilon", GgufType::F32).number(1e-5F);
   if (last) last(file);
   uint64_t at = 0;
@@ -86,6 +89,15 @@ TEST(LanguageGguf, BiasesAndTheConfigurationThatIsSaved) {
   }
   EXPECT_THROW(open("llama", {"attn_q"}), Error);
   EXPECT_THROW(open("qwen3", {"ffn_gate", "ffn_up", "ffn_down"}), Error);
+}
+
+// As in llama.cpp, they share the width; config.json of Qwen3 would mean 128.
+TEST(LanguageGguf, HeadsWithoutAWidth) {
+  for (const char* architecture : {"llama", "qwen2", "qwen3"}) {
+    const auto model = open(architecture, {}, {}, {}, Head::Absent);
+    EXPECT_EQ(model->config().head_width, 4) << architecture;
+    EXPECT_EQ(read_decoder_config(model->saved_config(), "saved").head_width, 4) << architecture;
+  }
 }
 
 TEST(LanguageGguf, WhatWouldChangeTheResultIsRefused) {

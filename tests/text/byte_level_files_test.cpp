@@ -295,10 +295,11 @@ struct GgufTokens {
   std::vector<std::string> tokens = {"t", "e", "te", "<|im_end|>", "<tool>"}, merges = {"t e"};
   std::vector<int32_t> types = {1, 1, 1, 3, 4};
   uint32_t eos = 3;
+  bool ends = false;  // whether every text does
 
   GgufBytes bytes() const {
     GgufBytes out;
-    out.header(0, 6).string_key("tokenizer.ggml.model", model).string_key("tokenizer.ggml.pre", pre);
+    out.header(0, 7).string_key("tokenizer.ggml.model", model).string_key("tokenizer.ggml.pre", pre);
     out.key("tokenizer.ggml.tokens", GgufType::Array).number<uint32_t>(8).number<uint64_t>(tokens.size());
     for (const std::string& t : tokens) out.text(t);
     out.key("tokenizer.ggml.merges", GgufType::Array).number<uint32_t>(8).number<uint64_t>(merges.size());
@@ -306,6 +307,7 @@ struct GgufTokens {
     out.key("tokenizer.ggml.token_type", GgufType::Array).number<uint32_t>(5).number<uint64_t>(types.size());
     for (const int32_t t : types) out.number(t);
     out.key("tokenizer.ggml.eos_token_id", GgufType::U32).number(eos);
+    out.key("tokenizer.ggml.add_eos_token", GgufType::Bool).number<uint8_t>(ends);
     return out;
   }
 };
@@ -329,6 +331,7 @@ TEST(ByteLevelFiles, GgufMetadata) {
   refuse({.eos = 5}, "tokenizer.ggml.eos_token_id: expected an id below 5, found 5");
   refuse({.merges = {"te"}}, "tokenizer.ggml.merges] expected two symbols");
   refuse({.tokens = {}, .types = {}}, "expected 1 to");
+  refuse({.ends = true}, "tokenizer.ggml.add_eos_token is true: a token after the text is not supported");
 }
 
 // A GGUF's tokenizer written as transformers' files is the same tokenizer.
