@@ -38,4 +38,12 @@ int acc_lane(const Expr& leaf) {
 
 Expr without_rounding(const Expr& e, DType type) { return e->type->round && e->attrs.dtype == type ? e->in[0] : e; }
 
+int split_of_long_rows(const Shape& domain, int split) {
+  constexpr int64_t kShortRow = 128;  // elements; shorter rows are merged
+  int64_t columns = 1;
+  for (int a = split; a < domain.rank(); ++a) columns *= domain[a];
+  while (split > 0 && columns < kShortRow) columns *= domain[--split];
+  return split;
+}
+
 }  // namespace tenon

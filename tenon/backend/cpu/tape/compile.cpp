@@ -20,8 +20,6 @@ constexpr int64_t kTapeBlock = 2048;
 constexpr int64_t kMaxBlockRows = 256;
 // For blocks along vectors: slots take a small part of the L1 cache, through which the vectors stream.
 constexpr int64_t kStreamElements = 256;
-// Shorter rows are merged if the domain allows it.
-constexpr int64_t kShortRow = 128;
 
 int node_number(const NodeType* type) {
   const auto all = node_types();
@@ -64,10 +62,9 @@ class TapeCompiler {
     }
     for (const Expr& e : topological(roots)) t_.reduces_rows_ = t_.reduces_rows_ || e->family() == Family::Reduce;
     split_ = options_.split >= 0 ? options_.split : std::max(domain_.rank() - 1, 0);
+    if (joins && !t_.reduces_rows_) split_ = split_of_long_rows(domain_, split_);
     int64_t cols = 1;
     for (int a = split_; a < domain_.rank(); ++a) cols *= domain_[a];
-    if (joins && !t_.reduces_rows_)
-      while (split_ > 0 && cols < kShortRow) cols *= domain_[--split_];
     t_.cols_ = cols;
     t_.rows_ = cols ? domain_.numel() / cols : 0;
     const int64_t most = options_.max_cols ? std::min(options_.max_cols, cols) : cols;

@@ -13,8 +13,6 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int64_t kShortRow = 128;
-
 bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
 
 }  // namespace
@@ -29,10 +27,8 @@ const NodeStruct& node_struct(const NodeType* type) {
 }
 
 MatrixDomain matrix_domain(const Shape& shape, bool joins) {
-  MatrixDomain d{shape, std::max(shape.rank() - 1, 0)};
-  if (joins)
-    while (d.split > 0 && d.cols() < kShortRow) --d.split;
-  return d;
+  const int last = std::max(shape.rank() - 1, 0);
+  return {shape, joins ? split_of_long_rows(shape, last) : last};
 }
 
 ProgramSource::ProgramSource(std::span<const ProgramOutput> outputs, const MatrixDomain& domain, Params& params,
