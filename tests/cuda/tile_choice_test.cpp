@@ -225,7 +225,7 @@ TEST_F(Tiles, TheBestEstimateIsFirstAndNoneComesTwice) {
   EXPECT_EQ(texts(choices).size(), choices.size());
 }
 
-// Boxes of wgmma have one tap each, whose few channels leave most of a step of K empty.
+// Boxes of wgmma have one tap each, whose few channels leave most of a K tile empty.
 TEST_F(Tiles, ConvolutionsOfFewChannelsDoNotRunInBoxes) {
   ProductShape p = gemm(512 * 512, 128, 9 * 8);
   EXPECT_TRUE(is_of(choose_tile(p, kH200), "wgmma"));

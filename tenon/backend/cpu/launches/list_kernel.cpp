@@ -22,10 +22,10 @@ class TapeListKernel : public ListBody {
     TapeOptions options;
     options.elementwise = true;
     tape_ = std::make_unique<Tape>(outputs, list_.form.domain, leaves_, engine_->vec, options);
-    chunk_ = std::max<int64_t>(kChunkBytes / list_.bytes_per_element() / kChunkStep, 1) * kChunkStep;
+    chunk_ = std::max<int64_t>(kChunkBytes / list_.bytes_per_element() / kChunkUnit, 1) * kChunkUnit;
     TENON_CHECK(Internal, leaves_.size() <= kMaxLeaves, launch.name) << "it reads " << leaves_.size() << " leaves";
     for (int i = 0; i < leaves_.size(); ++i) sources_.push_back(source_of(leaves_.leaf(i)));
-    workspace_bytes_ = round_up(tape_->workspace_bytes(), 64) + (list_.finds ? kFindStep * 4 : 0);
+    workspace_bytes_ = round_up(tape_->workspace_bytes(), 64) + (list_.finds ? kFindBlock * 4 : 0);
     workspace_ = allocate_host(workspace_bytes_ * engine_->pool.threads());
   }
 
@@ -59,7 +59,7 @@ class TapeListKernel : public ListBody {
 
  private:
   // Chunks begin on a cache line for every element type, if their vector does.
-  static constexpr int64_t kChunkStep = 1024, kFindStep = 2048;
+  static constexpr int64_t kChunkUnit = 1024, kFindBlock = 2048;
   static constexpr int kMaxLeaves = 32;
 
   struct Chunk {
@@ -91,7 +91,7 @@ class TapeListKernel : public ListBody {
     chunks_.clear();
     for (size_t i = 0; i < items.size(); ++i) {
       const int64_t count = items[i].count, parts = div_up(count, chunk_);
-      const int64_t each = parts ? round_up(div_up(count, parts), kChunkStep) : 1;
+      const int64_t each = parts ? round_up(div_up(count, parts), kChunkUnit) : 1;
       for (int64_t at = 0; at < count; at += each) chunks_.push_back({i, at, std::min(each, count - at)});
     }
   }
@@ -112,8 +112,8 @@ class TapeListKernel : public ListBody {
 
   bool found_in(const ListItem& item, std::span<const float> scalars, const Chunk& c, int thread) const {
     float* rows = reinterpret_cast<float*>(workspace(thread) + round_up(tape_->workspace_bytes(), 64));
-    for (int64_t at = 0; at < c.count; at += kFindStep) {
-      const int64_t n = std::min(kFindStep, c.count - at);
+    for (int64_t at = 0; at < c.count; at += kFindBlock) {
+      const int64_t n = std::min(kFindBlock, c.count - at);
       evaluate(item, scalars, c.begin + at, n, thread, rows);
       int any = 0;
       for (int64_t i = 0; i < n; ++i) any |= rows[i] != 0.0f;

@@ -8,7 +8,7 @@
 
 namespace tenon::cpu {
 namespace {
-constexpr int64_t kBlockElements = 65536, kStepElements = 4096, kMinStepRows = 8, kMaxStepRows = 32;
+constexpr int64_t kBlockElements = 65536, kF32Elements = 4096, kMinF32Rows = 8, kMaxF32Rows = 32;
 }
 
 Statistics::Statistics(const Expr& value, const Shape& domain, const Shape& seen, LeafTable& leaves, const VecOps& ops)
@@ -16,13 +16,13 @@ Statistics::Statistics(const Expr& value, const Shape& domain, const Shape& seen
   TENON_CHECK(Internal, domain.cols() == channels_ && domain.rows() == samples_ * inner_, "statistics")
       << "expected shape " << domain.str() << ", got " << seen.str();
   tape_ = std::make_shared<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, leaves, ops);
-  step_rows_ = std::clamp(kStepElements / ld(), kMinStepRows, kMaxStepRows);
-  block_rows_ = round_up(std::max<int64_t>(kBlockElements / ld(), 1), step_rows_);
+  f32_rows_ = std::clamp(kF32Elements / ld(), kMinF32Rows, kMaxF32Rows);
+  block_rows_ = round_up(std::max<int64_t>(kBlockElements / ld(), 1), f32_rows_);
   blocks_ = div_up(inner_, block_rows_);
 }
 
 int64_t Statistics::scratch_bytes(int threads) const {
-  return samples_ * blocks_ * sums_bytes() + threads * step_rows_ * ld() * 4;
+  return samples_ * blocks_ * sums_bytes() + threads * f32_rows_ * ld() * 4;
 }
 
 Statistics::Sums Statistics::sums_of(int64_t block, std::byte* scratch) const {
@@ -38,7 +38,7 @@ void Statistics::run(ThreadPool& pool, Bases bases, FunctionRef<void*(int thread
                      std::byte* scratch) const {
   float* rows = reinterpret_cast<float*>(scratch + samples_ * blocks_ * sums_bytes());
   pool.parallel_for(samples_ * blocks_, [&](int64_t block, int thread) {
-    sum_block(block, bases, workspace(thread), rows + thread * step_rows_ * ld(), sums_of(block, scratch));
+    sum_block(block, bases, workspace(thread), rows + thread * f32_rows_ * ld(), sums_of(block, scratch));
   });
   pool.parallel_for(samples_, [&](int64_t sample, int) { finish(bases, scratch, sample); });
 }
@@ -46,9 +46,9 @@ void Statistics::run(ThreadPool& pool, Bases bases, FunctionRef<void*(int thread
 void Statistics::sum_block(int64_t block, Bases bases, void* workspace, float* rows, const Sums& sums) const {
   const int64_t first = block / blocks_ * inner_ + block % blocks_ * block_rows_, count = rows_of(block);
   std::fill_n(sums.sum, 2 * ld(), 0.0);  // also clears the squares
-  for (int64_t r = 0; r < count; r += step_rows_) {
+  for (int64_t r = 0; r < count; r += f32_rows_) {
     TapeCall call;
-    call.block = {first + r, std::min(step_rows_, count - r), 0, channels_};
+    call.block = {first + r, std::min(f32_rows_, count - r), 0, channels_};
     call.bases = bases;
     call.workspace = workspace;
     call.rows = rows;

@@ -41,7 +41,7 @@ class Statistics {
   std::shared_ptr<const Tape> tape_;
   const VecOps* ops_;
   int64_t samples_, inner_, channels_;
-  int64_t block_rows_, blocks_, step_rows_;  // rows per block, blocks per sample, rows summed in f32
+  int64_t block_rows_, blocks_, f32_rows_;  // rows per block, blocks per sample, rows summed in f32
   std::vector<Wanted> wanted_;
 };
 

@@ -24,12 +24,12 @@ struct Plan {
   int64_t key_panels, d_panels;
   int64_t keys;             // per block of scores
   int64_t q_blocks, group;  // kv heads packed at once
-  int d_last;               // steps of the last term along d
+  int d_last;               // words of the last term along d
 
   explicit Plan(const AttentionShape& shape) : s(shape) {
-    const int64_t step = term_elements(s.type);
-    d_terms = div_up(s.d, step);
-    key_terms = div_up(s.sk, step);
+    const int64_t per_term = term_elements(s.type);
+    d_terms = div_up(s.d, per_term);
+    key_terms = div_up(s.sk, per_term);
     key_panels = div_up(s.sk, kPanel);
     d_panels = div_up(s.d, kPanel);
     q_blocks = div_up(s.sq, kQueryRows);
@@ -178,15 +178,15 @@ class Attention {
     const int64_t k_stride = plan_.d_terms * kBlock;
     const std::byte* k = work_.k + slot * plan_.k_bytes() + key0 / kPanel * k_stride;
     ops_.gemm(s.type, {own.q, work_.offsets, kLine, k, k_stride, own.scores, plan_.score_ld(), plan_.d_terms, rows,
-                       static_cast<int>(div_up(keys, kPanel)), false, last_steps(s.d, s.type)});
+                       static_cast<int>(div_up(keys, kPanel)), false, last_words(s.d, s.type)});
     if (s.causal) mask(own.scores, row0 + there - s.sq - key0, rows, keys);
     const float to_log2 = s.scale * std::numbers::log2e_v<float>;
     ops_.softmax({own.scores, plan_.score_ld(), rows, keys, to_log2, own.row_max, own.row_sum, own.p, s.type,
                   kQueryRows * kLine, own.o, plan_.o_ld(), static_cast<int>(s.d), key0 == 0});
-    const int64_t step = term_elements(s.type), v_stride = plan_.key_terms * kBlock;
-    const std::byte* v = work_.v + slot * plan_.v_bytes() + key0 / step * kBlock;
-    ops_.gemm(s.type, {own.p, work_.p_offsets, kLine, v, v_stride, own.o, plan_.o_ld(), div_up(keys, step), rows,
-                       static_cast<int>(plan_.d_panels), key0 != 0, last_steps(keys, s.type)});
+    const int64_t per_term = term_elements(s.type), v_stride = plan_.key_terms * kBlock;
+    const std::byte* v = work_.v + slot * plan_.v_bytes() + key0 / per_term * kBlock;
+    ops_.gemm(s.type, {own.p, work_.p_offsets, kLine, v, v_stride, own.o, plan_.o_ld(), div_up(keys, per_term), rows,
+                       static_cast<int>(plan_.d_panels), key0 != 0, last_words(keys, s.type)});
   }
 
   // Hides keys > row + offset.
@@ -209,10 +209,10 @@ class Attention {
 // after it, and with a cache or a whole text. Otherwise blocks have equal sizes in whole terms, up to a quarter above
 // kKeyBlock: with 257 keys, a block of 256 and one of a single key would rescale every sum for that key.
 int64_t keys_at_once(int64_t sk, bool causal) {
-  const int64_t blocks = std::max<int64_t>(1, sk / kKeyBlock), step = term_elements(DType::BF16);
-  if (causal) return std::min(kKeyBlock, round_up(sk, step));
-  const int64_t keys = round_up(div_up(sk, blocks), step);
-  return keys <= kKeyBlock * 5 / 4 ? keys : round_up(div_up(sk, blocks + 1), step);
+  const int64_t blocks = std::max<int64_t>(1, sk / kKeyBlock), per_term = term_elements(DType::BF16);
+  if (causal) return std::min(kKeyBlock, round_up(sk, per_term));
+  const int64_t keys = round_up(div_up(sk, blocks), per_term);
+  return keys <= kKeyBlock * 5 / 4 ? keys : round_up(div_up(sk, blocks + 1), per_term);
 }
 
 HeadRows head_rows(const HeadSource& source, const HeadRange& range, int64_t d, float* staging, int thread) {

@@ -19,17 +19,17 @@ struct Sizes {
   bool shared;  // threads share slots; scores and sums of all slots are then in memory at once
 
   Sizes(const AttentionShape& shape, int threads) : s(shape) {
-    const int64_t step = term_elements(s.type);
+    const int64_t per_term = term_elements(s.type);
     slots = s.batch * s.kv_heads;
     rows = s.heads / s.kv_heads;
     lines = round_up(rows, 16);
     keys = keys_at_once(s.sk, s.causal);
-    d_terms = div_up(s.d, step);
-    key_terms = div_up(keys, step);
+    d_terms = div_up(s.d, per_term);
+    key_terms = div_up(keys, per_term);
     d_panels = div_up(s.d, kPanel);
     score_ld = round_up(s.sk, kChunk) + 16;  // not a multiple of 512 bytes: spreads rows over the cache sets
     o_ld = d_panels * kPanel;
-    packed_bytes = kBlock * std::max(kChunk / kPanel * d_terms, kChunk / step * d_panels);
+    packed_bytes = kBlock * std::max(kChunk / kPanel * d_terms, kChunk / per_term * d_panels);
     shared = threads > 1 && slots < kSlotsOfThread * threads;
   }
 };
@@ -167,7 +167,7 @@ class OneQuery {
                          own.packed + i / kPanel * stride, s.type});
       ops_.gemm(s.type,
                 {own.q, work_.q_off, kLine, own.packed, stride, out.scores + key, z_.score_ld, z_.d_terms,
-                 static_cast<int>(z_.rows), static_cast<int>(div_up(count, kPanel)), false, last_steps(s.d, s.type)});
+                 static_cast<int>(z_.rows), static_cast<int>(div_up(count, kPanel)), false, last_words(s.d, s.type)});
     }
     if (end == keys_of(slot))
       for (int64_t r = 0; r < z_.rows; ++r)
@@ -209,11 +209,11 @@ class OneQuery {
   void add_values(const Own& own, const HeadRange& keys, int64_t col, int64_t cols, float* o, int thread) const {
     const AttentionShape& s = z_.s;
     const HeadRows v = head_rows(args_.v, keys, s.d, own.staging, thread);
-    const int64_t step = term_elements(s.type), terms = div_up(keys.rows, step), stride = terms * kBlock;
-    const std::byte* p = own.p + keys.row0 % z_.keys / step * z_.lines * kLine;
+    const int64_t per_term = term_elements(s.type), terms = div_up(keys.rows, per_term), stride = terms * kBlock;
+    const std::byte* p = own.p + keys.row0 % z_.keys / per_term * z_.lines * kLine;
     ops_.pack_columns({v.at(0, col), v.type, v.ld, keys.rows, cols, own.packed, s.type, stride});
     ops_.gemm(s.type, {p, work_.p_off, kLine, own.packed, stride, o, z_.o_ld, terms, static_cast<int>(z_.rows),
-                       static_cast<int>(div_up(cols, kPanel)), keys.row0 > 0, last_steps(keys.rows, s.type)});
+                       static_cast<int>(div_up(cols, kPanel)), keys.row0 > 0, last_words(keys.rows, s.type)});
   }
 
   void hand_over(int64_t slot, int thread) const {

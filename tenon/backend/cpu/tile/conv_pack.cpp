@@ -8,18 +8,19 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kDensePixels = 64;  // output pixels per im2col buffer
-constexpr int64_t kCopyStep = 16;     // elements copied at once between im2col buffers
+constexpr int64_t kDensePixels = 64;   // output pixels per im2col buffer
+constexpr int64_t kCopyElements = 16;  // elements copied at once between im2col buffers
 
 int64_t chunk_pixels(int64_t channels) { return staging_rows(channels); }
 int64_t dense_columns(const ConvShape& s) { return (kDensePixels - 1) * s.stride + s.kw; }
 // Elements between im2col rows; the last run of a row may be copied beyond its end.
-int64_t dense_ld(int64_t k) { return round_up(k, 16) + kCopyStep; }
+int64_t dense_ld(int64_t k) { return round_up(k, 16) + kCopyElements; }
 int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -div_up(-a, b); }
 
-// In whole steps: what lies beyond n is overwritten by the next run, or not read. (memcpy of n takes longer to begin.)
-void copy_steps(const float* from, int64_t n, float* to) {
-  for (int64_t i = 0; i < n; i += kCopyStep) std::memcpy(to + i, from + i, kCopyStep * sizeof(float));
+// In whole vectors: what lies beyond n is overwritten by the next run, or not read. (memcpy of n takes longer to
+// begin.)
+void copy_vectors(const float* from, int64_t n, float* to) {
+  for (int64_t i = 0; i < n; i += kCopyElements) std::memcpy(to + i, from + i, kCopyElements * sizeof(float));
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ void copy_steps(const float* from, int64_t n, float* to) {
 int64_t ConvPacker::staging_floats(const ConvPlan& plan) {
   const ConvShape& s = plan.s;
   if (plan.layout != ConvLayout::Dense) return chunk_pixels(s.c) * round_up(s.c, 16);
-  return kDensePixels * dense_ld(plan.w.k) + dense_columns(s) * (round_up(s.c, 16) + s.c) + kCopyStep;
+  return kDensePixels * dense_ld(plan.w.k) + dense_columns(s) * (round_up(s.c, 16) + s.c) + kCopyElements;
 }
 
 int64_t ConvPacker::row_count() const {
@@ -74,10 +75,10 @@ void ConvPacker::pack_run(int64_t row) const {
   if (y < 0 || y >= s_.h || begin == end) return zero_lines(0, first, width);
   zero_lines(0, first, begin - left);
   zero_lines(0, first + end - left, left + width - end);
-  const int64_t step = source_.data ? end - begin : chunk_pixels(s_.c);
-  for (int64_t x = begin; x < end; x += step) {
-    const Pixels from = pixels(y, x, std::min(end, x + step), staging_);
-    pack_lines(from, from.ld, std::min(step, end - x), line(0, first + x - left));
+  const int64_t most = source_.data ? end - begin : chunk_pixels(s_.c);
+  for (int64_t x = begin; x < end; x += most) {
+    const Pixels from = pixels(y, x, std::min(end, x + most), staging_);
+    pack_lines(from, from.ld, std::min(most, end - x), line(0, first + x - left));
   }
 }
 
@@ -85,9 +86,9 @@ void ConvPacker::pack_run(int64_t row) const {
 void ConvPacker::pack_shifts(int64_t row) const {
   const int64_t y = block_.y0 * s_.stride + row - s_.pad_t;
   if (y < 0 || y >= s_.h) return shift_chunk(row, 0, 0, {});
-  const int64_t step = source_.data ? s_.w : chunk_pixels(s_.c);
-  for (int64_t x = 0; x < s_.w; x += step) {
-    const int64_t end = std::min(s_.w, x + step);
+  const int64_t most = source_.data ? s_.w : chunk_pixels(s_.c);
+  for (int64_t x = 0; x < s_.w; x += most) {
+    const int64_t end = std::min(s_.w, x + most);
     shift_chunk(row, x, end, pixels(y, x, end, staging_));
   }
 }
@@ -146,7 +147,7 @@ void ConvPacker::gather_dense(int64_t y, int64_t x0, int64_t count, float* rows,
       std::fill_n(run + (end - left) * c, (left + width - end) * c, 0.0f);
       close_gaps(pixels(in_y, begin, end, input), end - begin, run + (begin - left) * c);
     }
-    for (int64_t i = 0; i < count; ++i) copy_steps(run + i * s_.stride * c, taps, rows + i * ld + ky * taps);
+    for (int64_t i = 0; i < count; ++i) copy_vectors(run + i * s_.stride * c, taps, rows + i * ld + ky * taps);
   }
 }
 

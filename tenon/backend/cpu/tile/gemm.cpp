@@ -126,10 +126,10 @@ class Gemm {
   // All threads pack rows [row0, row0 + rows).
   void pack_together(int64_t entry, int64_t row0, int64_t rows) const {
     const int64_t share = std::clamp<int64_t>(div_up(rows, int64_t{4} * pool_.threads()), 1, staging_rows(shape_.k));
-    const int64_t step = round_up(share, args_.a.rows_at_once);
-    pool_.parallel_for(in_place_ ? 0 : div_up(rows, step), [&](int64_t task, int thread) {
-      const int64_t at = task * step;
-      pack(entry, row0 + at, std::min(step, rows - at), work_.packed + at * kLine, thread);
+    const int64_t each = round_up(share, args_.a.rows_at_once);
+    pool_.parallel_for(in_place_ ? 0 : div_up(rows, each), [&](int64_t task, int thread) {
+      const int64_t at = task * each;
+      pack(entry, row0 + at, std::min(each, rows - at), work_.packed + at * kLine, thread);
     });
   }
 

@@ -73,7 +73,7 @@ void regroup_f32(const uint32_t* src, int64_t channels, int64_t taps, int64_t ta
 // One panel of a convolution: packs a term's channels in source order, then regroups them by tap.
 void pack_conv_panel(const TileOps& ops, const WeightRows& rows, int cols, int64_t channels, int64_t taps, DType type,
                      char* dst) {
-  const int64_t step = term_elements(type), blocks = div_up(channels, step);
+  const int64_t per_term = term_elements(type), blocks = div_up(channels, per_term);
   if (taps == 1) {
     ops.pack_panel({rows.data, rows.type, rows.ld, channels, cols, dst, type});
     return;
@@ -81,7 +81,7 @@ void pack_conv_panel(const TileOps& ops, const WeightRows& rows, int cols, int64
   const AlignedBytes lines = aligned_bytes(taps * kBlock);
   const auto* words = reinterpret_cast<const uint32_t*>(lines.get());
   for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t first = block * step, count = std::min(step, channels - first);
+    const int64_t first = block * per_term, count = std::min(per_term, channels - first);
     ops.pack_panel({rows.at(first * taps), rows.type, rows.ld, count * taps, cols, lines.get(), type});
     for (int64_t tap = 0; tap < taps; ++tap) {
       auto* out = reinterpret_cast<uint32_t*>(dst + (block * taps + tap) * kBlock);
@@ -228,9 +228,9 @@ void pack_transposed(ThreadPool& pool, const TileOps& ops, const void* src, DTyp
   check_types(src_type, shape.type);
   TENON_CHECK(Internal, shape.lanes == 1 && shape.taps == 1 && !shape.bytes_of && shape.type != DType::I8, "pack")
       << "expected one lane and one tap, not kept as bytes";
-  const int64_t step = term_elements(shape.type), terms = shape.terms(), per_task = 8;
+  const int64_t per_term = term_elements(shape.type), terms = shape.terms(), per_task = 8;
   pool.parallel_for(div_up(terms, per_task), [&](int64_t task, int) {
-    const int64_t k0 = task * per_task * step, rows = std::min(per_task * step, shape.k - k0);
+    const int64_t k0 = task * per_task * per_term, rows = std::min(per_task * per_term, shape.k - k0);
     ops.pack_columns({static_cast<const char*>(src) + k0 * ld * size_of(src_type), src_type, ld, rows, shape.cols,
                       static_cast<char*>(dst) + task * per_task * kBlock, shape.type, shape.panel_bytes()});
   });

@@ -17,9 +17,9 @@ int64_t chunk_terms(const TileOps& ops, const PackedShape& shape) {
 
 }  // namespace
 
-int last_steps(int64_t k, DType type) {
-  const int64_t step = term_elements(type), rest = k % step;
-  return rest == 0 ? 16 : static_cast<int>(div_up(rest * 16, step));
+int last_words(int64_t k, DType type) {
+  const int64_t per_term = term_elements(type), rest = k % per_term;
+  return rest == 0 ? 16 : static_cast<int>(div_up(rest * 16, per_term));
 }
 
 int64_t sum_floats(const PackedShape& shape) { return kTilesAtOnce * shape.lanes * kTileFloats + made_floats(shape); }
@@ -97,7 +97,7 @@ void Product::multiply(const Block& block, int64_t term, int64_t term_end, float
   args.panels = block.panels;
   args.accumulate = term > 0;
   args.streams = streams;
-  args.last = term_end == shape.terms() ? last_steps(shape.k, shape.type) : 16;
+  args.last = term_end == shape.terms() ? last_words(shape.k, shape.type) : 16;
   for (int lane = 0; lane < shape.lanes; ++lane) {
     const int64_t at = lane * shape.panels() + block.panel0;
     args.b = made ? made + lane * block.panels * args.b_stride

@@ -88,7 +88,7 @@ class Product {
 };
 
 /// TileArgs::last for `k` elements of K.
-int last_steps(int64_t k, DType type);
+int last_words(int64_t k, DType type);
 /// Column groups per lane.
 inline int64_t column_groups(const PackedShape& shape) { return div_up(shape.panels(), kGroupPanels); }
 /// Floats of a thread's buffer for panels that are made when they are multiplied; 0 if none are.

@@ -1,7 +1,7 @@
 // The matrix kernels of one instruction set as a table of functions, and the packed operand formats they share.
 //
 // Both element types have the same geometry, so drivers need not know which one they handle:
-//   term    the step along K: 32 bf16 or 16 f32 = 64 bytes of one row (a "line"); K is zero-padded to whole terms
+//   term    a unit of K: 32 bf16 or 16 f32 = 64 bytes of one row (a "line"); K is zero-padded to whole terms
 //   (i8     a term is a block of 32 numbers with its own scale: I8Line, I8Term)
 //   A       lines; the line of row m, term t is at a + a_off[t] + m * a_stride, so a convolution's tap is an offset
 //   B       panels of 16 columns, 1024 bytes per term: bf16 [16 k-pairs][16 columns][2], f32 [16 k][16 columns];
@@ -57,7 +57,7 @@ struct TileArgs {
   int64_t terms;
   int m, panels;    ///< both >= 1
   bool accumulate;  ///< add to C; otherwise overwrite it
-  int last = 16;    ///< steps of the last term with data (bf16: k-pairs, f32: k); the rest are zeros in A and B
+  int last = 16;    ///< words of the last term with data (bf16: k-pairs, f32: k); the rest are zeros in A and B
   /// For a single row whose columns come from memory (TileOps::one_stream): reads panels one after another, not several
   /// side by side as registers allow.
   bool streams = false;

@@ -107,7 +107,7 @@ DEV int cluster_rank() {
 /// Waits for all threads of the cluster's blocks. Needed before other blocks use a block's barriers, and at the end.
 DEV void sync_cluster() { asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory"); }
 /// Arrives at the barrier with this address in block `rank` of the cluster. Orders only what the block's own threads
-/// see: a release at cluster scope is a fence, which takes longer than a step of a product.
+/// see: a release at cluster scope is a fence, which takes longer than a K tile of a product.
 DEV void mbarrier_arrive_at(uint32_t barrier, int rank) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"

@@ -36,8 +36,8 @@ inline TensorBox rows_box(const void* address, int element_bytes, int64_t rows, 
 }
 
 /// Operand B of gemm_wgmma if not stored in runs: `rows` (over all batches, a multiple of 8) of `columns` elements,
-/// `row_bytes` apart. Boxes of 32 rows, which the box dimensions permute into runs: 2 adjacent rows, then steps of 8
-/// rows, then steps of 2.
+/// `row_bytes` apart. Boxes of 32 rows, which the box dimensions permute into runs: 2 adjacent rows, then rows 8 apart,
+/// then rows 2 apart.
 inline TensorBox runs_box(const void* address, int element_bytes, int64_t rows, int64_t columns, int64_t row_bytes) {
   return {.address = const_cast<void*>(address),
           .element_bytes = element_bytes,
@@ -59,7 +59,7 @@ inline void choose_box(int rows, device::ConvSizes& c) {
   }
 }
 /// True if conv_wgmma supports it: stride 1, or stride 2 with even width and height and channels in whole 128-byte
-/// steps (one tensor).
+/// K tiles (one tensor).
 inline bool conv_fits_boxes(const device::ConvSizes& c, int element_bytes) {
   if (c.channels * element_bytes % 16 != 0) return false;
   return c.stride == 1 ||

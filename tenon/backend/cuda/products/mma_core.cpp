@@ -27,10 +27,10 @@ class MmaCore : public ProductCore {
     for (const auto& [tile, rate] : kMmaTiles) {
       if (tile.n / tile.warps_n % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
       const int64_t tiles = div_up(p.m, tile.m) * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
-      const int64_t steps = div_up(p.k * p.element_bytes, tile.row_bytes);
-      for_splits(steps, tiles, facts.multiprocessors, [&, &tile = tile, &rate = rate](int splits) {
+      const int64_t k_tiles = div_up(p.k * p.element_bytes, tile.row_bytes);
+      for_splits(k_tiles, tiles, facts.multiprocessors, [&, &tile = tile, &rate = rate](int splits) {
         const double time =
-            time_of(tiles * splits, {int64_t{tile.m} * tile.n, div_up(steps, splits), tile.row_bytes, rate}, splits,
+            time_of(tiles * splits, {int64_t{tile.m} * tile.n, div_up(k_tiles, splits), tile.row_bytes, rate}, splits,
                     facts.multiprocessors);
         out.push_back({.tile = tile, .splits = splits, .time = kStart + time});
       });

@@ -31,8 +31,8 @@ struct MmaTileShape {
   }
 };
 
-/// Number of stages along K: with more splits than these, blocks would have no work.
-inline int k_steps(const MmaTileShape& tile, int k, int element_bytes) {
+/// Number of K tiles: with more splits than these, blocks would have no work.
+inline int k_tiles(const MmaTileShape& tile, int k, int element_bytes) {
   return (k + tile.columns(element_bytes) - 1) / tile.columns(element_bytes);
 }
 

@@ -108,16 +108,16 @@ class WgmmaCore : public ProductCore {
     tile.in_ranges = p.in_ranges;
     const int64_t tiles = div_up(p.boxed_tiles_m(tile.m), tile.cluster) * tile.cluster *
                           div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
-    const int64_t steps = p.taps * div_up(p.k / p.taps * p.element_bytes, 128);  // a box has one tap
+    const int64_t k_tiles = p.taps * div_up(p.k / p.taps * p.element_bytes, 128);  // a box has one tap
     // Clusters find places on ten of eleven multiprocessors, and must all run at once to pay off.
     const bool shared = tile.along_k > 1;
     const int places = shared ? facts.multiprocessors / 11 * 10 : facts.multiprocessors * tile.resident;
-    for_splits(steps, tiles, places, [&](int splits) {
+    for_splits(k_tiles, tiles, places, [&](int splits) {
       // A branch would be added more than once, and a norm is of whole rows.
       if (splits > 1 && (p.branches || p.behind_norm || (p.in_ranges && !shared))) return;
       if (shared && (splits != tile.along_k || tiles * splits > places)) return;
-      const double time =
-          time_of(tiles * splits, {int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate}, splits, places, shared);
+      const double time = time_of(tiles * splits, {int64_t{tile.m} * tile.n, div_up(k_tiles, splits), 128, rate},
+                                  splits, places, shared);
       out.push_back({.tile = tile, .splits = splits, .time = time});
     });
   }

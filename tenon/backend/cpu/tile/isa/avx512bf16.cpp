@@ -8,19 +8,19 @@ namespace tenon::cpu {
 namespace {
 
 struct DotPairs {
-  static constexpr int64_t kStepBytes = 64;
+  static constexpr int64_t kWordBytes = 64;
   using A = V;
   using B = V;
   static A load_a(const char* p) { return v_repeat(p); }
   static B load_b(const char* p) { return v_load(p); }
-  static V step(V acc, A a, B b) {
+  static V add(V acc, A a, B b) {
     return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
   static constexpr int rows(int panels) { return DotF32::rows(panels); }
 };
 
 struct DotPairsI8 : DotPairs {
-  static constexpr int64_t kStepBytes = 32;
+  static constexpr int64_t kWordBytes = 32;
   static B load_b(const char* p) { return v_exact_pairs(v_from_i8(p), v_from_i8(p + 16)); }
 };
 

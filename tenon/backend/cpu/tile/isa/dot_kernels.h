@@ -1,5 +1,5 @@
-// Register-blocked matrix kernels over the packed formats, written once for all vector instruction sets. A step is one
-// line of B and four bytes of each row of A: a pair of bf16 or one f32; a Dot policy says how they are multiplied.
+// Register-blocked matrix kernels over the packed formats, written once for all vector instruction sets. A word is four
+// bytes of a row of A, a pair of bf16 or one f32, multiplied by a line of B; a Dot policy says how.
 // Included only by the files of one instruction set, after its vec_*.h; internal linkage throughout.
 #pragma once
 #include "tenon/backend/cpu/tile/tile_ops.h"
@@ -9,12 +9,12 @@ namespace {
 
 /// f32 operands: one multiply-add.
 struct DotF32 {
-  static constexpr int64_t kStepBytes = 64;  ///< of B, per panel
+  static constexpr int64_t kWordBytes = 64;  ///< of B, per panel and word
   using A = V;
   using B = V;
   static A load_a(const char* p) { return v_repeat(p); }
   static B load_b(const char* p) { return v_load(p); }
-  static V step(V acc, A a, B b) { return v_fma(a, b, acc); }
+  static V add(V acc, A a, B b) { return v_fma(a, b, acc); }
   /// Rows of a register block of `panels` panels.
   static constexpr int rows(int panels) {
     return kRegisters == 32 ? (panels == 4 ? 6 : panels == 3 ? 8 : 12) : panels == 1 ? 6 : 0;
@@ -23,7 +23,7 @@ struct DotF32 {
 
 /// bf16 pairs without bf16 arithmetic: both halves are widened to f32, even k first.
 struct DotWidened {
-  static constexpr int64_t kStepBytes = 64;
+  static constexpr int64_t kWordBytes = 64;
   struct A {
     V even, odd;
   };
@@ -31,7 +31,7 @@ struct DotWidened {
   static A load_a(const char* p) { return split(v_repeat(p)); }
   static B load_b(const char* p) { return split(v_load(p)); }
   static A split(V x) { return {v_even(x), v_odd(x)}; }
-  static V step(V acc, const A& a, const B& b) { return v_fma(a.odd, b.odd, v_fma(a.even, b.even, acc)); }
+  static V add(V acc, const A& a, const B& b) { return v_fma(a.odd, b.odd, v_fma(a.even, b.even, acc)); }
   static constexpr int rows(int panels) {
     return kRegisters == 32 ? (panels == 4 ? 4 : panels == 3 ? 6 : 8) : panels == 1 ? 4 : 0;
   }
@@ -39,13 +39,13 @@ struct DotWidened {
 
 /// The same with i8 columns.
 struct DotWidenedI8 : DotWidened {
-  static constexpr int64_t kStepBytes = 32;
+  static constexpr int64_t kWordBytes = 32;
   static B load_b(const char* p) { return {v_from_i8(p), v_from_i8(p + 16)}; }
 };
 
 /// f32 rows with f16 columns.
 struct DotHalf : DotF32 {
-  static constexpr int64_t kStepBytes = 32;
+  static constexpr int64_t kWordBytes = 32;
   static B load_b(const char* p) { return v_from_f16(p); }
 };
 
@@ -66,7 +66,7 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
 #pragma GCC unroll 4
     for (int n = 0; n < kPanels; ++n) acc[r][n] = t.accumulate ? v_load(c + r * t.ldc + n * kPanel) : v_zero();
   const int64_t b_stride = t.b_stride;
-  const auto step = [&](const char* at, const char* bt) __attribute__((always_inline)) {
+  const auto multiply = [&](const char* at, const char* bt) __attribute__((always_inline)) {
     typename Dot::B bv[kPanels];
 #pragma GCC unroll 4
     for (int n = 0; n < kPanels; ++n) {
@@ -76,21 +76,21 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
     for (int r = 0; r < kRows; ++r) {
       const typename Dot::A av = Dot::load_a(at + r * kStride);
 #pragma GCC unroll 4
-      for (int n = 0; n < kPanels; ++n) acc[r][n] = Dot::step(acc[r][n], av, bv[n]);
+      for (int n = 0; n < kPanels; ++n) acc[r][n] = Dot::add(acc[r][n], av, bv[n]);
     }
   };
-  for (int64_t i = 0; i < t.terms; ++i, b += 16 * Dot::kStepBytes) {
+  for (int64_t i = 0; i < t.terms; ++i, b += 16 * Dot::kWordBytes) {
     const char* at = a + t.a_off[i];
     // The terms of A are pages apart, which no hardware prefetcher follows.
     const char* ahead = a + t.a_off[i + 1 < t.terms ? i + 1 : i];
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) __builtin_prefetch(ahead + r * kStride);
-    if (t.fetched_lines > 0) fetch_lines(t.fetched + i * 16 * Dot::kStepBytes, t.fetched_lines);
+    if (t.fetched_lines > 0) fetch_lines(t.fetched + i * 16 * Dot::kWordBytes, t.fetched_lines);
     if (i + 1 == t.terms && t.last != 16) {
-      for (int s = 0; s < t.last; ++s) step(at + 4 * s, b + Dot::kStepBytes * s);
+      for (int s = 0; s < t.last; ++s) multiply(at + 4 * s, b + Dot::kWordBytes * s);
     } else {
 #pragma GCC unroll 2
-      for (int s = 0; s < 16; ++s) step(at + 4 * s, b + Dot::kStepBytes * s);
+      for (int s = 0; s < 16; ++s) multiply(at + 4 * s, b + Dot::kWordBytes * s);
     }
   }
 #pragma GCC unroll 12
@@ -105,7 +105,7 @@ struct DotBlocks {
   static constexpr int kStride = kStride_;
   static constexpr bool kFewRows = kRegisters == 16;  ///< has blocks of few rows and several panels
   static constexpr bool kFetches = kFetchesColumns;   ///< the next panels
-  static constexpr int64_t kTermLines = 16 * Dot::kStepBytes / kLine;
+  static constexpr int64_t kTermLines = 16 * Dot::kWordBytes / kLine;
   static constexpr int rows(int panels) { return Dot::rows(panels); }
   template <int kRows, int kPanels>
   static void run(const TileArgs& t, const char* a, const char* b, float* c) {

@@ -10,7 +10,7 @@ struct DotFourBytes {
   using B = I;
   static A load_a(const void* p) { return i_repeat(p); }
   static B load_b(const void* p) { return i_load(p); }
-  static I step(I acc, A a, B b) { return i_add_byte_products(acc, b, a); }
+  static I add(I acc, A a, B b) { return i_add_byte_products(acc, b, a); }
   static constexpr int rows(int panels) { return kRegisters == 32 ? (panels == 4 ? 3 : 6) : panels == 1 ? 3 : 0; }
 };
 

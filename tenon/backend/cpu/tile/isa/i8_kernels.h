@@ -21,7 +21,7 @@ struct DotI16 {
     const I x = i_load(p);
     return {i_low_bytes(x), i_high_bytes(x)};
   }
-  static I step(I acc, const A& a, const B& b) {
+  static I add(I acc, const A& a, const B& b) {
     return i_add(acc, i_add(i_pair_sums(a.even, b.even), i_pair_sums(a.odd, b.odd)));
   }
   static constexpr int rows(int panels) { return kRegisters == 32 ? (panels == 4 ? 1 : 4) : panels == 1 ? 2 : 0; }
@@ -55,7 +55,7 @@ void i8_block(const TileArgs& t, const char* a, const char* b, float* c) {
       for (int r = 0; r < kRows; ++r) {
         const typename Dot::A av = Dot::load_a(at + r * kLine + 4 * s);
 #pragma GCC unroll 4
-        for (int n = 0; n < kPanels; ++n) sum[r][n] = Dot::step(sum[r][n], av, bv[n]);
+        for (int n = 0; n < kPanels; ++n) sum[r][n] = Dot::add(sum[r][n], av, bv[n]);
       }
     }
 #pragma GCC unroll 4

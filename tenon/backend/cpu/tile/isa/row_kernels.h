@@ -181,12 +181,12 @@ struct PackColumns {
   // A few panels at a time: their lines are written one after another, and whole lines of the source are read.
   template <DType kFrom, DType kTo>
   void to() const {
-    constexpr int64_t kStep = kTo == DType::BF16 ? 2 : 1, kGroup = 64;
-    const int64_t steps = (t.k_rows + 16 * kStep - 1) / (16 * kStep) * 16;
+    constexpr int64_t kInWord = kTo == DType::BF16 ? 2 : 1, kGroup = 64;
+    const int64_t words = (t.k_rows + 16 * kInWord - 1) / (16 * kInWord) * 16;
     for (int64_t group = 0; group < t.cols; group += kGroup)
-      for (int64_t s = 0; s < steps; ++s, prefetch<kFrom, kStep, kGroup>(s * kStep, group))
+      for (int64_t s = 0; s < words; ++s, prefetch<kFrom, kInWord, kGroup>(s * kInWord, group))
         for (int64_t n = group; n < t.cols && n < group + kGroup; n += 16)
-          line<kFrom, kTo>(s * kStep, n, static_cast<char*>(t.dst) + n / 16 * t.panel_stride + s * kLine);
+          line<kFrom, kTo>(s * kInWord, n, static_cast<char*>(t.dst) + n / 16 * t.panel_stride + s * kLine);
   }
 };
 void pack_columns(const PackColumnsArgs& t) { with_type(t.src_type, PackColumns{t}); }

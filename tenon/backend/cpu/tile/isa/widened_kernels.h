@@ -101,7 +101,8 @@ struct Bf16AsF32 {
     }
   }
 
-  /// Not inlined: among the code around it, GCC keeps a sum of six rows in memory, and every step waits for its store.
+  /// Not inlined: among the code around it, GCC keeps a sum of six rows in memory, and every product waits for its
+  /// store.
   template <int kRows, int kPanels>
   [[gnu::noinline]] static void run(const TileArgs& t, const char* a, const char* b, float* c) {
     V acc[kRows][kPanels];
@@ -121,9 +122,9 @@ struct Bf16AsF32 {
       }
     };
     for (int64_t i = 0; i < t.terms; ++i, a += sizeof(Line), b += sizeof(Term)) {
-      const int steps = i + 1 == t.terms ? t.last : 16;
+      const int words = i + 1 == t.terms ? t.last : 16;
 #pragma GCC unroll 2
-      for (int s = 0; s < steps; ++s) {
+      for (int s = 0; s < words; ++s) {
         multiply(a + offsetof(Line, even) + 4 * s, b + offsetof(Term, even) + s * kLine);
         multiply(a + offsetof(Line, odd) + 4 * s, b + offsetof(Term, odd) + s * kLine);
       }

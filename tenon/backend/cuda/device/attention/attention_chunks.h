@@ -52,7 +52,7 @@ struct ChunkRows {
   using T = typename Operand::T;
   static constexpr int kChunks = Tile::kDepth / 8;  // of 8 columns
   const T* next;                                    ///< what the lane copies first of the next piece
-  int64_t step;                                     ///< from a row to the next
+  int64_t stride;                                   ///< from a row to the next
 
   /// `piece`: the first one; if it has keys.
   template <class Params>
@@ -62,18 +62,18 @@ struct ChunkRows {
       return Operand::at(grouped_row<Operand>(p, at, piece.place + key - piece.first, key), 0);
     };
     const T* const first = row(0);
-    step = piece.first + 1 < piece.end ? row(1) - first : 0;
-    next = first + lane() / kChunks * step + lane() % kChunks * 8;
+    stride = piece.first + 1 < piece.end ? row(1) - first : 0;
+    next = first + lane() / kChunks * stride + lane() % kChunks * 8;
   }
   /// Copies the next piece to shared memory, zeros where there are no keys.
   DEV void copy(const GroupedPiece& piece, uint32_t to) {
     UNROLL for (int i = 0; i < Tile::kKeys * kChunks; i += 32) {
       const int number = (i + lane()) / kChunks;
       if (!(piece.fresh >> number & 1))
-        cp_async16(to + SwizzledRows<kChunks>::at(number, lane() % kChunks), next + i / kChunks * step,
+        cp_async16(to + SwizzledRows<kChunks>::at(number, lane() % kChunks), next + i / kChunks * stride,
                    piece.holds(number) ? 16 : 0);
     }
-    next += Tile::kKeys * step;
+    next += Tile::kKeys * stride;
   }
 };
 

@@ -43,7 +43,7 @@ struct AttentionDeepTile {
 template <class Tile>
 struct DeepPlace : AttentionPlace<Tile> {
   int split, tile;  ///< tile: number in the grid; its splits are combined
-  StepRange keys;
+  TileRange keys;
 
   DEV explicit DeepPlace(const AttentionSizes& s, int block = block_x())
       : AttentionPlace<Tile>(s, block / s.split.splits, grid_x() / s.split.splits),
@@ -112,9 +112,9 @@ struct DeepGroup {
       const uint64_t a = wgmma_rows(queries + 2 * stage * Tile::kQueryBlock), b = wgmma_rows(stages.rows(stage));
       wgmma_fence();
       // A descriptor counts in units of 16 bytes.
-      UNROLL for (int step = 0; step < Tile::kStageColumns / 16; ++step)
-          attention_products(T{}, scores.v[0], a + step / 4 * (Tile::kQueryBlock / 16) + step % 4 * 2,
-                             b + step / 4 * (Tile::kKeyBlock / 16) + step % 4 * 2, stage + step > 0);
+      UNROLL for (int k_block = 0; k_block < Tile::kStageColumns / 16; ++k_block)
+          attention_products(T{}, scores.v[0], a + k_block / 4 * (Tile::kQueryBlock / 16) + k_block % 4 * 2,
+                             b + k_block / 4 * (Tile::kKeyBlock / 16) + k_block % 4 * 2, stage + k_block > 0);
       wgmma_commit();
       if (stage == 0) continue;
       wgmma_wait<1>();
@@ -127,8 +127,8 @@ struct DeepGroup {
       mbarrier_wait(stages.full(Tile::kKeyStages + stage), tile & 1);
       const uint64_t b = wgmma_columns(stages.rows(Tile::kKeyStages + stage), Tile::kKeyBlock);
       wgmma_fence();
-      UNROLL for (int step = 0; step < Tile::kKeys / 16; ++step)
-          held_products<true>(T{}, sums[stage].v[0], weights.f[step][0], b + step * (2048 / 16), true);
+      UNROLL for (int k_block = 0; k_block < Tile::kKeys / 16; ++k_block)
+          held_products<true>(T{}, sums[stage].v[0], weights.f[k_block][0], b + k_block * (2048 / 16), true);
       wgmma_commit();
     }
   }

@@ -183,17 +183,17 @@ DEV void gradient_sums(const Params& p, const GradientPlace<Tile>& at) {
 template <class Tile, class T>
 DEV void multiply_held(AttentionScores<Tile>& to, uint32_t held, uint32_t streamed) {
   const uint64_t a = wgmma_rows(held), b = wgmma_rows(streamed);
-  UNROLL for (int step = 0; step < Tile::kDepth / 16; ++step)
-      attention_products(T{}, to.v[0], a + step / 4 * (Tile::kHeldBlock / 16) + step % 4 * 2,
-                         b + step / 4 * (Tile::kKeyBlock / 16) + step % 4 * 2, step > 0);
+  UNROLL for (int k_block = 0; k_block < Tile::kDepth / 16; ++k_block)
+      attention_products(T{}, to.v[0], a + k_block / 4 * (Tile::kHeldBlock / 16) + k_block % 4 * 2,
+                         b + k_block / 4 * (Tile::kKeyBlock / 16) + k_block % 4 * 2, k_block > 0);
   wgmma_commit();
 }
 /// Starts sums += weights * streamed.
 template <class Tile, class T>
 DEV void add_streamed(MmaSums<Tile>& sums, const AttentionWeights<Tile>& weights, uint32_t streamed) {
   const uint64_t b = wgmma_columns(streamed, Tile::kKeyBlock);
-  UNROLL for (int step = 0; step < Tile::kKeys / 16; ++step)
-      held_products<true>(T{}, sums.v[0], weights.f[step][0], b + step * (2048 / 16), true);
+  UNROLL for (int k_block = 0; k_block < Tile::kKeys / 16; ++k_block)
+      held_products<true>(T{}, sums.v[0], weights.f[k_block][0], b + k_block * (2048 / 16), true);
   wgmma_commit();
 }
 

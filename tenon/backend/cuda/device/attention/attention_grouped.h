@@ -4,12 +4,12 @@
 //
 //   a warp, its 16 keys: values --cp.async--> shared     scores = q k^T with mma, fragments loaded from global memory
 //     highest scores of all warps --shared--> the chunk's tops --> weights, rounded to T --shared-->
-//   a warp, some columns: weights times values of the chunk with mma, in steps of 16 keys
+//   a warp, some columns: weights times values of the chunk with mma, in K blocks of 16 keys
 //   sums of chunks --> other blocks' shared memory (a cluster), each of which finishes some columns; without clusters
 //     the workspace, where the last block of a run combines them
 //   several runs (split-KV) --the workspace--> the last block of a head, or of those that finish the same columns
 //
-// Sums have one order, that of attention_wgmma.h's kOrder: steps of 16 columns and of 16 keys in sequence, chunks in
+// Sums have one order, that of attention_wgmma.h's kOrder: K blocks of 16 columns and of 16 keys in sequence, chunks in
 // order within a run, then runs in order; weights depend on the top only by a power of two (weight_in_order). So a
 // row's result is the same alone and among others, for any capacity of the cache, and bit-identical to that of whole
 // texts.
@@ -188,7 +188,7 @@ struct GroupedValues {
     }
     cp_async_commit();
   }
-  /// The right operands of two steps: keys from 32 * pair on, columns from 8 * tile on.
+  /// The right operands of two K blocks: keys from 32 * pair on, columns from 8 * tile on.
   DEV void load(uint32_t (&words)[4], int pair, int tile) const {
     ldmatrix_x4_trans(words, shared_address(shared_memory()) + start + Rows::at(32 * pair + lane(), tile));
   }
@@ -324,8 +324,8 @@ DEV void grouped_values(const GroupedPlace<Tile>& at, const GroupedValues<Tile, 
         uint32_t right[4];
         values.load(right, pair, warp() + pass * Tile::kWarps);
         UNROLL for (int i = 0; i < 2; ++i) {
-          const uint32_t of_step[2] = {right[2 * i], right[2 * i + 1]};
-          mma(T{}, sums[pass], left[i], of_step);
+          const uint32_t of_block[2] = {right[2 * i], right[2 * i + 1]};
+          mma(T{}, sums[pass], left[i], of_block);
         }
       }
     }

@@ -80,8 +80,8 @@ struct QueryParts {
           shared + Tile::kGroupsAt + from * Tile::kGroupBytes + static_cast<uint32_t>(group) * Tile::kHeldBlock;
       const uint64_t a = columns_of(T{}, shared + scores_at(i) + from * Tile::kScoreBytes, 0),
                      b = columns_of(T{}, keys, 0);
-      UNROLL for (int step = 0; step < 4; ++step)
-          wgmma_in_columns<true, true>(T{}, to.v[0], a + step * (2048 / 16), b + step * (2048 / 16), from + step > 0);
+      UNROLL for (int k_block = 0; k_block < 4; ++k_block) wgmma_in_columns<true, true>(
+          T{}, to.v[0], a + k_block * (2048 / 16), b + k_block * (2048 / 16), from + k_block > 0);
     }
     wgmma_commit();
   }

@@ -30,12 +30,12 @@ template <class Tile, class K, class V, class Params>
 struct SimtStream {
   const Params& p;
   const SimtPlace& at;
-  int step;  ///< from a team's chunk to its next
+  int stride;  ///< from a team's chunk to its next
   int stage = 0;
 
   /// Starts copying slab `slab` of a chunk's keys, then values, to the stage that is not in use.
   DEV void copy(int chunk, int slab) const {
-    if (slab == 2 * Tile::kSlabs) slab = 0, chunk += step;
+    if (slab == 2 * Tile::kSlabs) slab = 0, chunk += stride;
     const int key = chunk * Tile::kKeys, there = at.keys - key, row = at.kv_row + key;
     const int depth = p.sizes.depth;
     float* const to = Tile::stage(stage ^ 1);

@@ -69,10 +69,10 @@ struct AttentionWeights {
 
   template <class T>
   DEV void round(T, const AttentionScores<Tile>& s) {
-    UNROLL for (int step = 0; step < Tile::kKeys / 16; ++step) UNROLL for (int i = 0; i < s.kRows; ++i)
+    UNROLL for (int k_block = 0; k_block < Tile::kKeys / 16; ++k_block) UNROLL for (int i = 0; i < s.kRows; ++i)
         UNROLL for (int e = 0; e < 4; ++e) {
-      const float(&from)[4] = s.v[i][2 * step + e / 2];
-      f[step][i][e] = pack(T{}, from[e % 2 * 2], from[e % 2 * 2 + 1]);
+      const float(&from)[4] = s.v[i][2 * k_block + e / 2];
+      f[k_block][i][e] = pack(T{}, from[e % 2 * 2], from[e % 2 * 2 + 1]);
     }
   }
 };
@@ -212,9 +212,9 @@ struct StreamingSoftmax {
 };
 
 /// Sums in the order of attention_grouped.h, whatever the tiles: weights in pieces of 16 keys; weights times values
-/// step by step within a chunk of 128 keys, starting from zero; chunks are added to the sums of a run of 1024 keys, and
-/// runs to the total. A Tile has kOrder, 2 if there may be several runs, whose sums are in shared memory since few
-/// texts have them.
+/// one K block after another within a chunk of 128 keys, starting from zero; chunks are added to the sums of a run of
+/// 1024 keys, and runs to the total. A Tile has kOrder, 2 if there may be several runs, whose sums are in shared memory
+/// since few texts have them.
 template <class Tile, int kOrder = order_of<Tile>()>
 struct OrderedSums {
   static constexpr int kRows = Tile::kWarpM / 16, kChunkTiles = 128 / Tile::kKeys, kRunTiles = 1024 / Tile::kKeys;

@@ -94,7 +94,7 @@ struct RowTiles {
   }
 };
 
-/// A warp's fragments of the queries, kChunks chunks deep: all of them, or two steps of 16 columns.
+/// A warp's fragments of the queries, kChunks chunks deep: all of them, or two K blocks of 16 columns.
 template <class Tile, int kChunks>
 struct QueryFragments {
   using Rows = SwizzledRows<kChunks>;
@@ -103,11 +103,11 @@ struct QueryFragments {
 
   DEV explicit QueryFragments(uint32_t shared)
       : from(shared + Rows::at(warp() * Tile::kWarpM + lane() % 16, lane() / 16)) {}
-  DEV void load(int step) {
+  DEV void load(int k_block) {
     UNROLL for (int i = 0; i < Tile::kWarpM / 16; ++i)
-        ldmatrix_x4(f[step % kHeld][i], Rows::ahead(from, step) + i * 16 * Rows::kBytes);
+        ldmatrix_x4(f[k_block % kHeld][i], Rows::ahead(from, k_block) + i * 16 * Rows::kBytes);
   }
-  DEV void load_all() { UNROLL for (int step = 0; step < kHeld; ++step) load(step); }
+  DEV void load_all() { UNROLL for (int k_block = 0; k_block < kHeld; ++k_block) load(k_block); }
 };
 
 /// Scores computed by ldmatrix and mma.
@@ -124,21 +124,21 @@ struct MmaScores : AttentionScores<Tile> {
   template <class T, int kChunks>
   DEV void add(QueryFragments<Tile, kChunks>& q, uint32_t k) {
     using Rows = SwizzledRows<kChunks>;
-    constexpr int kPairs = Tile::kKeys / 16, kSteps = kChunks / 2 * kPairs;
+    constexpr int kPairs = Tile::kKeys / 16, kItems = kChunks / 2 * kPairs;
     const uint32_t from = k + Rows::at(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
-    uint32_t keys[2][4];  // a step ahead
+    uint32_t keys[2][4];  // one ahead
     ldmatrix_x4(keys[0], from);
     if constexpr (!Tile::kStay) q.load(0);
-    UNROLL for (int step = 0; step < kSteps; ++step) {
-      const int inner = step / kPairs, pair = step % kPairs, next = step + 1;
-      if (next < kSteps)
+    UNROLL for (int item = 0; item < kItems; ++item) {
+      const int k_block = item / kPairs, pair = item % kPairs, next = item + 1;
+      if (next < kItems)
         ldmatrix_x4(keys[next % 2], Rows::ahead(from, next / kPairs) + next % kPairs * 16 * Rows::kBytes);
-      if (!Tile::kStay && pair == 0 && inner + 1 < kChunks / 2) q.load(inner + 1);
-      const uint32_t(&two)[4] = keys[step % 2];
+      if (!Tile::kStay && pair == 0 && k_block + 1 < kChunks / 2) q.load(k_block + 1);
+      const uint32_t(&two)[4] = keys[item % 2];
       const uint32_t low[2] = {two[0], two[1]}, high[2] = {two[2], two[3]};
       UNROLL for (int i = 0; i < kRows; ++i) {
-        mma(T{}, v[i][2 * pair], q.f[inner % q.kHeld][i], low);
-        mma(T{}, v[i][2 * pair + 1], q.f[inner % q.kHeld][i], high);
+        mma(T{}, v[i][2 * pair], q.f[k_block % q.kHeld][i], low);
+        mma(T{}, v[i][2 * pair + 1], q.f[k_block % q.kHeld][i], high);
       }
     }
   }
@@ -153,29 +153,29 @@ struct MmaWeights : AttentionWeights<Tile> {
   template <class T, int kChunks>
   DEV void multiply(MmaSums<Tile>& sums, int first, uint32_t v) const {
     using Rows = SwizzledRows<kChunks>;
-    constexpr int kPairs = (kChunks + 1) / 2, kSteps = Tile::kKeys / 16 * kPairs;
+    constexpr int kPairs = (kChunks + 1) / 2, kItems = Tile::kKeys / 16 * kPairs;
     const uint32_t from = v + Rows::at(lane() % 16, lane() / 16);
-    uint32_t values[2][4];  // a step ahead
+    uint32_t values[2][4];  // one ahead
     load<kChunks>(values[0], from, 0);
-    UNROLL for (int step = 0; step < kSteps; ++step) {
-      const int inner = step / kPairs, pair = step % kPairs;
-      if (step + 1 < kSteps) load<kChunks>(values[(step + 1) % 2], from, step + 1);
-      const uint32_t(&two)[4] = values[step % 2];
+    UNROLL for (int item = 0; item < kItems; ++item) {
+      const int k_block = item / kPairs, pair = item % kPairs;
+      if (item + 1 < kItems) load<kChunks>(values[(item + 1) % 2], from, item + 1);
+      const uint32_t(&two)[4] = values[item % 2];
       const uint32_t low[2] = {two[0], two[1]}, high[2] = {two[2], two[3]};
       UNROLL for (int i = 0; i < Tile::kWarpM / 16; ++i) {
-        mma(T{}, sums.v[i][first + 2 * pair], f[inner][i], low);
-        if (2 * pair + 1 < kChunks) mma(T{}, sums.v[i][first + 2 * pair + 1], f[inner][i], high);
+        mma(T{}, sums.v[i][first + 2 * pair], f[k_block][i], low);
+        if (2 * pair + 1 < kChunks) mma(T{}, sums.v[i][first + 2 * pair + 1], f[k_block][i], high);
       }
     }
   }
 
  private:
   template <int kChunks>
-  DEV static void load(uint32_t (&two)[4], uint32_t from, int step) {
+  DEV static void load(uint32_t (&two)[4], uint32_t from, int item) {
     using Rows = SwizzledRows<kChunks>;
     constexpr int kPairs = (kChunks + 1) / 2;
-    const int pair = step % kPairs;
-    const uint32_t address = Rows::ahead(from, pair) + step / kPairs * 16 * Rows::kBytes;
+    const int pair = item % kPairs;
+    const uint32_t address = Rows::ahead(from, pair) + item / kPairs * 16 * Rows::kBytes;
     if (2 * pair + 1 < kChunks) {
       ldmatrix_x4_trans(two, address);
     } else {

@@ -144,9 +144,9 @@ struct HeldQueries {
   DEV explicit HeldQueries(uint32_t queries) : shared(queries) {
     if constexpr (Tile::kHeld) {
       const int row = warp() % 4 * 16 + lane() % 16;
-      UNROLL for (int step = 0; step < Tile::kDepth / 16; ++step) {
-        const int chunk = step % 4 * 2 + lane() / 16;
-        ldmatrix_x4(f[step], shared + step / 4 * Tile::kQueryBlock + row * 128 + (chunk ^ row % 8) * 16);
+      UNROLL for (int k_block = 0; k_block < Tile::kDepth / 16; ++k_block) {
+        const int chunk = k_block % 4 * 2 + lane() / 16;
+        ldmatrix_x4(f[k_block], shared + k_block / 4 * Tile::kQueryBlock + row * 128 + (chunk ^ row % 8) * 16);
       }
     }
   }
@@ -155,13 +155,14 @@ struct HeldQueries {
   template <class T, class Keys>
   DEV void multiply(AttentionScores<Keys>& scores, uint32_t keys) const {
     const uint64_t b = wgmma_rows(keys), a = wgmma_rows(shared);
-    UNROLL for (int step = 0; step < Tile::kDepth / 16; ++step) {
+    UNROLL for (int k_block = 0; k_block < Tile::kDepth / 16; ++k_block) {
       // A descriptor counts in units of 16 bytes.
-      const uint64_t of_b = b + step / 4 * (Tile::kKeyBlock / 16) + step % 4 * 2;
+      const uint64_t of_b = b + k_block / 4 * (Tile::kKeyBlock / 16) + k_block % 4 * 2;
       if constexpr (Tile::kHeld)
-        held_products<false>(T{}, scores.v[0], f[step], of_b, step > 0);
+        held_products<false>(T{}, scores.v[0], f[k_block], of_b, k_block > 0);
       else
-        attention_products(T{}, scores.v[0], a + step / 4 * (Tile::kQueryBlock / 16) + step % 4 * 2, of_b, step > 0);
+        attention_products(T{}, scores.v[0], a + k_block / 4 * (Tile::kQueryBlock / 16) + k_block % 4 * 2, of_b,
+                           k_block > 0);
     }
     wgmma_commit();
   }
@@ -171,8 +172,8 @@ struct HeldQueries {
 template <class Tile, class T, class Keys>
 DEV void add_values(MmaSums<Tile>& sums, const AttentionWeights<Keys>& weights, uint32_t values, bool first = false) {
   const uint64_t b = wgmma_columns(values, Tile::kKeyBlock);
-  UNROLL for (int step = 0; step < Keys::kKeys / 16; ++step)
-      held_products<true>(T{}, sums.v[0], weights.f[step][0], b + step * (2048 / 16), !first || step > 0);
+  UNROLL for (int k_block = 0; k_block < Keys::kKeys / 16; ++k_block)
+      held_products<true>(T{}, sums.v[0], weights.f[k_block][0], b + k_block * (2048 / 16), !first || k_block > 0);
   wgmma_commit();
 }
 

@@ -16,7 +16,7 @@ concept ComputedPixels = requires {
   requires Operand::kComputed;
 };
 
-/// Copies the pixels of kRows windows, one step of K at a time. A thread has one chunk of the channels in every step
+/// Copies the pixels of kRows windows, one K tile at a time. A thread has one chunk of the channels in every one
 /// and advances through the taps with it.
 template <class Tile, int kRows, class Operand>
 struct WindowLoader {
@@ -31,7 +31,7 @@ struct WindowLoader {
 
   /// Windows of the output pixels from first_pixel on, clamped to the existing `pixels`.
   template <class Params>
-  DEV WindowLoader(const Params& p, int step, int first_pixel, int pixels) {
+  DEV WindowLoader(const Params& p, int k_tile, int first_pixel, int pixels) {
     const ConvSizes& c = p.sizes;
     UNROLL for (int i = 0; i < Part::kPasses; ++i) {
       const int row = first_pixel + (Part::has(i) ? Part::first() + i * Part::kStride : 0);
@@ -43,7 +43,7 @@ struct WindowLoader {
       corner[i] =
           static_cast<int>(static_cast<uint32_t>(y) << c.x_bits | (static_cast<uint32_t>(x) & ((1u << c.x_bits) - 1)));
     }
-    const int column = step * Part::kColumns + Part::column(), tap = column / c.channels;
+    const int column = k_tile * Part::kColumns + Part::column(), tap = column / c.channels;
     channel = column - tap * c.channels;
     tap_y = tap / c.kernel_w;
     tap_x = tap - tap_y * c.kernel_w;
@@ -140,16 +140,17 @@ DEV void conv_mma(const Params& p) {
   {
     const Place at(c);
     const int k = c.kernel_h * c.kernel_w * c.channels;
-    const StepRange steps((k + kColumns - 1) / kColumns, c.split.splits, block_y());
+    const TileRange k_tiles((k + kColumns - 1) / kColumns, c.split.splits, block_y());
     griddep_wait();
     griddep_launch();
-    WindowLoader<Tile, Tile::kM, A> a(p, steps.first, at.row, at.pixels);
-    RowLoader<Tile, Tile::kN, B> b(
-        p, k, steps.first, [&](int i) { return Place::Lanes::template source<B::kInRuns>(i, at.column, at.columns); });
+    WindowLoader<Tile, Tile::kM, A> a(p, k_tiles.first, at.row, at.pixels);
+    RowLoader<Tile, Tile::kN, B> b(p, k, k_tiles.first, [&](int i) {
+      return Place::Lanes::template source<B::kInRuns>(i, at.column, at.columns);
+    });
     if constexpr (sizeof(T) == 4)
-      plain_loop<Tile, false>(p, sums, a, b, steps.count, 0);
+      plain_loop<Tile, false>(p, sums, a, b, k_tiles.count, 0);
     else
-      mma_loop<Tile, T>(p, sums, a, b, steps.count);
+      mma_loop<Tile, T>(p, sums, a, b, k_tiles.count);
   }
   if (c.split.splits > 1 &&
       !mma_meet<Tile, WholeBlock>(c.split, block_x(), block_y(), sums, reinterpret_cast<uint32_t*>(shared_memory())))

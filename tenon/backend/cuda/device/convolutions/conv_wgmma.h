@@ -24,7 +24,7 @@ struct ConvProblem {
   const Params& p;
   int boxes_x, boxes_y, tiles_m;
   int phase_tiles, tiles_n;  ///< along columns: of one phase, in all
-  int chunks;                ///< steps per tap
+  int chunks;                ///< K tiles per tap
 
   DEV explicit ConvProblem(const Params& params) : p(params) {
     const ConvSizes& c = p.sizes;
@@ -54,7 +54,7 @@ struct ConvProblem {
             phase / 2,
             (at.n - phase * phase_tiles) * Lanes::kTile};
   }
-  DEV StepRange steps(const Item& item) const {
+  DEV TileRange k_tiles(const Item& item) const {
     return {p.sizes.kernel_h * p.sizes.kernel_w * chunks, item.parts, item.part};
   }
   DEV int box_pixels() const { return p.sizes.box_width * p.sizes.box_height * p.sizes.box_images; }
@@ -75,9 +75,9 @@ struct ConvProblem {
     return {c.box_width * c.box_height, c.box_images, item.image, c.batch, item.m % boxes + phase * boxes,
             boxes * c.phases * c.phases};
   }
-  DEV void load_a(const Item& item, int step, uint32_t a, uint32_t full) const {
+  DEV void load_a(const Item& item, int k_tile, uint32_t a, uint32_t full) const {
     const ConvSizes& c = p.sizes;
-    const int tap = step / chunks, channel = (step - tap * chunks) * kColumns, tap_y = tap / c.kernel_w;
+    const int tap = k_tile / chunks, channel = (k_tile - tap * chunks) * kColumns, tap_y = tap / c.kernel_w;
     const int up = tap_y - c.pad_top + item.phase_y, left = tap - tap_y * c.kernel_w - c.pad_left + item.phase_x;
     const TmaSource from = A::source(p, channel);
     if (c.stride == 1)
@@ -86,9 +86,9 @@ struct ConvProblem {
       tma_load(a, from.map, full, from.column + (left & 1) * c.channels, item.x + (left >> 1), up & 1,
                item.y + (up >> 1), item.image);
   }
-  DEV void load_b(const Item& item, int step, uint32_t b, uint32_t full) const {
-    const int tap = step / chunks, first = (item.phase_y * 2 + item.phase_x) * p.sizes.outputs + item.column;
-    const TmaSource from = B::source(p, (step - tap * chunks) * kColumns);
+  DEV void load_b(const Item& item, int k_tile, uint32_t b, uint32_t full) const {
+    const int tap = k_tile / chunks, first = (item.phase_y * 2 + item.phase_x) * p.sizes.outputs + item.column;
+    const TmaSource from = B::source(p, (k_tile - tap * chunks) * kColumns);
     load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(b, first, columns(), [&](uint32_t dst, int row) {
       load_box_of_b<Tile, B::kInRuns>(dst, from.map, full, row, from.column, tap);
     });

@@ -1,5 +1,5 @@
 // The map skeleton. A warp's fragments are contiguous, so that loads and stores are full cache lines wherever operand
-// rows are. A thread stays in its columns and steps through rows, several at once: their loads are independent, and the
+// rows are. A thread stays in its columns and goes through rows, several at once: their loads are independent, and the
 // next ones are in flight while results are computed.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"

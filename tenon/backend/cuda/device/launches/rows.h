@@ -56,8 +56,8 @@ using WarpTeam = LanesTeam<32>;
 /// Combines n values pairwise.
 template <class T, int n>
 DEV float combine_all(float (&x)[n]) {
-  UNROLL for (int step = 1; step < n; step *= 2) UNROLL for (int i = 0; i + step < n; i += 2 * step) x[i] =
-      combine<T>(x[i], x[i + step]);
+  UNROLL for (int stride = 1; stride < n; stride *= 2) UNROLL for (int i = 0; i + stride < n; i += 2 * stride) x[i] =
+      combine<T>(x[i], x[i + stride]);
   return x[0];
 }
 
@@ -191,11 +191,11 @@ struct RowsOfLanes {
   }
 };
 
-/// Processes every `step`-th row from `row` on. Its operands come to one of two buffers in shared memory, of `kBytes`
+/// Processes every `stride`-th row from `row` on. Its operands come to one of two buffers in shared memory, of `kBytes`
 /// for all teams, while the row before is computed; or to a single buffer once that is done, for other teams to compute
 /// meanwhile.
 template <class Constants, int kBytes, int kBuffers, class Rows, class Team>
-DEV void walk_rows_ahead(const Rows& rows, const Team& team, int row, int step) {
+DEV void walk_rows_ahead(const Rows& rows, const Team& team, int row, int stride) {
   const int end = rows.p.sizes.rows, places = Rows::Program::rows(rows.p);
   const auto bring = [&](int number, int place) {
     typename Rows::Loads loads{place};
@@ -207,12 +207,12 @@ DEV void walk_rows_ahead(const Rows& rows, const Team& team, int row, int step) 
   if (Team::number() == 0) rows.columns(team);
   Constants::wait();
   if constexpr (Team::kTeams > 1) sync_block();  // all teams read the columns
-  NO_UNROLL for (; row < end; row += step) {
+  NO_UNROLL for (; row < end; row += stride) {
     const int next = kBuffers == 1 ? place : 2 * places + kBytes - place;
-    if constexpr (kBuffers == 2) bring(row + step, next);
+    if constexpr (kBuffers == 2) bring(row + stride, next);
     cp_async_wait<kBuffers - 1>();
     rows.run(row, team, typename Rows::Loads{place});
-    if constexpr (kBuffers == 1) bring(row + step, next);
+    if constexpr (kBuffers == 1) bring(row + stride, next);
     place = next;
   }
 }
@@ -220,18 +220,18 @@ DEV void walk_rows_ahead(const Rows& rows, const Team& team, int row, int step) 
 /// The same in registers if kBuffers is 0: a row is loaded when the previous one is done. Weights are waited for
 /// after the first row's loads.
 template <class Constants, int kBytes, int kBuffers, class Rows, class Team>
-DEV void walk_rows(const Rows& rows, const Team& team, int row, int step) {
+DEV void walk_rows(const Rows& rows, const Team& team, int row, int stride) {
   if constexpr (kBuffers > 0) {
-    walk_rows_ahead<Constants, kBytes, kBuffers>(rows, team, row, step);
+    walk_rows_ahead<Constants, kBytes, kBuffers>(rows, team, row, stride);
   } else {
     const int end = rows.p.sizes.rows;
     typename Rows::Loads loads;
     if (row < end) rows.loads(row, team, loads);
     rows.columns(team);
     Constants::wait();
-    NO_UNROLL for (; row < end; row += step) {
+    NO_UNROLL for (; row < end; row += stride) {
       rows.run(row, team, loads);
-      if (row + step < end) rows.loads(row + step, team, loads);
+      if (row + stride < end) rows.loads(row + stride, team, loads);
     }
   }
 }

@@ -7,7 +7,7 @@ namespace tenon::device {
 /// in `workspace`; the last block to arrive sums the parts in the order of K, so that results do not depend on which
 /// block is last.
 struct SplitK {
-  int splits = 1;                ///< blocks per tile; at most the number of K steps
+  int splits = 1;                ///< blocks per tile; at most the number of K tiles
   float* workspace = nullptr;    ///< splits * tile_m * tile_n floats per tile; unused with one split
   unsigned* counters = nullptr;  ///< one per tile, zero before and after; unused with one split
 };

@@ -18,19 +18,20 @@ DEV void gemm_mma(const Params& p) {
   const TileAt tile(block_x(), tiles_m, tiles_n);
   const int row = tile.m * Tile::kM, column = tile.n * Lanes::kTile, batch = block_z();
   constexpr int kColumns = Tile::kRowBytes / sizeof(T);
-  const StepRange steps((g.k + kColumns - 1) / kColumns, g.split.splits, block_y());
+  const TileRange k_tiles((g.k + kColumns - 1) / kColumns, g.split.splits, block_y());
 
   griddep_wait();
   griddep_launch();
-  RowLoader<Tile, Tile::kM, A> a(p, g.k, steps.first,
+  RowLoader<Tile, Tile::kM, A> a(p, g.k, k_tiles.first,
                                  [&](int i) { return batch * g.m + (row + i < g.m ? row + i : g.m - 1); });
-  RowLoader<Tile, Tile::kN, B> b(
-      p, g.k, steps.first, [&](int i) { return batch * g.n + Lanes::template source<B::kInRuns>(i, column, columns); });
+  RowLoader<Tile, Tile::kN, B> b(p, g.k, k_tiles.first, [&](int i) {
+    return batch * g.n + Lanes::template source<B::kInRuns>(i, column, columns);
+  });
   MmaSums<Tile> sums = {};
   if constexpr (sizeof(T) == 4)
-    plain_loop<Tile, true>(p, sums, a, b, steps.count, g.range / kColumns);
+    plain_loop<Tile, true>(p, sums, a, b, k_tiles.count, g.range / kColumns);
   else
-    mma_loop<Tile, T>(p, sums, a, b, steps.count);
+    mma_loop<Tile, T>(p, sums, a, b, k_tiles.count);
   if (g.split.splits > 1 && !mma_meet<Tile, WholeBlock>(g.split, batch * grid_x() + block_x(), block_y(), sums,
                                                         reinterpret_cast<uint32_t*>(shared_memory())))
     return;

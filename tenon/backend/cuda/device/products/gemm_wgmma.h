@@ -7,7 +7,7 @@
 //   struct A { using T = BF16; DEV static TmaSource source(const Params& p, int column) { return {p.a, column}; }
 //     static constexpr bool kConstant = false;   // true: valid before the preceding kernels have ended
 //     static constexpr bool kInRuns = false; };  // of B: mma_results.h
-// where the columns of one step (128 bytes) must come from one map. An operand of 16-bit elements with kColumns is
+// where the columns of one K tile (128 bytes) must come from one map. An operand of 16-bit elements with kColumns is
 // stored transposed, [K][rows]: boxes are 64 of its columns, the product's rows, x 64 of K (32 if the rows in memory
 // are in runs), and source(p, row) gives the position of a row of the product; 64 of them must come from one map. A
 // stack of such matrices has place(p, matrix) and maps of rank 3. B then has one lane and is not shared in a cluster,
@@ -20,7 +20,7 @@
 //     using Scaled = ..; };                     // its compute(p, row, col, acc).counted replaces acc
 //
 // Operand A may be behind a norm that the weights hold except for a factor per row (wgmma_norms.h): then K is whole
-// steps of 16-bit elements, not split, and A is stored in rows.
+// K tiles of 16-bit elements, not split, and A is stored in rows.
 #pragma once
 #include "tenon/backend/cuda/device/products/wgmma_tile.h"
 
@@ -34,20 +34,20 @@ struct MatrixPlace {
 };
 
 /// Copies `rows` rows of the product, starting at row `first` of matrix `matrix`, of a transposed operand, 64 of K from
-/// `step` on. kInRuns: rows in memory are in runs, and boxes of 32 restore their order.
+/// `k` on. kInRuns: rows in memory are in runs, and boxes of 32 restore their order.
 template <class Operand, bool kInRuns, class Params>
-DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int step, int matrix, uint32_t full) {
+DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int k, int matrix, uint32_t full) {
   for (int at = 0; at < rows; at += 64) {
     const TmaSource from = Operand::source(p, first + at);
     const uint32_t block = dst + at / 64 * kColumnsBlock;
     if constexpr (kInRuns) {
-      tma_load(block, from.map, full, from.column, 0, step / 8, 0);
-      tma_load(block + kColumnsBlock / 2, from.map, full, from.column, 0, step / 8 + 4, 0);
+      tma_load(block, from.map, full, from.column, 0, k / 8, 0);
+      tma_load(block + kColumnsBlock / 2, from.map, full, from.column, 0, k / 8 + 4, 0);
     } else if constexpr (requires { Operand::place(p, matrix); }) {
       const MatrixPlace place = Operand::place(p, matrix);
-      tma_load(block, from.map, full, place.column + from.column, step, place.group);
+      tma_load(block, from.map, full, place.column + from.column, k, place.group);
     } else {
-      tma_load(block, from.map, full, from.column, step);
+      tma_load(block, from.map, full, from.column, k);
     }
   }
 }
@@ -114,7 +114,7 @@ struct GemmProblem {
     const int tile = block * each + (block < more ? block : more) + turn, m = tile / tiles_n;
     return {tile, 0, 1, m, tile - m * tiles_n};
   }
-  DEV StepRange steps(const WgmmaItem& item) const {
+  DEV TileRange k_tiles(const WgmmaItem& item) const {
     if constexpr (Tile::kInRanges && Tile::kAlongK > 1) {  // each block has a pair of ranges
       const int before = order.before(item.part);
       return {before, order.before(item.part + 1) - before};
@@ -123,7 +123,7 @@ struct GemmProblem {
   }
   DEV int stages() const { return order.stages; }
   DEV int range() const { return order.range; }
-  /// The first column of step `n`. With ranges, two ranges whose sums are added follow each other.
+  /// The first column of K tile `n`. With ranges, two ranges whose sums are added follow each other.
   DEV int column_of(int n) const {
     if constexpr (Tile::kInRanges) return order.stage(n) * kColumns;
     return n * kColumns;
@@ -137,27 +137,27 @@ struct GemmProblem {
     return row < p.sizes.m ? batch(item) * p.sizes.m + row : -1;
   }
   DEV RowSamples samples(const WgmmaItem& item) const { return {p.sizes.count.inner, item.m, Tile::kM, p.sizes.m}; }
-  DEV void load_a(const WgmmaItem& item, int step, uint32_t a, uint32_t full) const {
+  DEV void load_a(const WgmmaItem& item, int k_tile, uint32_t a, uint32_t full) const {
     if constexpr (kColumnsA)
-      return load_columns<A, false>(p, a, Tile::kM, item.m * Tile::kM, column_of(step), batch(item), full);
-    const TmaSource from = A::source(p, column_of(step));
+      return load_columns<A, false>(p, a, Tile::kM, item.m * Tile::kM, column_of(k_tile), batch(item), full);
+    const TmaSource from = A::source(p, column_of(k_tile));
     tma_load(a, from.map, full, from.column, batch(item) * p.sizes.m + item.m * Tile::kM);
   }
-  DEV void load_b(const WgmmaItem& item, int step, uint32_t b, uint32_t full) const {
+  DEV void load_b(const WgmmaItem& item, int k_tile, uint32_t b, uint32_t full) const {
     if constexpr (kColumnsB)
-      return load_columns<B, B::kInRuns>(p, b, Tile::kN, column(item), column_of(step), batch(item), full);
-    const TmaSource from = B::source(p, column_of(step));
+      return load_columns<B, B::kInRuns>(p, b, Tile::kN, column(item), column_of(k_tile), batch(item), full);
+    const TmaSource from = B::source(p, column_of(k_tile));
     load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(
         b, batch(item) * p.sizes.n + column(item), columns(),
         [&](uint32_t dst, int row) { load_box_of_b<Tile, B::kInRuns>(dst, from.map, full, row, from.column); });
   }
 
-  /// Columns of the branch's K, copied in steps of kBranchColumns; load_branch copies both operands of a step.
+  /// Columns of the branch's K, copied in K tiles of kBranchColumns; load_branch copies both operands of one.
   DEV int branch_columns() const { return Branch::columns(p); }
-  DEV void load_branch(const WgmmaItem& item, int step, uint32_t a, uint32_t b, uint32_t full) const {
-    const TmaSource from = Branch::A::source(p, step * kBranchColumns);
+  DEV void load_branch(const WgmmaItem& item, int k_tile, uint32_t a, uint32_t b, uint32_t full) const {
+    const TmaSource from = Branch::A::source(p, k_tile * kBranchColumns);
     tma_load(a, from.map, full, from.column, item.m * Tile::kM);
-    const TmaSource of_b = Branch::B::source(p, step * kBranchColumns);
+    const TmaSource of_b = Branch::B::source(p, k_tile * kBranchColumns);
     load_rows_of_b<Tile, Epilogue::kLanes, true>(b, column(item), columns(), [&](uint32_t dst, int row) {
       load_box_of_b<Tile, true>(dst, of_b.map, full, row, of_b.column);
     });

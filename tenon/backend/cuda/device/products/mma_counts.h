@@ -3,7 +3,7 @@
 //   a warp's rows --shuffles, one column per lane--> registers --slabs--> the tile's rows of each sample --> partial
 //   moments
 //
-// Rows are merged pairwise, in a tree: at each step a mean moves by a fraction of the difference of two, whose square
+// Rows are merged pairwise, in a tree: at each level a mean moves by a fraction of the difference of two, whose square
 // goes into the deviations. A separate kernel (count_sums.h) combines the partial moments of a sample's tiles: counters
 // in memory and the fences before them would stall every tile. The order of all additions is fixed, so that the result
 // is the same in every run. An epilogue that counts has kCounts = true, a member `counted` in what it computes, and
@@ -52,9 +52,9 @@ struct WarpCounts<Tile, Epilogue> {
     const float one = upper ? 1.0f : 0.0f, other = lower ? 1.0f : 0.0f;
     of_halves = {lower ? (upper ? 0.5f : 1.0f) : 0.0f, upper && lower ? 0.5f : 0.0f};
     there = one + other;
-    UNROLL for (int step = 0; step < 3; ++step) {
-      const float theirs = kWhole ? there : shuffle_xor(there, 16 >> step);
-      of_lanes[step] = weights(there, theirs);
+    UNROLL for (int level = 0; level < 3; ++level) {
+      const float theirs = kWhole ? there : shuffle_xor(there, 16 >> level);
+      of_lanes[level] = weights(there, theirs);
       there += theirs;
     }
     of_blocks = weights(rows, there);
@@ -76,18 +76,18 @@ struct WarpCounts<Tile, Epilogue> {
       }
     }
   }
-  /// Merges the block's runs across 8 lanes: each step halves the columns that a lane keeps. `first`: the first 16
+  /// Merges the block's runs across 8 lanes: each level halves the columns that a lane keeps. `first`: the first 16
   /// rows.
   DEV void end_block(int block, bool first) {
-    UNROLL for (int step = 0; step < 3; ++step) {
-      const int width = 4 >> step;
+    UNROLL for (int level = 0; level < 3; ++level) {
+      const int width = 4 >> level;
       const bool upper = lane() & (4 * width);
       UNROLL for (int c = 0; c < width; ++c) {
         const float mean = shuffle_xor(upper ? run_means[c] : run_means[c + width], 4 * width);
         const float deviations = shuffle_xor(upper ? run_m2[c] : run_m2[c + width], 4 * width);
         run_means[c] = upper ? run_means[c + width] : run_means[c];
         run_m2[c] = upper ? run_m2[c + width] : run_m2[c];
-        join(of_lanes[step], run_means[c], run_m2[c], mean, deviations);
+        join(of_lanes[level], run_means[c], run_m2[c], mean, deviations);
       }
     }
     if (first)

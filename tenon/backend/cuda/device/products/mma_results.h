@@ -94,13 +94,13 @@ struct LaneColumns {
 /// Puts results in plain order into runs: the four lanes that hold a row's columns exchange fragments.
 template <class Tile>
 DEV void put_in_runs(MmaSums<Tile>& sums) {
-  UNROLL for (int i = 0; i < sums.kRows; ++i) UNROLL for (int step = 1; step <= 2; ++step) {
-    const bool upper = lane() & step;
+  UNROLL for (int i = 0; i < sums.kRows; ++i) UNROLL for (int mask = 1; mask <= 2; ++mask) {
+    const bool upper = lane() & mask;
     UNROLL for (int j = 0; j < sums.kColumns; ++j) {
-      if (j & step) continue;
+      if (j & mask) continue;
       UNROLL for (int e = 0; e < 4; ++e) {
-        float &low = sums.v[i][j][e], &high = sums.v[i][j + step][e];
-        const float other = shuffle_xor(upper ? low : high, step);
+        float &low = sums.v[i][j][e], &high = sums.v[i][j + mask][e];
+        const float other = shuffle_xor(upper ? low : high, mask);
         (upper ? low : high) = other;
       }
     }
@@ -238,13 +238,13 @@ DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
   }
 }
 
-/// The steps of K that part `part` of `splits` computes.
-struct StepRange {
+/// The tiles of K, or of keys, that split `split` of `splits` computes.
+struct TileRange {
   int first, count;
-  DEV StepRange(int first, int count) : first(first), count(count) {}
-  DEV StepRange(int all, int splits, int part) {
+  DEV TileRange(int first, int count) : first(first), count(count) {}
+  DEV TileRange(int all, int splits, int split) {
     const int each = (all + splits - 1) / splits;
-    first = part * each;
+    first = split * each;
     count = first + each < all ? each : all - first;  // below zero: none
   }
 };

@@ -1,7 +1,8 @@
 // A block's tile of a matrix product on tensor cores, or in f32 on the CUDA cores, y[m, n] = sum over k of a[m, k] b[n,
 // k]:
 //
-//   global --cp.async, kStages deep--> shared [rows][kRowBytes], swizzled --ldmatrix, a step ahead--> mma --> registers
+//   global --cp.async, kStages deep--> shared [rows][kRowBytes], swizzled --ldmatrix, a K block ahead--> mma
+//   --> registers
 //   registers, in runs or through slabs of 16 rows per warp --> the epilogue
 //
 // Shared memory holds a row's 16-byte chunks XOR-swizzled by the row number, so that neither cp.async nor ldmatrix has
@@ -51,7 +52,7 @@ struct CopyPart {
   static constexpr int kStride = Tile::kThreads / kChunks;
   static constexpr int kPasses = (kRows + kStride - 1) / kStride;
   static constexpr bool kEven = kRows % kStride == 0;           ///< every thread has a row in every pass
-  static constexpr int kColumns = Tile::kRowBytes / sizeof(T);  ///< per step of K
+  static constexpr int kColumns = Tile::kRowBytes / sizeof(T);  ///< per K tile
   static_assert(kStride % 8 == 0, "a thread's rows share their swizzle");
 
   DEV static int first() { return thread_index() / kChunks; }
@@ -62,7 +63,7 @@ struct CopyPart {
   DEV static bool has(int pass) { return kEven || first() + pass * kStride < kRows; }
 };
 
-/// Copies kRows rows of an operand to shared memory, one step of K at a time.
+/// Copies kRows rows of an operand to shared memory, one K tile at a time.
 template <class Tile, int kRows, class Operand>
 struct RowLoader {
   using T = typename Operand::T;
@@ -71,10 +72,10 @@ struct RowLoader {
   typename Operand::Row rows[Part::kPasses];
   int column, columns;
 
-  /// row_of(i) is the operand's row for row i of the tile. Starts `step` steps into K.
+  /// row_of(i) is the operand's row for row i of the tile. Starts at K tile `k_tile`.
   template <class Params, class RowOf>
-  DEV RowLoader(const Params& p, int k, int step, RowOf row_of)
-      : column(step * Part::kColumns + Part::column()), columns(k) {
+  DEV RowLoader(const Params& p, int k, int k_tile, RowOf row_of)
+      : column(k_tile * Part::kColumns + Part::column()), columns(k) {
     UNROLL for (int i = 0; i < Part::kPasses; ++i) rows[i] =
         Operand::row(p, row_of(Part::has(i) ? Part::first() + i * Part::kStride : kRows - 1));
   }
@@ -108,19 +109,19 @@ struct RowLoader {
   }
 };
 
-/// The fragments of one 32-byte step of K.
+/// The fragments of one K block: 32 bytes of K.
 template <class Tile>
 struct MmaFragments {
   uint32_t a[Tile::kWarpM / 16][4];
   uint32_t b[Tile::kWarpN / 8][2];
 
-  /// `a_from`, `b_from`: this lane's addresses of the first fragment in the stage's first step.
-  DEV void load(uint32_t a_from, uint32_t b_from, int step) {
+  /// `a_from`, `b_from`: this lane's addresses of the first fragment in the stage's first K block.
+  DEV void load(uint32_t a_from, uint32_t b_from, int k_block) {
     UNROLL for (int i = 0; i < Tile::kWarpM / 16; ++i)
-        ldmatrix_x4(a[i], (a_from ^ step * 32) + i * 16 * Tile::kRowBytes);
+        ldmatrix_x4(a[i], (a_from ^ k_block * 32) + i * 16 * Tile::kRowBytes);
     UNROLL for (int i = 0; i < Tile::kWarpN / 16; ++i) {
       uint32_t two[4];
-      ldmatrix_x4(two, (b_from ^ step * 32) + i * 16 * Tile::kRowBytes);
+      ldmatrix_x4(two, (b_from ^ k_block * 32) + i * 16 * Tile::kRowBytes);
       b[2 * i][0] = two[0], b[2 * i][1] = two[1], b[2 * i + 1][0] = two[2], b[2 * i + 1][1] = two[3];
     }
   }
@@ -136,7 +137,7 @@ DEV void multiply(MmaSums<Tile>& sums, const MmaFragments<Tile>& f) {
   }
 }
 
-/// Starts the copies of a stage, if there is one. The group may be empty, so that groups and steps count alike.
+/// Starts the copies of a stage, if there is one. The group may be empty, so that groups and K tiles count alike.
 template <class Tile, class Params, class LoadA, class LoadB>
 DEV void copy_stage(const Params& p, LoadA& a, LoadB& b, bool there, uint32_t to) {
   if (there) {
@@ -146,11 +147,11 @@ DEV void copy_stage(const Params& p, LoadA& a, LoadB& b, bool there, uint32_t to
   cp_async_commit();
 }
 
-/// Accumulates `steps` stages of K. Loaders copy one stage per call, in the order of K. On return all copies are done
+/// Accumulates `k_tiles` K tiles. Loaders copy one per call, in the order of K. On return all copies are done
 /// and shared memory is free.
 template <class Tile, class T, class Params, class LoadA, class LoadB>
-DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int steps) {
-  constexpr int kInner = Tile::kRowBytes / 32;
+DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int k_tiles) {
+  constexpr int kBlocks = Tile::kRowBytes / 32;
   const uint32_t shared = shared_address(shared_memory());
   // ldmatrix addresses of lane l: for a, rows l % 16 at chunk l / 16; for b, rows l % 8 + l / 16 * 8 at chunk l / 8 %
   // 2.
@@ -159,7 +160,7 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
       (warp() / Tile::kWarpsN * Tile::kWarpM + a_row) * Tile::kRowBytes + (l / 16 ^ Tile::swizzle(a_row)) * 16;
   const uint32_t b_at = (Tile::kM + warp() % Tile::kWarpsN * Tile::kWarpN + b_row) * Tile::kRowBytes +
                         (l / 8 % 2 ^ Tile::swizzle(b_row)) * 16;
-  auto copy = [&](int step, uint32_t stage) { copy_stage<Tile>(p, a, b, step < steps, shared + stage); };
+  auto copy = [&](int k_tile, uint32_t stage) { copy_stage<Tile>(p, a, b, k_tile < k_tiles, shared + stage); };
 
   UNROLL for (int s = 0; s < Tile::kStages - 1; ++s) copy(s, s * Tile::kStageBytes);
   cp_async_wait<Tile::kStages - 2>();
@@ -167,17 +168,17 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
   uint32_t read = 0;
   MmaFragments<Tile> fragments[2];
   fragments[0].load(shared + a_at, shared + b_at, 0);
-  NO_UNROLL for (int step = 0; step < steps; ++step) {
-    UNROLL for (int inner = 0; inner < kInner; ++inner) {
-      if (inner == kInner - 1) {  // the next stage is complete, and all have read this one
+  NO_UNROLL for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+    UNROLL for (int k_block = 0; k_block < kBlocks; ++k_block) {
+      if (k_block == kBlocks - 1) {  // the next stage is complete, and all have read this one
         cp_async_wait<Tile::kStages - 2>();
         sync_block();
         read = read == Tile::kPipelineBytes - Tile::kStageBytes ? 0 : read + Tile::kStageBytes;
       }
-      fragments[(inner + 1) % 2].load(shared + read + a_at, shared + read + b_at, (inner + 1) % kInner);
-      if (inner == 0)  // overwrites the previous stage, which the last step's barrier freed
-        copy(step + Tile::kStages - 1, (read == 0 ? Tile::kPipelineBytes : read) - Tile::kStageBytes);
-      multiply<T>(sums, fragments[inner % 2]);
+      fragments[(k_block + 1) % 2].load(shared + read + a_at, shared + read + b_at, (k_block + 1) % kBlocks);
+      if (k_block == 0)  // overwrites the previous stage, which the last K tile's barrier freed
+        copy(k_tile + Tile::kStages - 1, (read == 0 ? Tile::kPipelineBytes : read) - Tile::kStageBytes);
+      multiply<T>(sums, fragments[k_block % 2]);
     }
   }
   cp_async_wait<0>();
@@ -219,23 +220,23 @@ DEV void add_sums(MmaSums<Tile>& to, const MmaSums<Tile>& from) {
   }
 }
 
-/// mma_loop in f32. kRanges: every `range` steps are summed apart, and these sums are added in order
+/// mma_loop in f32. kRanges: every `range` K tiles are summed apart, and these sums are added in order
 /// (GemmSizes::range).
 template <class Tile, bool kRanges, class Params, class LoadA, class LoadB>
-DEV void plain_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int steps, int range) {
+DEV void plain_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int k_tiles, int range) {
   const uint32_t shared = shared_address(shared_memory());
   const unsigned char* const left = shared_memory() + warp() / Tile::kWarpsN * Tile::kWarpM * Tile::kRowBytes;
   const unsigned char* const right =
       shared_memory() + (Tile::kM + warp() % Tile::kWarpsN * Tile::kWarpN) * Tile::kRowBytes;
-  auto copy = [&](int step, int stage) { copy_stage<Tile>(p, a, b, step < steps, shared + stage); };
+  auto copy = [&](int k_tile, int stage) { copy_stage<Tile>(p, a, b, k_tile < k_tiles, shared + stage); };
 
   UNROLL for (int s = 0; s < Tile::kStages - 1; ++s) copy(s, s * Tile::kStageBytes);
   MmaSums<Tile> part = {};
   int read = 0, remaining = range;
-  NO_UNROLL for (int step = 0; step < steps; ++step) {
+  NO_UNROLL for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     cp_async_wait<Tile::kStages - 2>();
     sync_block();  // the stage is complete, and all have read the previous one
-    copy(step + Tile::kStages - 1, (read == 0 ? Tile::kPipelineBytes : read) - Tile::kStageBytes);
+    copy(k_tile + Tile::kStages - 1, (read == 0 ? Tile::kPipelineBytes : read) - Tile::kStageBytes);
     multiply_plain<Tile>(kRanges ? part : sums, left + read, right + read);
     read = read == Tile::kPipelineBytes - Tile::kStageBytes ? 0 : read + Tile::kStageBytes;
     if (kRanges && --remaining == 0) {

@@ -27,12 +27,12 @@ struct CentredRows {
     template <int kLanes, class Params, class Problem>
     DEV void multiply(const Params& p, MmaSums<Tile>& sums, StageRing<Tile>& ring, const Problem& problem,
                       const WgmmaItem& item) {
-      const int steps = problem.steps(item).count;
+      const int k_tiles = problem.k_tiles(item).count;
       if (item.m == m) {
-        wgmma_loop<Tile, T, false, Problem::kColumnsB>(sums, ring, steps, [] {});
+        wgmma_loop<Tile, T, false, Problem::kColumnsB>(sums, ring, k_tiles, [] {});
       } else {
         Reduced reduced;
-        wgmma_loop<Tile, T, false, Problem::kColumnsB>(sums, ring, steps, [&] { reduced.add(ring); });
+        wgmma_loop<Tile, T, false, Problem::kColumnsB>(sums, ring, k_tiles, [&] { reduced.add(ring); });
         m = item.m;
         know(p, reduced, problem, item);
       }

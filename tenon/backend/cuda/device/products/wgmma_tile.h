@@ -68,7 +68,7 @@ DEV int rank_along_m() {
   else
     return 0;
 }
-/// A cluster's first item, and the step to its next.
+/// A cluster's first item, and the stride to its next.
 template <class Tile>
 DEV int first_item() {
   return block_x() / kClusterBlocks<Tile>;
@@ -161,10 +161,10 @@ DEV void wgmma_produce(const Problem& problem) {
   int ahead = 0;  // stages whose constant operand is in flight
   if (Problem::kConstantB && first_item<Tile>() < problem.items()) {
     const auto item = problem.item(first_item<Tile>());
-    const StepRange steps = problem.steps(item);
-    NO_UNROLL for (; ahead < Tile::kStages && ahead < steps.count; ++ahead) {
+    const TileRange k_tiles = problem.k_tiles(item);
+    NO_UNROLL for (; ahead < Tile::kStages && ahead < k_tiles.count; ++ahead) {
       mbarrier_arrive_expecting(ring.full(), problem.stage_bytes());
-      problem.load_b(item, steps.first + ahead, ring.b(), ring.full());
+      problem.load_b(item, k_tiles.first + ahead, ring.b(), ring.full());
       ring.advance();
     }
     ring = {};
@@ -172,23 +172,23 @@ DEV void wgmma_produce(const Problem& problem) {
   griddep_wait();
   for (int index = first_item<Tile>(); index < problem.items(); index += item_stride<Tile>()) {
     const auto item = problem.item(index);
-    const StepRange steps = problem.steps(item);
-    NO_UNROLL for (int step = 0; step < steps.count; ++step) {
+    const TileRange k_tiles = problem.k_tiles(item);
+    NO_UNROLL for (int k_tile = 0; k_tile < k_tiles.count; ++k_tile) {
       if (ahead > 0) {
         --ahead;
       } else {
         mbarrier_wait(ring.empty(), ring.phase ^ 1);
         mbarrier_arrive_expecting(ring.full(), problem.stage_bytes());
-        problem.load_b(item, steps.first + step, ring.b(), ring.full());
+        problem.load_b(item, k_tiles.first + k_tile, ring.b(), ring.full());
       }
-      problem.load_a(item, steps.first + step, ring.a(), ring.full());
+      problem.load_a(item, k_tiles.first + k_tile, ring.a(), ring.full());
       ring.advance();
     }
     if constexpr (Problem::kBranches)
-      NO_UNROLL for (int step = 0; step * kBranchColumns < problem.branch_columns(); ++step) {
+      NO_UNROLL for (int k_tile = 0; k_tile * kBranchColumns < problem.branch_columns(); ++k_tile) {
         mbarrier_wait(ring.empty(), ring.phase ^ 1);
         mbarrier_arrive_expecting(ring.full(), Tile::kStageBytes);
-        problem.load_branch(item, step, ring.a(), ring.b(), ring.full());
+        problem.load_branch(item, k_tile, ring.a(), ring.b(), ring.full());
         ring.advance();
       }
   }
@@ -226,15 +226,15 @@ inline constexpr bool kAddsStages = false;
 template <>
 inline constexpr bool kAddsStages<E4M3> = true;
 
-/// Accumulates `steps` stages of e4m3: within a stage (128 products) by wgmma, across stages in f32. While one
+/// Accumulates `k_tiles` K tiles of e4m3: within one (128 products) by wgmma, across them in f32. While one
 /// warpgroup adds, the other's products run.
 template <class Tile, class T>
-requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
+requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int k_tiles) {
   constexpr int kColumns = Tile::kApartN, kFragments = kColumns / 8, kPieces = Tile::kParts * (Tile::kN / kColumns);
   const uint32_t rows = rows_of_group<Tile>();
   float apart[kFragments][4] = {};
   sums = {};
-  NO_UNROLL for (int step = 0; step < steps; ++step) {
+  NO_UNROLL for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     mbarrier_wait(ring.full(), ring.phase);
     UNROLL for (int piece = 0; piece < kPieces; ++piece) {
       const int part = piece % Tile::kParts, column = piece / Tile::kParts * kColumns;
@@ -253,18 +253,18 @@ requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>
   }
 }
 
-/// Accumulates `steps` stages. kA, kB: operands stored transposed. beside(): reads the ring's stage while its products
-/// run.
+/// Accumulates `k_tiles` K tiles. kA, kB: operands stored transposed. beside(): reads the ring's stage while its
+/// products run.
 template <class Tile, class T, bool kA, bool kB, class Beside>
 requires(!kAddsStages<T>) DEV
-    void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps, const Beside& beside) {
+    void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int k_tiles, const Beside& beside) {
   constexpr int kParts = Tile::kParts;
   const uint32_t rows = rows_of_group<Tile>();
   uint32_t last_empty = 0;
   sums = {};
-  // With one item a block's first step is peeled, and zeros may not come between its products.
+  // With one item a block's first K tile is peeled, and zeros may not come between its products.
   if constexpr (Tile::kAlongK > 1) UNROLL for (int part = 0; part < kParts; ++part) wgmma_settle(sums.v[part]);
-  NO_UNROLL for (int step = 0; step < steps; ++step) {
+  NO_UNROLL for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     mbarrier_wait(ring.full(), ring.phase);
     const uint64_t b = operand_at<T, kB>(ring.b());
     wgmma_fence();
@@ -279,14 +279,14 @@ requires(!kAddsStages<T>) DEV
     }
     wgmma_commit();
     beside();
-    wgmma_wait<1>();  // the previous step is done with its stage
-    if (step > 0) leave_stage<Tile>(last_empty);
+    wgmma_wait<1>();  // the previous K tile is done with its stage
+    if (k_tile > 0) leave_stage<Tile>(last_empty);
     last_empty = ring.empty();
     ring.advance();
   }
   wgmma_wait<0>();
   UNROLL for (int part = 0; part < kParts; ++part) wgmma_settle(sums.v[part]);
-  if (steps > 0) leave_stage<Tile>(last_empty);
+  if (k_tiles > 0) leave_stage<Tile>(last_empty);
 }
 
 /// Ping-pong: two warpgroups start the products of a stage in turn, so that one adds while the other's products run.
@@ -309,10 +309,10 @@ struct StageTurns {
   }
 };
 
-/// Accumulates `steps` stages in ranges of `range` stages, in the order of GemmSizes::range: two ranges are accumulated
+/// Accumulates `k_tiles` K tiles in ranges of `range`, in the order of GemmSizes::range: two ranges are accumulated
 /// at a time. Of a cluster along K each block has such a pair, the one of its number.
 template <class Tile, class T>
-DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const StageTurns<Tile>& turns, int steps,
+DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const StageTurns<Tile>& turns, int k_tiles,
                          int range) {
   static_assert(Tile::kParts == 1 && !kAddsStages<T>);
   constexpr int kFragments = Tile::kN / 8;
@@ -321,16 +321,16 @@ DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const Stage
   sums = {};
   constexpr bool kShared = Tile::kAlongK > 1;
   const int half = kSumRanges / 2 * range, begin = kShared ? cluster_rank() * range : 0;
-  NO_UNROLL for (int first = begin; first < steps && first < half; first += kShared ? half : range) {
+  NO_UNROLL for (int first = begin; first < k_tiles && first < half; first += kShared ? half : range) {
     uint32_t last_empty = 0;  // of the stage whose products may still be running, if any
     const auto multiply = [&](float(&to)[kFragments][4], int from) {
-      NO_UNROLL for (int step = from; step < from + range && step < steps; ++step) {
+      NO_UNROLL for (int k_tile = from; k_tile < from + range && k_tile < k_tiles; ++k_tile) {
         mbarrier_wait(ring.full(), ring.phase);
         const uint64_t a = wgmma_rows(ring.a() + rows), b = wgmma_rows(ring.b());
         turns.wait();
         wgmma_fence();
         UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k)
-            wgmma(T{}, to, a + 2 * k, b + 2 * k, step > from || k > 0);
+            wgmma(T{}, to, a + 2 * k, b + 2 * k, k_tile > from || k > 0);
         wgmma_commit();
         turns.pass();
         wgmma_wait<1>();
@@ -340,7 +340,7 @@ DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const Stage
       }
     };
     multiply(apart[0], first);
-    const bool two = first + half < steps;
+    const bool two = first + half < k_tiles;
     if (two) multiply(apart[1], first + half);
     wgmma_wait<0>();
     wgmma_settle(apart[0]);
@@ -429,11 +429,11 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
     if constexpr (Tile::kInRanges)
       wgmma_in_ranges<Tile, T>(sums, ring, turns, problem.stages(), problem.range());
     else if constexpr (kAddsStages<T>)
-      wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
+      wgmma_loop<Tile, T>(sums, ring, problem.k_tiles(item).count);
     else if constexpr (Problem::Norm::kApplies)
       rows.template multiply<Epilogue::kLanes>(p, sums, ring, problem, item);
     else
-      wgmma_loop<Tile, T, Problem::kColumnsA, Problem::kColumnsB>(sums, ring, problem.steps(item).count, [] {});
+      wgmma_loop<Tile, T, Problem::kColumnsA, Problem::kColumnsB>(sums, ring, problem.k_tiles(item).count, [] {});
     const auto row_of = [&](int i) { return problem.row_of(item, i); };
     if constexpr (Problem::kBranches) {
       if constexpr (Problem::kColumnsB) put_in_runs<Tile>(sums);
@@ -453,8 +453,8 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   if constexpr (Tile::kInRanges) turns.finish();
 }
 
-/// The whole kernel. A Problem defines the items, what to copy for each step of an item and how many bytes that is, the
-/// rows and the samples they belong to, whether B is valid before preceding kernels have ended, which operands are
+/// The whole kernel. A Problem defines the items, what to copy for each K tile of an item and how many bytes that is,
+/// the rows and the samples they belong to, whether B is valid before preceding kernels have ended, which operands are
 /// stored transposed, and whether a narrow product is added (gemm_wgmma.h).
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_run(const Params& p, const Problem& problem) {
