@@ -18,16 +18,16 @@ namespace {
 // Appends the available bytes to `out`; false at the end. Asks check_stop() while waiting.
 bool read_some(const std::string& what, size_t most, std::string& out) {
   constexpr int kPatience = 100;  // milliseconds
-  std::array<char, 1 << 16> piece;
+  std::array<char, 1 << 16> chunk;
   for (;;) {
     check_stop();
     pollfd input{STDIN_FILENO, POLLIN, 0};
     if (poll(&input, 1, kPatience) == 0) continue;
-    const ssize_t n = read(STDIN_FILENO, piece.data(), piece.size());
+    const ssize_t n = read(STDIN_FILENO, chunk.data(), chunk.size());
     if (n == 0) return false;
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     TENON_CHECK(Usage, n > 0, what) << "cannot read standard input: " << system_reason(errno);
-    out.append(piece.data(), static_cast<size_t>(n));
+    out.append(chunk.data(), static_cast<size_t>(n));
     TENON_CHECK(Usage, out.size() <= most, what)
         << "standard input has more than " << most << " bytes, the most that are read";
     return true;

@@ -17,7 +17,7 @@ namespace tenon {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 20;
+constexpr size_t kChunk = size_t{1} << 20;
 
 // A regular file open for reading.
 class Reader {
@@ -37,11 +37,11 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
 
   size_t size() const { return size_; }
-  // Reads up to kPiece bytes to the front of the buffer; returns how many, 0 at the end of the file.
+  // Reads up to kChunk bytes to the front of the buffer; returns how many, 0 at the end of the file.
   size_t read(std::span<char> buffer) {
     for (;;) {
       check_stop(path_.native());
-      const ssize_t n = ::read(fd_, buffer.data(), std::min(buffer.size(), kPiece));
+      const ssize_t n = ::read(fd_, buffer.data(), std::min(buffer.size(), kChunk));
       if (n >= 0) return static_cast<size_t>(n);
       TENON_CHECK(Model, errno == EINTR, path_.string()) << "cannot read: " << system_reason(errno);
     }
@@ -142,7 +142,7 @@ std::string sha256_hex(std::span<const std::byte> bytes) {
 std::string sha256_file(const fs::path& path) {
   Reader reader(path);
   Sha256 hash;
-  std::vector<char> buffer(kPiece);
+  std::vector<char> buffer(kChunk);
   while (const size_t n = reader.read(buffer)) hash.update(buffer.data(), n);
   return hash.hex();
 }

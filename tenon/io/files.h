@@ -35,7 +35,7 @@ std::vector<std::filesystem::path> list_folder(const std::filesystem::path& fold
 
 /// SHA-256 in lower-case hex.
 std::string sha256_hex(std::span<const std::byte> bytes);
-/// SHA-256 of a file's contents, read in pieces; Error(Model) as read_file.
+/// SHA-256 of a file's contents, read in chunks; Error(Model) as read_file.
 std::string sha256_file(const std::filesystem::path& path);
 
 }  // namespace tenon

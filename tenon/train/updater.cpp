@@ -15,12 +15,12 @@ constexpr double kClipEpsilon = 1e-6;  // as in clip_grad_norm_
 
 std::string input_name(size_t i) { return "grad." + std::to_string(i); }
 
-// The sum of a column of numbers; a long one in pieces, because a device holds the row that it sums.
+// The sum of a column of numbers; a long one in blocks, because a device holds the row that it sums.
 Expr sum_of_column(Expr x) {
-  constexpr int64_t kPiece = 16384;
-  for (int64_t n = x.shape().numel(); n > kPiece; n = x.shape().numel()) {
-    const int64_t pieces = (n + kPiece - 1) / kPiece;
-    x = sum(reshape(pad(reshape(x, {1, n}), {0, 0, 0, pieces * kPiece - n}), {pieces, kPiece}));
+  constexpr int64_t kBlock = 16384;
+  for (int64_t n = x.shape().numel(); n > kBlock; n = x.shape().numel()) {
+    const int64_t blocks = (n + kBlock - 1) / kBlock;
+    x = sum(reshape(pad(reshape(x, {1, n}), {0, 0, 0, blocks * kBlock - n}), {blocks, kBlock}));
   }
   return sum(reshape(x, {1, x.shape().numel()}));
 }

@@ -111,16 +111,16 @@ void ldmatrix_together(void** arguments, int lanes) {
 void mma_together(void** arguments, int lanes) {
   auto lane = [&](int i) { return static_cast<const MmaArguments*>(arguments[i]); };
   const Element type = lane(0)->element;
-  const int piece = type == Element::E4M3 ? 4 : 2;  // elements of 4 bytes
-  const int depth = 8 * piece;
+  const int per_word = type == Element::E4M3 ? 4 : 2;  // elements of 4 bytes
+  const int depth = 8 * per_word;
   float a[16][32], b[32][8], d[16][8];
   for (int l = 0; l < lanes; ++l) {
     const int g = l / 4, t = l % 4;
-    for (int i = 0; i < 4; ++i) widen(type, &lane(l)->a[i], piece, &a[g + i % 2 * 8][(t + i / 2 * 4) * piece]);
+    for (int i = 0; i < 4; ++i) widen(type, &lane(l)->a[i], per_word, &a[g + i % 2 * 8][(t + i / 2 * 4) * per_word]);
     for (int i = 0; i < 2; ++i) {
       float column[4];
-      widen(type, &lane(l)->b[i], piece, column);
-      for (int e = 0; e < piece; ++e) b[(t + i * 4) * piece + e][g] = column[e];
+      widen(type, &lane(l)->b[i], per_word, column);
+      for (int e = 0; e < per_word; ++e) b[(t + i * 4) * per_word + e][g] = column[e];
     }
     for (int i = 0; i < 4; ++i) d[g + i / 2 * 8][2 * t + i % 2] = lane(l)->d[i];
   }
@@ -208,14 +208,14 @@ void WarpgroupProducts::commit() {
   open_.clear();
 }
 
-// Row r of a, the pieces of which its lanes hold as for mma.
+// Row r of a, the words of which its lanes hold as for mma.
 void WarpgroupProducts::held_row(const Product& product, int r, float* to) {
   for (int t = 0; t < 4; ++t) {
     const int l = r / 16 * 32 + r % 8 * 4 + t, i = r % 16 / 8;
     for (int half = 0; half < 2; ++half) {
-      const uint32_t piece = product.held[l][static_cast<size_t>(i + 2 * half)];
-      if (product.lanes_held[l][i + 2 * half] != piece) fault_ = "held pieces changed before their product's wait";
-      widen(product.what.element, &piece, 2, to + 2 * t + 8 * half);
+      const uint32_t word = product.held[l][static_cast<size_t>(i + 2 * half)];
+      if (product.lanes_held[l][i + 2 * half] != word) fault_ = "held words changed before their product's wait";
+      widen(product.what.element, &word, 2, to + 2 * t + 8 * half);
     }
   }
 }

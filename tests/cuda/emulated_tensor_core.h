@@ -22,7 +22,7 @@ class WarpgroupProducts {
   void commit();
   /// `shared`: address 0 of shared memory.
   void finish(int groups_left, const unsigned char* shared);
-  /// An error in a product's operands, or null: held pieces that changed before its wait.
+  /// An error in a product's operands, or null: held words that changed before its wait.
   const char* fault() const { return fault_; }
 
  private:

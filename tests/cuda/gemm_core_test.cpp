@@ -326,7 +326,7 @@ TEST(GemmHopper, Clusters) {
   check(HopperVariant{.tile = {64, 128, 4, 1, 2}, .lanes = 2}, {.m = 150, .n = 288, .k = 200});
   check(HopperVariant{.tile = {64, 64, 4, 2, 2}}, {.m = 100, .n = 72, .k = 200, .batch = 3});
 }
-// Blocks that share a tile: pieces of several sizes, blocks without one, pieces and parts of K outside.
+// Blocks that share a tile: shares of several sizes, blocks without one, shares and parts of K outside.
 TEST(GemmHopper, BlocksAlongK) {
   const auto shared = [](int m, int n, int stages, int resident, int blocks) {
     return WgmmaTileShape{.m = m, .n = n, .stages = stages, .resident = resident, .along_k = blocks};

@@ -60,8 +60,8 @@ TEST_F(RowFactors, WithLanesAndMaths) {
   }
 }
 
-// Blocks process several tiles, loading the next one's weights into fewer buffers than a tile has pieces; the last tile
-// is incomplete. Rows with their own weights are computed before.
+// Blocks process several tiles, loading the next one's weights into fewer buffers than a tile has K tiles; the last
+// tile is incomplete. Rows with their own weights are computed before.
 TEST_F(RowFactors, BlocksThatWalk) {
   const Expr x = rows(16, 896), scaled = rms(x) * weight("norm", DType::F32, {896});
   for (const Expr& a : {rms(x), scaled}) expect(product(rounded(a), 2600), {kType, kType, 896, 4});

@@ -49,7 +49,7 @@ TEST(CrossEntropy, AgainstFiniteDifferences) {
   EXPECT_EQ(loss_at(nn::cross_entropy(hidden, weight, target, 4).loss, values), 0);
 }
 
-// Rows reduced in pieces: of equal length, or of unequal length if the number of classes is prime.
+// Rows reduced in blocks: of equal length, or of unequal length if the number of classes is prime.
 TEST(CrossEntropy, OfManyClasses) {
   for (const int64_t classes : {16385, 40000, 40009}) {
     Graph g;
@@ -100,7 +100,7 @@ TEST(TokenLoss, HoldsNoMoreThanAChunkOfLogitsForLogProbabilities) {
   EXPECT_LE(make_plan(std::array{Result{"nll", l.nll}}).arena_bytes, 2 * kChunk * kClasses * 4 + 16384);
 }
 
-// Statistics of a piece leave with one launch, and the other launch that reduces logits looks up the targets' pieces.
+// Statistics of a block leave with one launch, and the other launch that reduces logits looks up the targets' blocks.
 TEST(CrossEntropy, ReadsItsLogitsOnce) {
   Graph g;
   constexpr int64_t kRows = 8, kClasses = 40000;

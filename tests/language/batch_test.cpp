@@ -134,9 +134,9 @@ Counts compare(int64_t count, uint64_t seed, int64_t rows, int64_t context, DTyp
   for (int64_t left = count; left > 0 || batch->busy();) {
     for (int64_t n = requests.once_in(3) ? requests.number(0, 2 * rows) : 0; n > 0 && left > 0; --n, --left) {
       const TextRequest r = requests.next();
-      auto piece = std::make_shared<std::string*>(nullptr);
-      const int64_t id = batch->submit(r, [piece](const TextToken& t) { **piece += t.text; });
-      *piece = &streamed[id];
+      auto text = std::make_shared<std::string*>(nullptr);
+      const int64_t id = batch->submit(r, [text](const TextToken& t) { **text += t.text; });
+      *text = &streamed[id];
       open_texts[id] = r;
     }
     if (!open_texts.empty() && requests.once_in(12)) {
@@ -232,8 +232,8 @@ TextRequest request(std::vector<int32_t> prompt, int64_t most = 12) {
   return r;
 }
 
-// While a prompt of three pieces is read, another text advances by at least one token per piece.
-TEST(TextBatches, AWritingTextWaitsForOnePieceAtMost) {
+// While a prompt of three chunks is read, another text advances by at least one token per chunk.
+TEST(TextBatches, AWritingTextWaitsForOneChunkAtMost) {
   const std::unique_ptr<TextGenerator> generator = open(0);
   const std::unique_ptr<TextBatch> batch = generator->batch(2);
   int64_t written = 0, steps = 0;

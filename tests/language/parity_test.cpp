@@ -139,7 +139,7 @@ TEST_P(LanguageParity, ASlidingContext) {
   ASSERT_LT(r.prompt.size(), 24u);
   r.ignore_stop_ids = true;
   std::vector<int32_t> want, window = r.prompt;
-  for (int piece = 0; piece < 3; ++piece) {
+  for (int chunk = 0; chunk < 3; ++chunk) {
     TextRequest part = r;
     part.prompt = window;
     for (const TextToken& t : open()->generate(part).tokens) {

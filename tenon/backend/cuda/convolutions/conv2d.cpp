@@ -100,7 +100,7 @@ class Conv2dKernel : public ProductKernel {
       int64_t begin, end;
     };
     constexpr Range kTaps[2][2] = {{{0, 1}, {1, 3}}, {{0, 2}, {2, 3}}};
-    std::vector<PackedPiece> pieces;
+    std::vector<PackedWrite> writes;
     for (int64_t i = 0; i < 16; ++i) {
       const int64_t phase = i / 4, tap_y = i / 2 % 2, tap_x = i % 2;
       const Range rows = kTaps[phase / 2][tap_y], columns = kTaps[phase % 2][tap_x];
@@ -114,9 +114,9 @@ class Conv2dKernel : public ProductKernel {
         }
       const Expr part = slice(slice(slice(filters, 0, phase * outputs, (phase + 1) * outputs), 1, tap_y, tap_y + 1), 2,
                               tap_x, tap_x + 1);
-      pieces.push_back({sum, permute(slice(part, -1, 0, inputs), {0, 3, 1, 2})});
+      writes.push_back({sum, permute(slice(part, -1, 0, inputs), {0, 3, 1, 2})});
     }
-    ask_packed(b_, pieces);
+    ask_packed(b_, writes);
   }
 
   void fill_sizes(int64_t channels) {

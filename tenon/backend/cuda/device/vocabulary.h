@@ -203,8 +203,8 @@ DEV void ldmatrix_x2_trans(uint32_t (&r)[2], uint32_t address) {
                : "memory");
 }
 
-// ---- d[16,8] += a[16,k] b[k,8], accumulated in f32. With g = lane / 4, t = lane % 4 and 4-byte pieces of a row
-// numbered from 0: a = rows g, g+8, g, g+8 at pieces t, t, t+4, t+4; b = column g at pieces t, t+4; d = (g, 2t), (g,
+// ---- d[16,8] += a[16,k] b[k,8], accumulated in f32. With g = lane / 4, t = lane % 4 and 4-byte words of a row
+// numbered from 0: a = rows g, g+8, g, g+8 at words t, t, t+4, t+4; b = column g at words t, t+4; d = (g, 2t), (g,
 // 2t+1), (g+8, 2t), (g+8, 2t+1). k is 16 for 16-bit elements and 32 for E4M3 (native on sm_89; emulated, slowly, on
 // sm_90).
 #define TENON_MMA(name, k, types)                                                       \

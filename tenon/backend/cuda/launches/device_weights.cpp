@@ -60,7 +60,7 @@ class PackingCalls {
 
   std::map<const Node*, DType> types_;  // parameter types for which the calls were made
   std::unique_ptr<Graph> graph_;
-  std::map<const Node*, const Node*> leaf_of_;  // maps a kernel's leaf to the leaf in the pieces
+  std::map<const Node*, const Node*> leaf_of_;  // maps a kernel's leaf to the leaf in the writes
   std::vector<KernelCall> calls_;
 };
 
@@ -68,20 +68,20 @@ class PackingCalls {
 struct Packed {
   Graph graph;
   Expr leaf;
-  std::vector<PackedPiece> pieces;
+  std::vector<PackedWrite> writes;
   PackingCalls in_place;
 
   // The leaf loses its name, which only says how a kernel refers to it.
-  Packed(const Expr& of, const std::vector<PackedPiece>& from) {
+  Packed(const Expr& of, const std::vector<PackedWrite>& from) {
     leaf = input(graph, "packed", of.dtype(), of.shape());
     Memo memo{{of.get(), leaf}};
-    for (const PackedPiece& p : from) pieces.push_back({rebuild(graph, p.value, memo), rebuild(graph, p.place, memo)});
+    for (const PackedWrite& p : from) writes.push_back({rebuild(graph, p.value, memo), rebuild(graph, p.place, memo)});
   }
 
-  // True if a kernel can read all parameters in place: their types match the leaves, or the stored pieces are only
+  // True if a kernel can read all parameters in place: their types match the leaves, or the stored values are only
   // views, rounded at the end.
   bool read_in_place(const Views& views) const {
-    const bool only_views = std::ranges::all_of(pieces, [](const PackedPiece& p) { return is_view_chain(p.value); });
+    const bool only_views = std::ranges::all_of(writes, [](const PackedWrite& p) { return is_view_chain(p.value); });
     return std::ranges::all_of(views, [&](const auto& v) {
       const DType wanted = v.first->dtype;
       return v.second.on_device && (v.second.dtype == wanted || (only_views && wanted == leaf.dtype()));
@@ -90,7 +90,7 @@ struct Packed {
 
   std::string key() const {
     std::vector<Expr> all;
-    for (const PackedPiece& p : pieces) {
+    for (const PackedWrite& p : writes) {
       all.push_back(p.value);
       all.push_back(p.place);
     }
@@ -99,15 +99,15 @@ struct Packed {
 
   std::vector<std::string> params() const {
     std::vector<Expr> values;
-    for (const PackedPiece& p : pieces) values.push_back(p.value);
+    for (const PackedWrite& p : writes) values.push_back(p.value);
     return params_of(values);
   }
 
   void compute(Device& device, const WeightMaking& with, void* dst) {
     Views views;
-    for (const PackedPiece& piece : pieces)
-      for (const Expr& l : memory_leaves(piece.value))
-        if (piece.value.shape().numel() > 0 && !views.contains(l.get())) views[l.get()] = with.find(l);
+    for (const PackedWrite& write : writes)
+      for (const Expr& l : memory_leaves(write.value))
+        if (write.value.shape().numel() > 0 && !views.contains(l.get())) views[l.get()] = with.find(l);
     if (read_in_place(views)) return in_place.run(device, with.stream, *this, views, dst);
     std::vector<std::shared_ptr<void>> memory;
     for (auto& [node, view] : views) {
@@ -127,8 +127,8 @@ void PackingCalls::make(Device& device, const Packed& packed, const Views& views
   leaf_of_.clear();
   graph_ = std::make_unique<Graph>();
   Memo memo{{packed.leaf.get(), input(*graph_, "packed", packed.leaf.dtype(), packed.leaf.shape())}};
-  for (const PackedPiece& piece : packed.pieces)  // in this order, so that equal weights get equal kernel sources
-    for (const Expr& l : memory_leaves(piece.value)) {
+  for (const PackedWrite& write : packed.writes)  // in this order, so that equal weights get equal kernel sources
+    for (const Expr& l : memory_leaves(write.value)) {
       if (!views.contains(l.get()) || memo.contains(l.get())) continue;
       const DType there = types_[l.get()] = views.at(l.get()).dtype;
       const std::string name = "from" + std::to_string(leaf_of_.size());
@@ -137,9 +137,9 @@ void PackingCalls::make(Device& device, const Packed& packed, const Views& views
       leaf_of_[from.get()] = l.get();
       memo.emplace(l.get(), from);
     }
-  for (const PackedPiece& piece : packed.pieces) {
-    if (piece.value.shape().numel() == 0) continue;
-    const Expr value = rebuild(*graph_, piece.value, memo), place = rebuild(*graph_, piece.place, memo);
+  for (const PackedWrite& write : packed.writes) {
+    if (write.value.shape().numel() == 0) continue;
+    const Expr value = rebuild(*graph_, write.value, memo), place = rebuild(*graph_, write.place, memo);
     const ProgramOutput output{value, place, packed.leaf.dtype()};
     calls_.push_back(plain_call(device, "pack weights", std::array{output}, domain_of(value)));
   }
@@ -187,7 +187,7 @@ WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf) {
   const auto graph = std::make_shared<Graph>();
   Memo memo;
   const Expr own = rebuild(*graph, leaf, memo), place = input(*graph, "plain", leaf.dtype(), leaf.shape());
-  const auto rounded = std::make_shared<Packed>(place, std::vector{PackedPiece{own, place}});
+  const auto rounded = std::make_shared<Packed>(place, std::vector{PackedWrite{own, place}});
   WeightRequest r = request_of(leaf, plain_key(leaf), params_of(std::array{leaf}));
   r.make = [graph, own, rounded, device = std::move(device)](const WeightMaking& with, std::span<void* const> parts) {
     const ParamView view = with.find(own);
@@ -197,8 +197,8 @@ WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf) {
   return r;
 }
 
-WeightRequest packed_weight(std::shared_ptr<Device> device, const Expr& leaf, const std::vector<PackedPiece>& pieces) {
-  const auto packed = std::make_shared<Packed>(leaf, pieces);
+WeightRequest packed_weight(std::shared_ptr<Device> device, const Expr& leaf, const std::vector<PackedWrite>& writes) {
+  const auto packed = std::make_shared<Packed>(leaf, writes);
   WeightRequest r = request_of(leaf, packed->key(), packed->params());
   r.make = [packed, device = std::move(device)](const WeightMaking& with, std::span<void* const> parts) {
     packed->compute(*device, with, parts[0]);

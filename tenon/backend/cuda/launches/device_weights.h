@@ -12,14 +12,14 @@ namespace tenon::cuda {
 inline constexpr int64_t kMemoryAlignment = 256;
 
 /// A value that reads only weights, and the view of a leaf through which it is stored.
-struct PackedPiece {
+struct PackedWrite {
   Expr value, place;
 };
 
 /// Parameter `leaf` in the leaf's type.
 WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf);
-/// Memory for `leaf`, zero wherever no piece is stored.
-WeightRequest packed_weight(std::shared_ptr<Device> device, const Expr& leaf, const std::vector<PackedPiece>& pieces);
+/// Memory for `leaf`, zero wherever nothing is written.
+WeightRequest packed_weight(std::shared_ptr<Device> device, const Expr& leaf, const std::vector<PackedWrite>& writes);
 
 /// A view of `rows` stored in runs (device/products/mma_results.h) that gives them in plain order. The first axis is a
 /// multiple of 32.

@@ -24,7 +24,7 @@ struct SizesPointer {
 /// Selects the workspace of a library call, LibraryCall::workspace_bytes() long, as the pointer to set.
 inline constexpr size_t kLibraryWorkspace = 0;
 
-/// The pieces of a kernel's source.
+/// The parts of a kernel's source.
 struct KernelParts {
   std::string name;      ///< for people
   std::string headers;   ///< include lines for device/ and for nodes

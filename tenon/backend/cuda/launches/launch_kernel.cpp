@@ -93,8 +93,8 @@ void LaunchKernel::ask_weights(const Expr& value) {
     if (leaf.is<nodes::Param>() && !in_weights_.contains(leaf.get())) ask(leaf, plain_weight(device_, leaf));
 }
 
-void LaunchKernel::ask_packed(const Expr& leaf, const std::vector<PackedPiece>& pieces) {
-  ask(leaf, packed_weight(device_, leaf, pieces));
+void LaunchKernel::ask_packed(const Expr& leaf, const std::vector<PackedWrite>& writes) {
+  ask(leaf, packed_weight(device_, leaf, writes));
 }
 
 bool LaunchKernel::stays(const Expr& value) const {

@@ -38,8 +38,8 @@ class LaunchKernel : public Kernel {
   void place_in_kept(const Expr& leaf);
   /// Requests the weights that `value` reads, unchanged.
   void ask_weights(const Expr& value);
-  /// Requests memory for `leaf`, into which the pieces, which read only weights, are computed.
-  void ask_packed(const Expr& leaf, const std::vector<PackedPiece>& pieces);
+  /// Requests memory for `leaf`, into which the writes, which read only weights, are made.
+  void ask_packed(const Expr& leaf, const std::vector<PackedWrite>& writes);
   /// True if `value` reads only weights.
   bool stays(const Expr& value) const;
   /// Must come last in a constructor. `core`: the core's tiles for a value seen as [samples, inner, channels].

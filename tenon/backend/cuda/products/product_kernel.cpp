@@ -32,8 +32,8 @@ void ProductKernel::choose(ProductShape product) {
   }
   choice_ = choose_tile(product_, device().facts());
   const bool layers = choose_layers(), library = layers || choice_.core->library();
-  if (own_.leaf && (!library || tunes())) ask_packed(own_.leaf, {own_.piece});
-  if (own_.leaf && library) ask_packed(in_order_.leaf, {in_order_.piece});
+  if (own_.leaf && (!library || tunes())) ask_packed(own_.leaf, {own_.write});
+  if (own_.leaf && library) ask_packed(in_order_.leaf, {in_order_.write});
   if (layers) return;
   library ? reserve_library() : reserve_split(choice_.core->needs(*this, choice_));
 }
@@ -43,14 +43,14 @@ Expr ProductKernel::weight_operand(const Shape& stored, const Layout& layout) {
   if (!tensor_cores() || !of_weights_only(hole)) return in_order_.leaf = operand(1, stored, layout);
   const Expr value = norm_ ? centred_weights(*norm_, hole) : without_rounding(hole, unit_);
   in_order_.leaf = input(*form_.graph, "%hole.1.in_order", unit_, stored);
-  in_order_.piece = {value, layout(in_order_.leaf)};
+  in_order_.write = {value, layout(in_order_.leaf)};
   in_runs_ = lanes() == 1 || stored[0] % (32 * lanes()) == 0;
   if (in_runs_) {
     const auto [leaf, place] = stored_in_runs(*form_.graph, "%hole.1", unit_, stored);
     own_ = {leaf, {value, layout(place)}};
   } else {
     own_.leaf = input(*form_.graph, "%hole.1", unit_, stored);
-    own_.piece = {value, layout(own_.leaf)};
+    own_.write = {value, layout(own_.leaf)};
   }
   return own_.leaf;
 }

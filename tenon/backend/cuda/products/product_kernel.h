@@ -164,7 +164,7 @@ class ProductKernel : public AnchorKernel {
   // Constant weights as our cores read them, and in plain order.
   struct Weights {
     Expr leaf;
-    PackedPiece piece;
+    PackedWrite write;
   };
   Weights own_, in_order_;
   int64_t library_workspace_at_ = 0;

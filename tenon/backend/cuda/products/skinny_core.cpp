@@ -12,28 +12,28 @@ namespace tenon::cuda {
 namespace {
 
 // Estimated time for up to 8 rows, comparable between choices of one product. Terms, in order: enough warps load at
-// once; each warp has enough pieces; columns per warp; warps of a block share the rows computed before the product; if
+// once; each warp has enough K tiles; columns per warp; warps of a block share the rows computed before the product; if
 // not all blocks are resident at once to prefetch their weights, more columns per block help. If K is short, what
 // counts is that blocks find places beside those of the launch before: two groups by 16 warps are fastest.
 double time_of_8_rows(const SkinnyTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
   constexpr double kWanted = 16;  // warps per multiprocessor
   const double warps = static_cast<double>(p.n / p.lanes) / (8 * tile.groups) * tile.warps / facts.multiprocessors;
-  const double pieces = static_cast<double>(p.k) / 32 / tile.warps;
-  const bool few_pieces = p.lanes == 1 && tile.warps == 16 && pieces <= 4;
-  if (few_pieces && tile.groups == 2 && div_up(p.n, 16) <= 2 * facts.multiprocessors) return 0;
-  return 1 / std::min(warps / kWanted, 1.0) + 1 / pieces + 0.05 * tile.groups + 2.0 / tile.warps +
+  const double k_tiles = static_cast<double>(p.k) / 32 / tile.warps;
+  const bool few_k_tiles = p.lanes == 1 && tile.warps == 16 && k_tiles <= 4;
+  if (few_k_tiles && tile.groups == 2 && div_up(p.n, 16) <= 2 * facts.multiprocessors) return 0;
+  return 1 / std::min(warps / kWanted, 1.0) + 1 / k_tiles + 0.05 * tile.groups + 2.0 / tile.warps +
          (warps > SkinnyTileShape::warps_there(8) ? 1.0 / tile.groups : 0.0);
 }
 
-// Microseconds for 9 to 16 rows: waves of blocks, each of which takes as long as its warps' pieces and its bytes.
+// Microseconds for 9 to 16 rows: waves of blocks, each of which takes as long as its warps' K tiles and its bytes.
 // Fitted to tokens of three models on an H200 (docs/notes/cuda-kernels.md, "A token's tiles").
 double time_of_16_rows(const SkinnyTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
-  constexpr double kWave = 1, kPiece = 0.5, kBytes = 110e3;  // per wave; per piece of a warp; per microsecond
+  constexpr double kWave = 1, kEach = 0.5, kBytes = 110e3;  // per wave; per K tile of a warp; per microsecond
   const int64_t blocks = div_up(p.n / p.lanes, 8 * tile.groups);
   const int64_t waves = div_up(blocks * tile.warps, SkinnyTileShape::warps_there(16) * facts.multiprocessors);
-  const double pieces = static_cast<double>(p.k) / 32 / tile.warps;
+  const double k_tiles = static_cast<double>(p.k) / 32 / tile.warps;
   const auto bytes = static_cast<double>(8 * tile.groups * p.lanes * p.k * p.element_bytes);
-  return static_cast<double>(waves) * (kWave + kPiece * pieces + bytes / kBytes);
+  return static_cast<double>(waves) * (kWave + kEach * k_tiles + bytes / kBytes);
 }
 
 // With more than kMaxRowsInFront rows other cores may be faster: time in units of time_of (tile_estimate.h). Every

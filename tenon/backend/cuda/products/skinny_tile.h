@@ -12,7 +12,7 @@ namespace tenon::cuda {
 struct SkinnyTileShape {
   int groups = 1, warps = 8;
   int walkers = 0;              ///< persistent blocks that go from tile to tile; 0: one tile per block
-  int slot_bytes = kSlotBytes;  ///< limit on shared memory for pieces in flight
+  int slot_bytes = kSlotBytes;  ///< limit on shared memory for K tiles in flight
 
   bool operator==(const SkinnyTileShape&) const = default;
   static constexpr int kMaxRows = 64, kMaxRowsInFront = 16, kSlotBytes = 80 << 10;
@@ -27,16 +27,16 @@ struct SkinnyTileShape {
   /// Warps meant to be resident together on a multiprocessor: 16 rows take more registers.
   static int warps_there(int m) { return m > 8 ? 16 : 24; }
   int threads() const { return 32 * warps; }
-  /// Pieces of 32 columns of K per warp. Of those in flight, held() are in registers and slots() in shared memory.
-  int pieces(int k) const { return sum_range(k) / 32 * (device::kSumRanges / warps); }
+  /// K tiles of 32 columns of K per warp. Of those in flight, held() are in registers and slots() in shared memory.
+  int k_tiles(int k) const { return sum_range(k) / 32 * (device::kSumRanges / warps); }
   int held(int m, int lanes, int k) const {
     if (warps < device::kSumRanges || groups * lanes > 4 || walkers || rows(m) > 32)
-      return 0;  // registers are needed for sums, or for the next tile's pieces
-    return std::clamp(pieces(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));
+      return 0;  // registers are needed for sums, or for the next tile's K tiles
+    return std::clamp(k_tiles(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));
   }
   int slots(int m, int lanes, int k) const {
     const int most = std::max(2, slot_bytes / (warps * groups * lanes * 512));
-    return std::min(pieces(k) - held(m, lanes, k), most);
+    return std::min(k_tiles(k) - held(m, lanes, k), most);
   }
   int shared_bytes(int m, int lanes, int k) const {
     const int ring = slots(m, lanes, k) * 512, sums = rows(m) / 8 * 72 * 4;

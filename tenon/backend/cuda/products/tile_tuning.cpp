@@ -45,11 +45,11 @@ class TuningMemory {
     while (static_cast<int64_t>(copies.size()) < count) {
       copies.push_back(device_.allocate(bytes));
       const std::vector<uint16_t>& noise = leaf.dtype() == DType::E4M3 ? small_noise_ : noise_;
-      const int64_t piece = static_cast<int64_t>(noise.size() * sizeof(noise[0]));
+      const int64_t chunk = static_cast<int64_t>(noise.size() * sizeof(noise[0]));
       if (size_of(leaf.dtype()) == 2 || leaf.dtype() == DType::E4M3)
-        for (int64_t at = 0; at < bytes; at += piece)
+        for (int64_t at = 0; at < bytes; at += chunk)
           device_.copy_in(*stream_, static_cast<std::byte*>(copies.back().get()) + at, noise.data(),
-                          std::min(piece, bytes - at));
+                          std::min(chunk, bytes - at));
     }
     return copies[static_cast<size_t>(launch) % copies.size()].get();
   }

@@ -90,7 +90,7 @@ class WgmmaCore : public ProductCore {
   bool adds_branch() const override { return true; }
   bool applies_norm() const override { return true; }
 
-  // If a warp has two pieces of the tile, the whole tile must lie in one sample.
+  // If a warp has two parts of the tile, the whole tile must lie in one sample.
   CountedRows counted_rows(const TileChoice& choice, int) const override {
     const int m = choice.as<WgmmaTileShape>().m;
     return {.tile = m, .warp = m > 128 ? m : 16, .boxes = true};

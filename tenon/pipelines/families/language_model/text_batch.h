@@ -114,7 +114,7 @@ class DecoderBatch : public TextBatch {
   Size that_fits(int64_t tokens, int64_t pages, int64_t at_best);
   DecodeStepShape step_shape(const Size& size) const;
   Plan plan_step(const DecodeStepShape& shape) const;
-  Plan plan_piece(int64_t tokens, const Size& size) const;
+  Plan plan_chunk(int64_t tokens, const Size& size) const;
   Plan take_plan(int64_t tokens);
   void make_loop();
   Prompt& prompt(int64_t tokens);

@@ -210,27 +210,27 @@ std::vector<Buffer> DecoderBatch::caches(const Size& size) const {
 // part of the time until the first token.
 int64_t DecoderBatch::beside_caches(const Size& size) {
   if (size_.capacity) return 0;
-  std::vector<int64_t> pieces{0};
-  pieces.insert(pieces.end(), kChunks.begin(), kChunks.end());
-  std::vector<std::optional<Plan>> plans(pieces.size());
+  std::vector<int64_t> chunks{0};
+  chunks.insert(chunks.end(), kChunks.begin(), kChunks.end());
+  std::vector<std::optional<Plan>> plans(chunks.size());
   const auto draft = [&](size_t first) {
-    for (size_t i = first; i < pieces.size(); i += 2) plans[i] = plan_piece(pieces[i], size);
+    for (size_t i = first; i < chunks.size(); i += 2) plans[i] = plan_chunk(chunks[i], size);
   };
   run_beside([&] { draft(0); }, [&] { draft(1); });
   drafts_ = {size, {}};
   int64_t out = -size.pages * setup_->page_bytes();
-  for (size_t i = 0; i < pieces.size(); ++i) {
+  for (size_t i = 0; i < chunks.size(); ++i) {
     const MemoryPlan memory = plan_memory(*plans[i], *setup_->store);
     out += i == 0 ? memory.needed() : memory.arena + memory.scratch + memory.kept;
-    drafts_.plans.emplace(pieces[i], std::move(*plans[i]));
+    drafts_.plans.emplace(chunks[i], std::move(*plans[i]));
   }
   return out;
 }
 
-// As plan_piece for the present size, which may have been drafted: rebuild() drops drafts of other sizes.
+// As plan_chunk for the present size, which may have been drafted: rebuild() drops drafts of other sizes.
 Plan DecoderBatch::take_plan(int64_t tokens) {
   if (auto draft = drafts_.plans.extract(tokens)) return std::move(draft.mapped());
-  return plan_piece(tokens, size_);
+  return plan_chunk(tokens, size_);
 }
 
 // At least `pages` pages, and up to `at_best` as memory allows.
@@ -338,7 +338,7 @@ Plan DecoderBatch::plan_step(const DecodeStepShape& shape) const {
 }
 
 // The plan for so many tokens of one text's prompt; 0: for a step of the loop.
-Plan DecoderBatch::plan_piece(int64_t tokens, const Size& size) const {
+Plan DecoderBatch::plan_chunk(int64_t tokens, const Size& size) const {
   if (tokens == 0) return plan_step(step_shape(size));
   DecoderShape shape;
   shape.tokens = tokens;

@@ -1,9 +1,9 @@
 // Attention as in attention_grouped.h, for more keys than the device has places for: a warp has a whole chunk of 128
-// keys, in 8 pieces one after another, and meets the block's other warps, which have the run's other chunks, at the
+// keys, in 8 key tiles one after another, and meets the block's other warps, which have the run's other chunks, at the
 // end.
 //
 //   all threads: queries --shared--> fragments of every warp
-//   a warp, for each piece of 16 keys: keys and values --cp.async--> its own slots in shared memory, kStages - 1 ahead
+//   a warp, for each tile of 16 keys: keys and values --cp.async--> its own slots in shared memory, kStages - 1 ahead
 //     scores = q k^T with mma; weights relative to the highest score so far, rounded to T; sums += weights times values
 //   sums of chunks --> as there
 //
@@ -17,13 +17,13 @@
 
 namespace tenon::device {
 
-/// As GroupedTile, with a chunk per warp; kStages_ pieces of keys and values per warp in shared memory.
+/// As GroupedTile, with a chunk per warp; kStages_ tiles of keys and values per warp in shared memory.
 template <int kDepth_, int kRows_, int kStages_, int kResident_>
 struct ChunksTile {
   static constexpr int kDepth = kDepth_, kRows = kRows_, kHalves = kRows / 8, kStages = kStages_;
   static constexpr int kBlocks = 1, kWarps = 8, kThreads = 32 * kWarps, kRunChunks = kWarps, kResident = kResident_;
   static constexpr bool kMeetsInMemory = false;
-  static constexpr int kKeys = 16, kFragments = kKeys / 8, kTurns = 8;  ///< turns: pieces of a chunk
+  static constexpr int kKeys = 16, kFragments = kKeys / 8, kTurns = 8;  ///< turns: key tiles of a chunk
   static constexpr int kChunk = kTurns * kKeys, kRunKeys = kRunChunks * kChunk;
   static constexpr int kGroups = kDepth / 16;
   static constexpr int kUnit = 32, kUnits = kRows * kDepth / kUnit;
@@ -31,7 +31,8 @@ struct ChunksTile {
   static constexpr int kClasses = 4;
   // Shared memory, in words: slots of warps, where later their chunks' sums are; queries, 16 rows; tops and totals of
   // chunks; a word.
-  static constexpr int kPieceBytes = kKeys * kDepth * 2, kSlots = kStages * kPieceBytes / 2;  ///< slots: words per warp
+  static constexpr int kKeyTileBytes = kKeys * kDepth * 2,
+                       kSlots = kStages * kKeyTileBytes / 2;  ///< slots: words per warp
   static constexpr int kFoundAt = 0, kFoundWords = kSlots;
   static constexpr int kQueriesAt = kWarps * kSlots, kTopsFoundAt = kQueriesAt + 16 * kDepth / 2;
   static constexpr int kTotalsFoundAt = kTopsFoundAt + kRunChunks * kRows;
@@ -51,33 +52,33 @@ template <class Tile, class Operand>
 struct ChunkRows {
   using T = typename Operand::T;
   static constexpr int kChunks = Tile::kDepth / 8;  // of 8 columns
-  const T* next;                                    ///< what the lane copies first of the next piece
+  const T* next;                                    ///< what the lane copies first of the next key tile
   int64_t stride;                                   ///< from a row to the next
 
-  /// `piece`: the first one; if it has keys.
+  /// `key_tile`: the first one; if it has keys.
   template <class Params>
-  DEV ChunkRows(const Params& p, const GroupedPlace<Tile>& at, const GroupedPiece& piece) {
+  DEV ChunkRows(const Params& p, const GroupedPlace<Tile>& at, const KeyTile& key_tile) {
     const auto row = [&](int number) {
-      const int key = piece.key(number);
-      return Operand::at(grouped_row<Operand>(p, at, piece.place + key - piece.first, key), 0);
+      const int key = key_tile.key(number);
+      return Operand::at(grouped_row<Operand>(p, at, key_tile.place + key - key_tile.first, key), 0);
     };
     const T* const first = row(0);
-    stride = piece.first + 1 < piece.end ? row(1) - first : 0;
+    stride = key_tile.first + 1 < key_tile.end ? row(1) - first : 0;
     next = first + lane() / kChunks * stride + lane() % kChunks * 8;
   }
-  /// Copies the next piece to shared memory, zeros where there are no keys.
-  DEV void copy(const GroupedPiece& piece, uint32_t to) {
+  /// Copies the next key tile to shared memory, zeros where there are no keys.
+  DEV void copy(const KeyTile& key_tile, uint32_t to) {
     UNROLL for (int i = 0; i < Tile::kKeys * kChunks; i += 32) {
       const int number = (i + lane()) / kChunks;
-      if (!(piece.fresh >> number & 1))
+      if (!(key_tile.fresh >> number & 1))
         cp_async16(to + SwizzledRows<kChunks>::at(number, lane() % kChunks), next + i / kChunks * stride,
-                   piece.holds(number) ? 16 : 0);
+                   key_tile.holds(number) ? 16 : 0);
     }
     next += Tile::kKeys * stride;
   }
 };
 
-/// A warp's slots: a piece of keys and one of values each.
+/// A warp's slots: a tile of keys and one of values each.
 template <class Tile, class K, class V>
 struct ChunkSlots {
   using Rows = SwizzledRows<Tile::kDepth / 8>;
@@ -85,27 +86,27 @@ struct ChunkSlots {
   int number = 0;                                   ///< the slot
 
   DEV void next() { number = number + 1 == Tile::kStages ? 0 : number + 1; }
-  DEV uint32_t at() const { return (warp() * Tile::kStages + number) * 2 * Tile::kPieceBytes; }
+  DEV uint32_t at() const { return (warp() * Tile::kStages + number) * 2 * Tile::kKeyTileBytes; }
   DEV uint32_t keys() const { return shared_address(shared_memory()) + at(); }
-  DEV uint32_t values() const { return keys() + Tile::kPieceBytes; }
+  DEV uint32_t values() const { return keys() + Tile::kKeyTileBytes; }
 
   /// Computes a row that the launch adds, into the cache and the slot.
   template <class Fresh, class Params>
-  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const GroupedPiece& piece,
-                int in_piece, int fresh) const {
+  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const KeyTile& key_tile,
+                int in_tile, int fresh) const {
     using T = typename K::T;
-    const int chunk = lane() % kChunks, from = fresh * s.kv_heads + block_y(), key = piece.first + in_piece;
+    const int chunk = lane() % kChunks, from = fresh * s.kv_heads + block_y(), key = key_tile.first + in_tile;
     Frag<uint32_t, 4> made[2];
     evaluate<T, typename Fresh::Key, 8>(p, from, 8 * chunk, made[0].v);
     evaluate<T, typename Fresh::Value, 8>(p, from, 8 * chunk, made[1].v);
     if (lane() >= kChunks) return;
-    const T* const to[2] = {K::at(grouped_row<K>(p, at, piece.place + in_piece, key), 8 * chunk),
-                            V::at(grouped_row<V>(p, at, piece.place + in_piece, key), 8 * chunk)};
+    const T* const to[2] = {K::at(grouped_row<K>(p, at, key_tile.place + in_tile, key), 8 * chunk),
+                            V::at(grouped_row<V>(p, at, key_tile.place + in_tile, key), 8 * chunk)};
     UNROLL for (int i = 0; i < 2; ++i) {
       device::store(reinterpret_cast<uint32_t*>(const_cast<T*>(to[i])), made[i]);
-      device::store(
-          reinterpret_cast<uint32_t*>(shared_memory() + this->at() + i * Tile::kPieceBytes + Rows::at(in_piece, chunk)),
-          made[i]);
+      device::store(reinterpret_cast<uint32_t*>(shared_memory() + this->at() + i * Tile::kKeyTileBytes +
+                                                Rows::at(in_tile, chunk)),
+                    made[i]);
     }
   }
 };
@@ -161,7 +162,7 @@ struct ChunkSums {
     }
     UNROLL for (int h = 0; h < kHalves; ++h) tops[h] = no_score();
   }
-  /// Adds a piece, whose keys and values are in shared memory.
+  /// Adds a key tile, whose keys and values are in shared memory.
   template <class T>
   DEV void add(T, int first, uint32_t keys, uint32_t values, float scale) {
     float scores[Tile::kFragments][4] = {};
@@ -239,20 +240,20 @@ DEV void attention_chunks(const Params& p) {
   chunk_prefetch<Tile, K, V>(p);
   griddep_wait();
   const GroupedWork<Tile, K, Keys, Fresh> work(p);
-  const auto& [fresh, pieces, s, at] = work;
+  const auto& [fresh, key_tiles, s, at] = work;
   const int left = s.keys - at.first_key(0), with_keys = left <= 0             ? 0
                                                          : left < Tile::kChunk ? (left + Tile::kKeys - 1) / Tile::kKeys
                                                                                : Tile::kTurns;
   // Added rows that no query sees are stored too.
-  const int turns = with_keys < Tile::kTurns && !ballot(pieces.added != 0) ? with_keys : Tile::kTurns;
+  const int turns = with_keys < Tile::kTurns && !ballot(key_tiles.added != 0) ? with_keys : Tile::kTurns;
   ChunkSlots<Tile, K, V> ahead, slot;
-  ChunkRows<Tile, K> keys(p, at, pieces.of(at, s.keys, 0));
-  ChunkRows<Tile, V> values(p, at, pieces.of(at, s.keys, 0));
+  ChunkRows<Tile, K> keys(p, at, key_tiles.of(at, s.keys, 0));
+  ChunkRows<Tile, V> values(p, at, key_tiles.of(at, s.keys, 0));
   const auto request = [&](int turn) {
     if (turn < with_keys) {
-      const GroupedPiece piece = pieces.of(at, s.keys, turn);
-      keys.copy(piece, ahead.keys());
-      values.copy(piece, ahead.values());
+      const KeyTile key_tile = key_tiles.of(at, s.keys, turn);
+      keys.copy(key_tile, ahead.keys());
+      values.copy(key_tile, ahead.values());
     }
     cp_async_commit();
     ahead.next();
@@ -266,10 +267,10 @@ DEV void attention_chunks(const Params& p) {
     sync_warp();  // other lanes' copies have arrived, and all have read the slot that is filled now
     request(turn + Tile::kStages - 1);
     if constexpr (Fresh::kGiven) {
-      const GroupedPiece piece = pieces.of(at, s.keys, turn);
-      if (piece.fresh) {
-        fresh.for_each(p, at, piece.place, piece.first,
-                       [&](int row, int in_piece) { slot.template make<Fresh>(p, s, at, piece, in_piece, row); });
+      const KeyTile key_tile = key_tiles.of(at, s.keys, turn);
+      if (key_tile.fresh) {
+        fresh.for_each(p, at, key_tile.place, key_tile.first,
+                       [&](int row, int in_tile) { slot.template make<Fresh>(p, s, at, key_tile, in_tile, row); });
         sync_warp();
       }
     }

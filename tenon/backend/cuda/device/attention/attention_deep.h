@@ -176,21 +176,22 @@ struct DeepGroup {
 /// Combines split-KV: gives all sums and softmax state to the last block of the tile to arrive. False in the others.
 template <class Tile, class T>
 DEV bool deep_meet(const SplitK& split, const DeepPlace<Tile>& at, DeepGroup<Tile, T>& group, uint32_t* came) {
-  using Piece = Frag<float, 4>;
-  constexpr int kColumns = MmaSums<Tile>::kColumns, kPieces = Tile::kValueStages * kColumns;
+  using Fragment = Frag<float, 4>;
+  constexpr int kColumns = MmaSums<Tile>::kColumns, kFragments = Tile::kValueStages * kColumns;
   StreamingSoftmax<Tile>& softmax = group.softmax;
-  auto pieces = [&](int part) {
-    return reinterpret_cast<Piece*>(split.workspace) +
-           static_cast<int64_t>(at.tile * split.splits + part) * ((kPieces + 1) * Tile::kSumThreads) + thread_index();
+  auto fragments = [&](int part) {
+    return reinterpret_cast<Fragment*>(split.workspace) +
+           static_cast<int64_t>(at.tile * split.splits + part) * ((kFragments + 1) * Tile::kSumThreads) +
+           thread_index();
   };
   auto sums_of = [&](int i) -> float(&)[4] { return group.sums[i / kColumns].v[0][i % kColumns]; };
-  Piece* mine = pieces(at.split);
-  UNROLL for (int i = 0; i < kPieces; ++i) {
+  Fragment* mine = fragments(at.split);
+  UNROLL for (int i = 0; i < kFragments; ++i) {
     const float(&v)[4] = sums_of(i);
-    mine[i * Tile::kSumThreads] = Piece{{v[0], v[1], v[2], v[3]}};
+    mine[i * Tile::kSumThreads] = Fragment{{v[0], v[1], v[2], v[3]}};
   }
-  mine[kPieces * Tile::kSumThreads] =
-      Piece{{softmax.top[0][0], softmax.top[0][1], softmax.total[0][0], softmax.total[0][1]}};
+  mine[kFragments * Tile::kSumThreads] =
+      Fragment{{softmax.top[0][0], softmax.top[0][1], softmax.total[0][0], softmax.total[0][1]}};
   fence_device();
   sync_named(1, Tile::kSumThreads);
   if (thread_index() == 0) *came = atomic_add(split.counters + at.tile, 1);
@@ -199,19 +200,19 @@ DEV bool deep_meet(const SplitK& split, const DeepPlace<Tile>& at, DeepGroup<Til
   if (thread_index() == 0) split.counters[at.tile] = 0;
   fence_device();
   NO_UNROLL for (int part = 0; part < split.splits; ++part) UNROLL for (int half = 0; half < 2; ++half)
-      softmax.top[0][half] = max_number(softmax.top[0][half], pieces(part)[kPieces * Tile::kSumThreads].v[half]);
+      softmax.top[0][half] = max_number(softmax.top[0][half], fragments(part)[kFragments * Tile::kSumThreads].v[half]);
   UNROLL for (MmaSums<Tile>& sums : group.sums) sums = {};
   softmax.total[0][0] = softmax.total[0][1] = 0.0f;
   NO_UNROLL for (int part = 0; part < split.splits; ++part) {
-    const Piece* other = pieces(part);
-    const Piece tops = other[kPieces * Tile::kSumThreads];
+    const Fragment* other = fragments(part);
+    const Fragment tops = other[kFragments * Tile::kSumThreads];
     UNROLL for (int half = 0; half < 2; ++half) {
       softmax.keep[0][half] = softmax.kept(tops.v[half], softmax.top[0][half]);
       softmax.total[0][half] += tops.v[2 + half] * softmax.keep[0][half];
     }
-    UNROLL for (int i = 0; i < kPieces; ++i) {
-      const Piece piece = other[i * Tile::kSumThreads];
-      UNROLL for (int e = 0; e < 4; ++e) sums_of(i)[e] += piece.v[e] * softmax.keep[0][e / 2];
+    UNROLL for (int i = 0; i < kFragments; ++i) {
+      const Fragment fragment = other[i * Tile::kSumThreads];
+      UNROLL for (int e = 0; e < 4; ++e) sums_of(i)[e] += fragment.v[e] * softmax.keep[0][e / 2];
     }
   }
   return true;

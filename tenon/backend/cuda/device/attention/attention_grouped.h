@@ -1,5 +1,5 @@
 // Attention of few queries per head of keys (a token's, or a few) over a cache. All rows that share keys, a group's
-// heads times their queries, are one fragment. A warp has a piece of 16 keys, a block a chunk of 128, or several in
+// heads times their queries, are one fragment. A warp has a tile of 16 keys, a block a chunk of 128, or several in
 // turn, the next being loaded; the blocks of a run, of up to 1024 keys, form a cluster or combine through memory:
 //
 //   a warp, its 16 keys: values --cp.async--> shared     scores = q k^T with mma, fragments loaded from global memory
@@ -14,10 +14,10 @@
 // row's result is the same alone and among others, for any capacity of the cache, and bit-identical to that of whole
 // texts.
 //
-// Keys and values may be paged (InPages), with pages of whole pieces: the position of a warp's piece is looked up
+// Keys and values may be paged (InPages), with pages of whole key tiles: the position of a warp's key tile is looked up
 // together with the number of keys, so that nothing waits for it.
 //
-// Cache rows that the launch itself adds (Fresh) are computed and stored by the warp whose piece they belong to: no
+// Cache rows that the launch itself adds (Fresh) are computed and stored by the warp whose key tile they belong to: no
 // other warp of the kernel reads them.
 //
 // grid.x = Tile::kBlocks for each run of the capacity (runs without keys exit at once), grid.y = heads of keys, grid.z
@@ -79,21 +79,22 @@ struct FreshRows {
     if (first == 0) return place;
     return first + lane() < count ? Fresh::place(p, first + lane()) : -1;
   }
-  /// Calls make(row, key in the piece) in all lanes of the warp for each added row, of those whose place lane() has in
-  /// `there`, that belongs to the piece of keys from `first_key` on, at place `piece`.
+  /// Calls make(row, key in the key tile) in all lanes of the warp for each added row, of those whose place lane() has
+  /// in `there`, that belongs to the tile of keys from `first_key` on, at place `key_tile`.
   template <class Make>
-  DEV static void for_each_of(const GroupedPlace<Tile>& at, int there, int piece, int first_key, const Make& make) {
-    const int in_piece = there - piece;
-    const bool mine = piece >= 0 && in_piece >= 0 && in_piece < Tile::kKeys && first_key + in_piece < at.capacity;
+  DEV static void for_each_of(const GroupedPlace<Tile>& at, int there, int key_tile, int first_key, const Make& make) {
+    const int in_tile = there - key_tile;
+    const bool mine = key_tile >= 0 && in_tile >= 0 && in_tile < Tile::kKeys && first_key + in_tile < at.capacity;
     const uint32_t found = ballot(there >= 0 && mine);
-    NO_UNROLL for (int l = 0; l < 32 && found >> l; ++l) if (found >> l & 1) make(l, shuffle(in_piece, l));
+    NO_UNROLL for (int l = 0; l < 32 && found >> l; ++l) if (found >> l & 1) make(l, shuffle(in_tile, l));
   }
   template <class Params, class Make>
-  DEV void for_each(const Params& p, const GroupedPlace<Tile>& at, int piece, int first_key, const Make& make) const {
+  DEV void for_each(const Params& p, const GroupedPlace<Tile>& at, int key_tile, int first_key,
+                    const Make& make) const {
     NO_UNROLL for (int first = 0; first < count; first += 32)
-        for_each_of(at, place_of(p, first), piece, first_key, [&](int l, int key) { make(first + l, key); });
+        for_each_of(at, place_of(p, first), key_tile, first_key, [&](int l, int key) { make(first + l, key); });
   }
-  /// Lane t: the added keys, as a bit mask, of the piece of turn t, whose place lane t has in `places`.
+  /// Lane t: the added keys, as a bit mask, of the key tile of turn t, whose place lane t has in `places`.
   template <class Params>
   DEV uint32_t of_turns(const Params& p, const GroupedPlace<Tile>& at, int places) const {
     uint32_t added = 0;
@@ -123,7 +124,7 @@ struct FreshRowsOf<Tile, Fresh, false> {
 
 /// A warp's keys: from `first` up to `end`; the first one's place in the cache's first axis, below 0 if its page does
 /// not exist; a bit mask of the keys that the launch adds.
-struct GroupedPiece {
+struct KeyTile {
   int first, end, place;
   uint32_t fresh = 0;
 
@@ -148,25 +149,25 @@ DEV void evaluate(const Params& p, int row, int column, uint32_t (&words)[kCount
 /// A lane's columns of each 16 in a product: four from 4 (lane % 4) on, for queries and keys alike.
 DEV int column_of_group(int group) { return 16 * group + lane() % 4 * 4; }
 
-/// Fragments of a piece of keys, 8 at a time: [8 keys][16 columns][words].
+/// Fragments of a tile of keys, 8 at a time: [8 keys][16 columns][words].
 template <class Tile, class K>
 struct GroupedKeys {
   uint32_t words[Tile::kFragments][Tile::kGroups][2];
 
-  DEV static int number(int j) { return 8 * j + lane() / 4; }  // in the piece
+  DEV static int number(int j) { return 8 * j + lane() / 4; }  // in the key tile
   template <class Params>
-  DEV void load(const Params& p, const GroupedPlace<Tile>& at, const GroupedPiece& piece) {
+  DEV void load(const Params& p, const GroupedPlace<Tile>& at, const KeyTile& key_tile) {
     UNROLL for (int j = 0; j < Tile::kFragments; ++j) {
-      const auto row = grouped_row<K>(p, at, piece.place + number(j), piece.key(number(j)));
+      const auto row = grouped_row<K>(p, at, key_tile.place + number(j), key_tile.key(number(j)));
       UNROLL for (int g = 0; g < Tile::kGroups; ++g) {
         words[j][g][0] = words[j][g][1] = 0;
-        if (piece.holds(number(j))) copy_past_l1<8>(words[j][g], K::at(row, column_of_group(g)));
+        if (key_tile.holds(number(j))) copy_past_l1<8>(words[j][g], K::at(row, column_of_group(g)));
       }
     }
   }
 };
 
-/// A chunk of values in shared memory, [key][column]; each warp copies its own piece.
+/// A chunk of values in shared memory, [key][column]; each warp copies its own key tile.
 template <class Tile, class V>
 struct GroupedValues {
   using Rows = SwizzledRows<Tile::kDepth / 8>;
@@ -174,17 +175,17 @@ struct GroupedValues {
   uint32_t start;                                   ///< in shared memory
 
   DEV explicit GroupedValues(int turn) : start(turn % Tile::kStages * Tile::kValueBytes) {}
-  /// Where key `number` of the warp's piece has its columns from 8 * chunk on.
+  /// Where key `number` of the warp's key tile has its columns from 8 * chunk on.
   DEV uint32_t place(int number, int chunk) const { return start + Rows::at(warp() * Tile::kKeys + number, chunk); }
   /// Zeros where there are no keys.
   template <class Params>
-  DEV void copy(const Params& p, const GroupedPlace<Tile>& at, const GroupedPiece& piece) const {
+  DEV void copy(const Params& p, const GroupedPlace<Tile>& at, const KeyTile& key_tile) const {
     UNROLL for (int i = 0; i < Tile::kKeys * kChunks; i += 32) {
       const int number = (i + lane()) / kChunks, chunk = (i + lane()) % kChunks;
-      const auto row = grouped_row<V>(p, at, piece.place + number, piece.key(number));
-      if (!(piece.fresh >> number & 1))
+      const auto row = grouped_row<V>(p, at, key_tile.place + number, key_tile.key(number));
+      if (!(key_tile.fresh >> number & 1))
         cp_async16(shared_address(shared_memory()) + place(number, chunk), V::at(row, 8 * chunk),
-                   piece.holds(number) ? 16 : 0);
+                   key_tile.holds(number) ? 16 : 0);
     }
     cp_async_commit();
   }
@@ -194,13 +195,13 @@ struct GroupedValues {
   }
 };
 
-/// Computes key `in_piece` of the warp's piece, which is added row `fresh`, and its value: stores them to the cache and
-/// to fragments and shared memory. All lanes compute, so that no branch separates the loads for key and value.
+/// Computes key `in_tile` of the warp's key tile, which is added row `fresh`, and its value: stores them to the cache
+/// and to fragments and shared memory. All lanes compute, so that no branch separates the loads for key and value.
 template <class Tile, class K, class V, class Fresh, class Params, class Work>
-DEV void grouped_make(const Params& p, const Work& work, const GroupedPiece& piece, int in_piece, int fresh,
+DEV void grouped_make(const Params& p, const Work& work, const KeyTile& key_tile, int in_tile, int fresh,
                       GroupedKeys<Tile, K>& keys, const GroupedValues<Tile, V>& values) {
   using T = typename K::T;
-  const int key = piece.first + in_piece, from = fresh * work.s.kv_heads + block_y();
+  const int key = key_tile.first + in_tile, from = fresh * work.s.kv_heads + block_y();
   const auto to_cache = [](const T* to, const auto& x) {
     device::store(reinterpret_cast<uint32_t*>(const_cast<T*>(to)), x);
   };
@@ -210,18 +211,18 @@ DEV void grouped_make(const Params& p, const Work& work, const GroupedPiece& pie
   UNROLL for (int g = 0; g < Tile::kGroups; ++g)
       evaluate<T, typename Fresh::Key, 4>(p, from, column_of_group(g), made[g]);
   evaluate<T, typename Fresh::Value, 8>(p, from, 8 * chunk, value.v);
-  const auto key_row = grouped_row<K>(p, work.at, piece.place + in_piece, key);
-  const auto value_row = grouped_row<V>(p, work.at, piece.place + in_piece, key);
-  if (in_piece % 8 == lane() / 4) {
+  const auto key_row = grouped_row<K>(p, work.at, key_tile.place + in_tile, key);
+  const auto value_row = grouped_row<V>(p, work.at, key_tile.place + in_tile, key);
+  if (in_tile % 8 == lane() / 4) {
     UNROLL for (int g = 0; g < Tile::kGroups; ++g) {
       to_cache(K::at(key_row, column_of_group(g)), Frag<uint32_t, 2>{{made[g][0], made[g][1]}});
       UNROLL for (int j = 0; j < Tile::kFragments; ++j) UNROLL for (int w = 0; w < 2; ++w) keys.words[j][g][w] =
-          j == in_piece / 8 ? made[g][w] : keys.words[j][g][w];
+          j == in_tile / 8 ? made[g][w] : keys.words[j][g][w];
     }
   }
   if (lane() < Tile::kDepth / 8) {
     to_cache(V::at(value_row, 8 * chunk), value);
-    device::store(reinterpret_cast<uint32_t*>(shared_memory() + values.place(in_piece, chunk)), value);
+    device::store(reinterpret_cast<uint32_t*>(shared_memory() + values.place(in_tile, chunk)), value);
   }
 }
 
@@ -296,21 +297,22 @@ struct GroupedScores {
             shared)[Tile::kWeightsAt + row * Tile::kLine + warp() * (Tile::kKeys / 2) + 4 * j + lane() % 4] =
             pack(T{}, v[j][2 * h], v[j][2 * h + 1]);
       }
-      shared[Tile::kPiecesAt + (warp() * Tile::kRows + row) * Tile::kClasses + lane() % 4] = sum;
+      shared[Tile::kKeyTilesAt + (warp() * Tile::kRows + row) * Tile::kClasses + lane() % 4] = sum;
     }
   }
 };
 
-/// Passes the chunk's sums of weights, and of weights times values, on to be combined. `pieces`: those that have keys.
+/// Passes the chunk's sums of weights, and of weights times values, on to be combined. `key_tiles`: those that have
+/// keys.
 template <class Tile, class V, class Meeting>
 DEV void grouped_values(const GroupedPlace<Tile>& at, const GroupedValues<Tile, V>& values, const Meeting& meeting,
-                        const float* shared, int pieces) {
+                        const float* shared, int key_tiles) {
   using T = typename V::T;
   constexpr int kTiles = Tile::kDepth / 8, kPasses = (kTiles + Tile::kWarps - 1) / Tile::kWarps;
   const uint32_t weights = shared_address(shared + Tile::kWeightsAt);
   if (warp() < kTiles) {
     float sums[kPasses][4] = {};
-    UNROLL for (int pair = 0; pair < Tile::kWarps / 2; ++pair) if (2 * pair < pieces) {
+    UNROLL for (int pair = 0; pair < Tile::kWarps / 2; ++pair) if (2 * pair < key_tiles) {
       uint32_t left[2][4] = {};
       if constexpr (Tile::kHalves == 2) {
         UNROLL for (int i = 0; i < 2; ++i)
@@ -338,27 +340,28 @@ DEV void grouped_values(const GroupedPlace<Tile>& at, const GroupedValues<Tile, 
             row = thread_index() / Tile::kClasses / Tile::kUnitsOfRow;
   if (row >= at.rows) return;
   float total = 0;
-  UNROLL for (int w = 0; w < Tile::kWarps; ++w) if (w < pieces) total +=
-      shared[Tile::kPiecesAt + (w * Tile::kRows + row) * Tile::kClasses + number];
+  UNROLL for (int w = 0; w < Tile::kWarps; ++w) if (w < key_tiles) total +=
+      shared[Tile::kKeyTilesAt + (w * Tile::kRows + row) * Tile::kClasses + number];
   meeting.put_total(row, unit, number, total);
   if (number == 0) meeting.put_top(row, unit, shared[Tile::kTopsAt + row]);
 }
 
-/// The warp's pieces of all turns. Lane t holds the place of turn t's, and the mask of the keys that the launch adds.
+/// The warp's key tiles of all turns. Lane t holds the place of turn t's, and the mask of the keys that the launch
+/// adds.
 template <class Tile, class K>
-struct GroupedPieces {
+struct KeyTiles {
   int places;
   uint32_t added = 0;
 
   template <class Params>
-  DEV explicit GroupedPieces(const Params& p) {
+  DEV explicit KeyTiles(const Params& p) {
     const GroupedPlace<Tile> all(p.sizes);
     const int first = all.first_key(Tile::kTurns > 1 ? lane() % Tile::kTurns : 0);
     places = block_z() * all.capacity + first;
     if constexpr (InPages<K>) places = first < all.capacity ? K::place(p, block_z(), first) : -1;
   }
   /// `end`: number of keys.
-  DEV GroupedPiece of(const GroupedPlace<Tile>& at, int end, int turn) const {
+  DEV KeyTile of(const GroupedPlace<Tile>& at, int end, int turn) const {
     if constexpr (Tile::kTurns == 1) return {at.first_key(turn), end, places, added};
     return {at.first_key(turn), end, shuffle(places, turn), shuffle(added, turn)};
   }
@@ -368,21 +371,21 @@ struct GroupedPieces {
 template <class Tile, class K, class Keys, class Fresh>
 struct GroupedWork {
   typename FreshRowsOf<Tile, Fresh>::Type fresh;
-  GroupedPieces<Tile, K> pieces;
+  KeyTiles<Tile, K> key_tiles;
   AttentionSizes s;
   GroupedPlace<Tile> at;
 
   template <class Params>
-  DEV explicit GroupedWork(const Params& p) : fresh(p), pieces(p), s(sizes_of_entry<Keys>(p, block_z())), at(s) {
+  DEV explicit GroupedWork(const Params& p) : fresh(p), key_tiles(p), s(sizes_of_entry<Keys>(p, block_z())), at(s) {
     if (block_x() == 0 && thread_index() == 0) *GroupedCounters<Tile>(s.split, at).keys = s.keys;
-    if constexpr (Fresh::kGiven) pieces.added = fresh.of_turns(p, at, pieces.places);
+    if constexpr (Fresh::kGiven) key_tiles.added = fresh.of_turns(p, at, key_tiles.places);
   }
 };
 
-/// Passes on what a chunk contributes, whose turn it is; meanwhile the values of the `next` piece are loaded if the
+/// Passes on what a chunk contributes, whose turn it is; meanwhile the values of the `next` key tile are loaded if the
 /// block goes on.
 template <class Tile, class V, class Params, class Work, class K, class Queries, class Meeting>
-DEV void grouped_chunk(const Params& p, const Work& work, int turn, const GroupedPiece& next,
+DEV void grouped_chunk(const Params& p, const Work& work, int turn, const KeyTile& next,
                        const GroupedKeys<Tile, K>& keys, Queries& queries, Meeting& meeting) {
   using T = typename K::T;
   const AttentionSizes& s = work.s;
@@ -423,13 +426,13 @@ DEV void attention_grouped(const Params& p) {
   if constexpr (Tile::kBlocks > 1 && !Tile::kMeetsInMemory) sync_cluster();  // all blocks run and can be written to
   griddep_wait();
   const GroupedWork<Tile, K, Keys, Fresh> work(p);
-  const auto& [fresh, pieces, s, at] = work;
+  const auto& [fresh, key_tiles, s, at] = work;
   typename GroupedMeeting<Tile>::Type meeting(s, at, shared);
-  GroupedPiece piece = pieces.of(at, s.keys, 0);
+  KeyTile key_tile = key_tiles.of(at, s.keys, 0);
   GroupedKeys<Tile, K> keys;
   if (at.has_keys(0)) {
-    keys.load(p, at, piece);
-    GroupedValues<Tile, V>(0).copy(p, at, piece);
+    keys.load(p, at, key_tile);
+    GroupedValues<Tile, V>(0).copy(p, at, key_tile);
   }
   GroupedQueries<Tile, T, Q> queries;
   if (Tile::kTurns > 1 && at.has_keys(0)) queries.load(p, s, at);
@@ -437,20 +440,20 @@ DEV void attention_grouped(const Params& p) {
     const GroupedValues<Tile, V> values(turn);
     // Added rows that no query sees are stored too.
     if constexpr (Fresh::kGiven) {
-      if (piece.fresh)
-        fresh.for_each(p, at, piece.place, piece.first, [&](int row, int in_piece) {
-          grouped_make<Tile, K, V, Fresh>(p, work, piece, in_piece, row, keys, values);
+      if (key_tile.fresh)
+        fresh.for_each(p, at, key_tile.place, key_tile.first, [&](int row, int in_tile) {
+          grouped_make<Tile, K, V, Fresh>(p, work, key_tile, in_tile, row, keys, values);
         });
     }
-    GroupedPiece next = piece;
+    KeyTile next = key_tile;
     GroupedKeys<Tile, K> ahead;
     const bool goes_on = at.has_keys(turn + 1);
     if constexpr (Tile::kTurns > 1) {
-      if (turn + 1 < Tile::kTurns) next = pieces.of(at, s.keys, turn + 1);
+      if (turn + 1 < Tile::kTurns) next = key_tiles.of(at, s.keys, turn + 1);
       if (goes_on) ahead.load(p, at, next);
     }
     if (at.has_keys(turn)) grouped_chunk<Tile, V>(p, work, turn, next, keys, queries, meeting);
-    if constexpr (Tile::kTurns > 1) piece = next, keys = ahead;
+    if constexpr (Tile::kTurns > 1) key_tile = next, keys = ahead;
   }
   if (at.run >= at.runs) return;
   if (meeting.meet()) grouped_end<Tile, Epilogue, Lse>(p, s, at, meeting, shared);

@@ -26,8 +26,8 @@ struct GroupedTile {
   // of weights per warp; tops; for each chunk of a cluster its sums for this block, its tops and totals; a word.
   static constexpr int kValueBytes = kChunk * kDepth * 2, kWeightsAt = kStages * kValueBytes / 4,
                        kLine = (kChunk + 8) / 2;
-  static constexpr int kHighestAt = kWeightsAt + kRows * kLine, kPiecesAt = kHighestAt + kWarps * kRows;
-  static constexpr int kTopsAt = kPiecesAt + kWarps * kRows * kClasses, kFoundAt = kTopsAt + kRows;
+  static constexpr int kHighestAt = kWeightsAt + kRows * kLine, kKeyTilesAt = kHighestAt + kWarps * kRows;
+  static constexpr int kTopsAt = kKeyTilesAt + kWarps * kRows * kClasses, kFoundAt = kTopsAt + kRows;
   static constexpr int kFoundWords = kOwned * kUnit;  ///< of a chunk
   static constexpr int kTopsFoundAt = kFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kFoundWords);
   static constexpr int kTotalsFoundAt = kTopsFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kRows);
@@ -75,7 +75,7 @@ struct GroupedPlace {
   DEV int chunk(int turn) const { return Tile::chunk(block, turn); }
   /// Whether it has keys.
   DEV bool has_keys(int turn) const { return turn < Tile::kTurns && chunk(turn) < chunks; }
-  /// The first key of that chunk, and of the warp's piece of it.
+  /// The first key of that chunk, and of the warp's key tile of it.
   DEV int first_of_chunk(int turn) const { return run * Tile::kRunKeys + chunk(turn) * Tile::kChunk; }
   DEV int first_key(int turn) const { return run * Tile::kRunKeys + Tile::first_key(block, turn); }
 };

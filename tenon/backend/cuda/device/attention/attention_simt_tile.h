@@ -2,7 +2,7 @@
 // the two products. A warp's lanes are 4 x 8: lane l has rows l / 8, l / 8 + 4, .. of its warp, and in each of them
 // keys l % 8, l % 8 + 8, .. of a chunk, or one eighth of the columns.
 //
-// Rows in shared memory are an odd number of 16-byte pieces apart, so that eight lanes which read a piece of eight rows
+// Rows in shared memory are an odd number of 16-byte chunks apart, so that eight lanes which read a chunk of eight rows
 // each use all banks once.
 #pragma once
 #include "tenon/backend/cuda/device/attention/attention_keys.h"

@@ -118,10 +118,10 @@ template <class Tile>
 DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, float origin, float sum) {
   if constexpr (order_of<Tile>() > 0) {
     UNROLL for (int j = 0; j < s.kColumns; j += 2) {
-      float piece = 0;
-      UNROLL for (int k = j; k < j + 2; ++k) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) piece +=
-          s.v[i][k][e] = weight_in_order(s.v[i][k][e], scale, kInOrderShift - origin);
-      sum += piece;
+      float pair = 0;
+      UNROLL for (int k = j; k < j + 2; ++k) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) pair += s.v[i][k][e] =
+          weight_in_order(s.v[i][k][e], scale, kInOrderShift - origin);
+      sum += pair;
     }
     return sum;
   }
@@ -211,7 +211,7 @@ struct StreamingSoftmax {
   DEV void divide(MmaSums<Tile>& sums) const { divide_sums(sums, total); }
 };
 
-/// Sums in the order of attention_grouped.h, whatever the tiles: weights in pieces of 16 keys; weights times values
+/// Sums in the order of attention_grouped.h, whatever the tiles: weights in tiles of 16 keys; weights times values
 /// one K block after another within a chunk of 128 keys, starting from zero; chunks are added to the sums of a run of
 /// 1024 keys, and runs to the total. A Tile has kOrder, 2 if there may be several runs, whose sums are in shared memory
 /// since few texts have them.

@@ -103,27 +103,27 @@ struct BlockTeam {
 };
 
 /// f32 operands that all rows read, kept in shared memory, a separate part for each of the threads that own one:
-/// fragment f of R of operand `number`. 16-byte pieces of all owners are contiguous, so there are no bank conflicts.
+/// fragment f of R of operand `number`. 16-byte chunks of all owners are contiguous, so there are no bank conflicts.
 template <class Team, int R, int N>
     DEV Frag < float,
-    N<4 ? N : 4>*column_piece(int at, int number, int f, int i) {
-  constexpr int kPiece = N < 4 ? N : 4;
-  return in_shared<Frag<float, kPiece>>(at) + ((number * R + f) * (N / kPiece) + i) * Team::kOwners + Team::owner();
+    N<4 ? N : 4>*column_chunk(int at, int number, int f, int i) {
+  constexpr int kChunk = N < 4 ? N : 4;
+  return in_shared<Frag<float, kChunk>>(at) + ((number * R + f) * (N / kChunk) + i) * Team::kOwners + Team::owner();
 }
 template <class Team, int R, int N>
 DEV void put_column(int at, int number, int f, const Frag<float, N>& x) {
-  constexpr int kPiece = N < 4 ? N : 4;
-  UNROLL for (int i = 0; i < N / kPiece; ++i) UNROLL for (int k = 0; k < kPiece; ++k)
-      column_piece<Team, R, N>(at, number, f, i)
-          ->v[k] = x.v[kPiece * i + k];
+  constexpr int kChunk = N < 4 ? N : 4;
+  UNROLL for (int i = 0; i < N / kChunk; ++i) UNROLL for (int k = 0; k < kChunk; ++k)
+      column_chunk<Team, R, N>(at, number, f, i)
+          ->v[k] = x.v[kChunk * i + k];
 }
 template <class Team, int R, int N>
 DEV Frag<float, N> column(int at, int number, int f) {
-  constexpr int kPiece = N < 4 ? N : 4;
+  constexpr int kChunk = N < 4 ? N : 4;
   Frag<float, N> x;
-  UNROLL for (int i = 0; i < N / kPiece; ++i) {
-    const Frag<float, kPiece> piece = *column_piece<Team, R, N>(at, number, f, i);
-    UNROLL for (int k = 0; k < kPiece; ++k) x.v[kPiece * i + k] = piece.v[k];
+  UNROLL for (int i = 0; i < N / kChunk; ++i) {
+    const Frag<float, kChunk> chunk = *column_chunk<Team, R, N>(at, number, f, i);
+    UNROLL for (int k = 0; k < kChunk; ++k) x.v[kChunk * i + k] = chunk.v[k];
   }
   return x;
 }

@@ -1,5 +1,5 @@
 // The matrix product of few rows with mma: takes as long as reading operand B once. The warps of a block split K, with
-// one or two ranges each (GemmSizes::range). Each warp prefetches its pieces of B, first into registers, further ones
+// one or two ranges each (GemmSizes::range). Each warp prefetches its K tiles of B, first into registers, further ones
 // into shared memory, before the preceding kernel has ended; their sums are combined in shared memory in the order of
 // the warps. The split depends on K alone: a row's result is the same alone and among other rows, and in every kernel
 // that sums in this order (gemm_wgmma.h).
@@ -21,7 +21,7 @@
 namespace tenon::device {
 
 /// Up to kRows_ (8, or a multiple of 16) rows, kGroups_ times 8 columns of each lane, kWarps_ warps that split K. Each
-/// warp has kHeld_ pieces of 32 in flight in registers and kSlots_ in shared memory (0: there are no more pieces).
+/// warp has kHeld_ K tiles of 32 in flight in registers and kSlots_ in shared memory (0: there are no more K tiles).
 /// kWalks_: persistent blocks, which keep what they computed before the first product.
 template <int kRows_, int kGroups_, int kWarps_, int kHeld_, int kSlots_, bool kWalks_ = false>
 struct SkinnyTile {
@@ -30,7 +30,7 @@ struct SkinnyTile {
   static constexpr bool kWalks = kWalks_;
   static constexpr int kHeld = kHeld_, kSlots = kSlots_;
   static constexpr int kThreads = 32 * kWarps, kColumns = 8 * kGroups;
-  static constexpr int kPiece = 32;  ///< of K
+  static constexpr int kTileK = 32;  ///< of K
   static_assert(kRows == 8 || (kRows % 16 == 0 && kRows <= 64), "fragments of 8 rows");
   static_assert(kWarps == 16 || (kWarps == 8 && kHeld == 0), "a range a warp, or two");
 };
@@ -38,23 +38,23 @@ struct SkinnyTile {
 /// Fragments of 32 of K: lane 4r + q holds, for row r, the words of four columns of the first 16 and of four of the
 /// other 16. Which four does not matter if both operands use the same: those that an exchange between two lanes gives
 /// (SkinnyChunk).
-struct SkinnyPiece {
+struct SkinnyFragments {
   uint32_t words[4];
 
   DEV static int column() { return lane() % 2 * 8 + lane() / 2 % 2 * 4; }
   /// Loads from two places in shared memory; zeros from `end` on.
   template <class Operand, bool kNear>
-  DEV void load(const typename Operand::Row& row, int piece, int end) {
+  DEV void load(const typename Operand::Row& row, int first, int end) {
     static_assert(kNear);
     UNROLL for (int h = 0; h < 2; ++h) {
-      const int at = piece + 16 * h + column();
+      const int at = first + 16 * h + column();
       words[2 * h] = words[2 * h + 1] = 0;
       if (at >= end) continue;
       const auto x = device::load<uint32_t, 2>(reinterpret_cast<const uint32_t*>(Operand::at(row, at)));
       words[2 * h] = x.v[0], words[2 * h + 1] = x.v[1];
     }
   }
-  DEV const SkinnyPiece& piece() const { return *this; }
+  DEV const SkinnyFragments& fragments() const { return *this; }
 };
 /// The same data loaded as columns 8q .. 8q + 7, from one place: half as many loads, each touching as many cache lines.
 struct SkinnyChunk {
@@ -62,8 +62,8 @@ struct SkinnyChunk {
 
   /// kNear: the operand is reread and may be cached in L1.
   template <class Operand, bool kNear = false>
-  DEV void load(const typename Operand::Row& row, int piece, int end) {
-    const int at = piece + lane() % 4 * 8;
+  DEV void load(const typename Operand::Row& row, int first, int end) {
+    const int at = first + lane() % 4 * 8;
     UNROLL for (int i = 0; i < 4; ++i) words[i] = 0;
     if (at >= end) return;
     if constexpr (kNear) {
@@ -74,9 +74,9 @@ struct SkinnyChunk {
     }
   }
   /// Lanes 4r + q and 4r + q + 2 exchange halves.
-  DEV SkinnyPiece piece() const {
+  DEV SkinnyFragments fragments() const {
     const bool first = lane() % 4 < 2;
-    SkinnyPiece out;
+    SkinnyFragments out;
     UNROLL for (int i = 0; i < 2; ++i) {
       const uint32_t other = shuffle_xor(first ? words[2 + i] : words[i], 2);
       out.words[i] = first ? words[i] : other;
@@ -93,7 +93,7 @@ struct SkinnyLeft {
 };
 template <>
 struct SkinnyLeft<true> {
-  using Type = SkinnyPiece;
+  using Type = SkinnyFragments;
 };
 
 /// Operand A lies in memory.
@@ -127,7 +127,7 @@ struct ReducesBeside {
   using T = T_;
 };
 
-/// Shared memory. Each warp's part first holds its pieces of B in flight, [slot][tile][row][64 bytes], with the halves
+/// Shared memory. Each warp's part first holds its K tiles of B in flight, [slot][tile][row][64 bytes], with the halves
 /// of every other pair of rows swapped to avoid bank conflicts. Its sums, [tile][half][column][row], replace them in
 /// the end, or lie next to them if blocks are persistent or warps have two ranges; the last four columns are shifted by
 /// 8 floats, so that 8 rows of pairs of columns have no bank conflicts. After all warps' parts come their reductions,
@@ -141,7 +141,7 @@ struct SkinnyShared {
   static constexpr int kWarpBytes = kRing > kSumsAt + kSums ? kRing : kSumsAt + kSums;
   static constexpr int kBytes = Tile::kWarps * kWarpBytes;
 
-  /// This lane's row of a piece, from `column` on.
+  /// This lane's row of a K tile, from `column` on.
   DEV static uint32_t* slot(int slot, int tile, int column) {
     return reinterpret_cast<uint32_t*>(shared_memory() + warp() * kWarpBytes + (slot * kTiles + tile) * 512 +
                                        lane() / 4 * 64 + (column ^ lane() / 8 % 2 * 16) * 2);
@@ -188,12 +188,12 @@ template <class Tile, class Shared, class Part, class T>
 struct SkinnyReduction<Tile, Shared, ReducesBeside<Part, T>> {
   float sums[Tile::kHalves];
   DEV SkinnyReduction() { UNROLL for (float& x : sums) x = static_cast<float>(T::init); }
-  /// Adds this lane's columns of the row in half `half`, from the piece that starts at `first`.
+  /// Adds this lane's columns of the row in half `half`, from the K tile that starts at `first`.
   template <class Element>
-  DEV void add(const auto& p, int half, int first, const SkinnyChunk& piece, Element) {
+  DEV void add(const auto& p, int half, int first, const SkinnyChunk& chunk, Element) {
     const int row = 8 * half + lane() / 4, column = first + lane() % 4 * 8;
     if (row >= p.sizes.m || column >= p.sizes.k) return;
-    const auto x = to_floats(reinterpret_cast<const Frag<Element, 8>&>(piece.words));
+    const auto x = to_floats(reinterpret_cast<const Frag<Element, 8>&>(chunk.words));
     UNROLL for (int c = 0; c < 8; c += Part::kRun) {
       Frag<float, Part::kRun> part[1];
       UNROLL for (int i = 0; i < Part::kRun; ++i) part[0].v[i] = x.v[c + i];
@@ -271,7 +271,7 @@ struct SkinnyProduct {
   bool second = false;  ///< the first range's sums are in shared memory
 
   template <class T>
-  DEV void add(T, const SkinnyPiece (&right)[kTiles], const SkinnyPiece (&left)[Tile::kHalves]) {
+  DEV void add(T, const SkinnyFragments (&right)[kTiles], const SkinnyFragments (&left)[Tile::kHalves]) {
     UNROLL for (int s = 0; s < 4; s += 2) UNROLL for (int i = 0; i < kPairs; ++i) {
       uint32_t w[4] = {right[2 * i].words[s], 0, right[2 * i].words[s + 1], 0};
       if (2 * i + 1 < kTiles) w[1] = right[2 * i + 1].words[s], w[3] = right[2 * i + 1].words[s + 1];
@@ -295,8 +295,8 @@ struct SkinnyProduct {
   }
 };
 
-/// The block's part of B on its way to a warp: pieces i of kPiece columns of its ranges. With persistent blocks, the
-/// next tile's pieces follow immediately, so that copies never stop.
+/// The block's part of B on its way to a warp: K tiles i of kTileK columns of its ranges. With persistent blocks, the
+/// next tile's K tiles follow immediately, so that copies never stop.
 template <class Tile, class B, int kLanes>
 struct SkinnyWeights {
   using Shared = SkinnyShared<Tile, kLanes>;
@@ -306,25 +306,25 @@ struct SkinnyWeights {
   SkinnyChunk held[kHeld > 0 ? kHeld : 1][kTiles];
   int range, begin, end;  ///< length of a range; start of the warp's first range; end of K
   int slot = 0, first, columns;
-  int pieces, next = 0;  ///< pieces: per tile, the same for all warps if persistent; next: then the next to fetch
+  int k_tiles, next = 0;  ///< K tiles: per tile, the same for all warps if persistent; next: then the next to fetch
 
-  /// First column of a piece in the warp's range, or in its second one; `end` or more past the last piece.
-  DEV int column(int piece) const {
-    const int at = piece * Tile::kPiece, ranges = at < range ? 0 : at < Tile::kRanges * range ? 1 : kSumRanges;
+  /// First column of a K tile in the warp's range, or in its second one; `end` or more past the last K tile.
+  DEV int column(int k_tile) const {
+    const int at = k_tile * Tile::kTileK, ranges = at < range ? 0 : at < Tile::kRanges * range ? 1 : kSumRanges;
     return begin + at + ranges * (kSumRanges / 2 - 1) * range;
   }
   template <class Params>
   DEV SkinnyWeights(const Params& p, int first, int columns)
       : range(p.sizes.range), begin(warp() * p.sizes.range), end(p.sizes.k), first(first), columns(columns) {
-    constexpr int kStep = Tile::kPiece * kLeast;
+    constexpr int kLeastK = Tile::kTileK * kLeast;
     const int most = Tile::kRanges * range, second = begin + kSumRanges / 2 * range;
     // Negative, unless blocks are persistent, if the warp has no columns.
     if constexpr (Tile::kWalks)
-      pieces = (most + kStep - 1) / kStep * kLeast;
+      k_tiles = (most + kLeastK - 1) / kLeastK * kLeast;
     else if (Tile::kRanges > 1 && second < end)
-      pieces = (range + least(end - second, range) + Tile::kPiece - 1) / Tile::kPiece;
+      k_tiles = (range + least(end - second, range) + Tile::kTileK - 1) / Tile::kTileK;
     else
-      pieces = (least(end - begin, range) + Tile::kPiece - 1) / Tile::kPiece;
+      k_tiles = (least(end - begin, range) + Tile::kTileK - 1) / Tile::kTileK;
     find_rows(p);
     UNROLL for (int i = 0; i < kHeld; ++i) UNROLL for (int t = 0; t < kTiles; ++t) held[i][t].template load<B>(
         rows[t], column(i), end);
@@ -339,11 +339,11 @@ struct SkinnyWeights {
       rows[t] = B::row(p, t / Tile::kGroups * columns + (inside ? row : columns - 1));
     }
   }
-  /// Fetches piece `piece`, or with persistent blocks the next one, possibly of the next tile.
+  /// Fetches K tile `k_tile`, or with persistent blocks the next one, possibly of the next tile.
   template <class Params>
-  DEV void fetch_next(const Params& p, int to, int piece) {
-    fetch(to, Tile::kWalks ? next : piece);
-    if (!Tile::kWalks || ++next < pieces) return;
+  DEV void fetch_next(const Params& p, int to, int k_tile) {
+    fetch(to, Tile::kWalks ? next : k_tile);
+    if (!Tile::kWalks || ++next < k_tiles) return;
     next = 0;
     first += grid_x() * Tile::kColumns;
     if (first < (columns + 31) / 32 * 32)
@@ -351,39 +351,39 @@ struct SkinnyWeights {
     else
       end = 0;  // there is no next tile
   }
-  DEV void fetch(int to, int piece) {
-    const int in_piece = lane() % 4 * 8, at = column(piece) + in_piece;
+  DEV void fetch(int to, int k_tile) {
+    const int in_tile = lane() % 4 * 8, at = column(k_tile) + in_tile;
     UNROLL for (int t = 0; t < kTiles; ++t)
-        cp_async16(shared_address(Shared::slot(to, t, in_piece)), B::at(rows[t], at < end ? at : 0), at < end ? 16 : 0);
+        cp_async16(shared_address(Shared::slot(to, t, in_tile)), B::at(rows[t], at < end ? at : 0), at < end ? 16 : 0);
     cp_async_commit();
   }
-  /// Takes the next kTaken pieces from shared memory; missing ones are zeros. Once they are used, refill fetches others
-  /// into their slots.
+  /// Takes the next kTaken K tiles from shared memory; missing ones are zeros. Once they are used, refill fetches
+  /// others into their slots.
   static constexpr int kMost = Tile::kHalves > 2 || kTiles > 4 || (kTiles > 2 && Tile::kHalves + Tile::kRanges > 2) ? 1
                                : kTiles > 2 || Tile::kRanges > 1                                                    ? 2
                                                                                                                     : 4,
                        kTaken = kSlots < kMost ? kSlots : kMost, kLeast = kTaken > 0 ? kTaken : 1;
   template <int kCount>
-  DEV void take(SkinnyPiece (&right)[kCount][kTiles]) const {
+  DEV void take(SkinnyFragments (&right)[kCount][kTiles]) const {
     cp_async_wait<kSlots - kCount>();
     sync_warp();  // other lanes' copies have arrived
     UNROLL for (int i = 0; i < kCount; ++i) UNROLL for (int t = 0; t < kTiles; ++t) UNROLL for (int h = 0; h < 2; ++h) {
       const auto words =
-          device::load<uint32_t, 2>(Shared::slot((slot + i) % kSlots, t, 16 * h + SkinnyPiece::column()));
+          device::load<uint32_t, 2>(Shared::slot((slot + i) % kSlots, t, 16 * h + SkinnyFragments::column()));
       right[i][t].words[2 * h] = words.v[0], right[i][t].words[2 * h + 1] = words.v[1];
     }
   }
   template <class Params>
-  DEV void refill(const Params& p, int piece) {
+  DEV void refill(const Params& p, int k_tile) {
     sync_warp();  // all lanes have read the slots
     UNROLL for (int i = 0; i < kTaken; ++i) {
-      fetch_next(p, slot, piece + i + kSlots);
+      fetch_next(p, slot, k_tile + i + kSlots);
       slot = slot + 1 == kSlots ? 0 : slot + 1;
     }
   }
 };
 
-/// Sums a warp's pieces. kShared: A is in shared memory; otherwise a few pieces of it are in flight at a time.
+/// Sums a warp's K tiles. kShared: A is in shared memory; otherwise a few K tiles of it are in flight at a time.
 template <class Tile, class A, bool kShared, class Weights, class Reduction, class Params>
 DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weights::kTiles>& product,
                      Reduction& reduction) {
@@ -391,48 +391,48 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   using Left = typename SkinnyLeft<kShared>::Type;
   constexpr int kHalves = Tile::kHalves, kHeld = Tile::kHeld;
   constexpr int kTaken = Weights::kTaken, kOnWay = kTaken == 0 ? 1 : (Tile::kSlots + kTaken - 1) / kTaken;
-  constexpr int kInFlight = (Tile::kRanges > 1 ? 4 : 8) / kHalves;  // pieces of A in flight, at least kTaken
+  constexpr int kInFlight = (Tile::kRanges > 1 ? 4 : 8) / kHalves;  // K tiles of A in flight, at least kTaken
   constexpr int kMaxTurns = kShared || kTaken == 0 || kInFlight < kTaken ? 1 : kInFlight / kTaken;
   constexpr int kTurns = kMaxTurns < kOnWay ? kMaxTurns : kOnWay;
   constexpr int kNext = kTaken * kTurns, kFirst = kHeld + (kShared ? 0 : kNext);
   const GemmSizes& g = p.sizes;
-  const int member = lane() / 4, pieces = weights.pieces, second = g.range / Tile::kPiece;
+  const int member = lane() / 4, k_tiles = weights.k_tiles, second = g.range / Tile::kTileK;
   typename A::Row rows[kHalves];
   UNROLL for (int h = 0; h < kHalves; ++h) rows[h] = A::row(p, 8 * h + member < g.m ? 8 * h + member : 0);
-  const auto load = [&](Left(&left)[kHalves], int piece) {
+  const auto load = [&](Left(&left)[kHalves], int k_tile) {
     UNROLL for (int h = 0; h < kHalves; ++h) left[h].template load<A, kShared || Tile::kWalks || (Tile::kRows > 16)>(
-        rows[h], weights.column(piece), 8 * h + member < g.m ? g.k : 0);
+        rows[h], weights.column(k_tile), 8 * h + member < g.m ? g.k : 0);
   };
-  const auto add = [&](const SkinnyPiece(&right)[Weights::kTiles], const Left(&left)[kHalves], int piece) {
-    SkinnyPiece pieces[kHalves];
-    UNROLL for (int h = 0; h < kHalves; ++h) pieces[h] = left[h].piece();
-    product.add(T{}, right, pieces);
-    UNROLL for (int h = 0; h < kHalves; ++h) reduction.add(p, h, weights.column(piece), left[h], T{});
+  const auto add = [&](const SkinnyFragments(&right)[Weights::kTiles], const Left(&left)[kHalves], int k_tile) {
+    SkinnyFragments fragments[kHalves];
+    UNROLL for (int h = 0; h < kHalves; ++h) fragments[h] = left[h].fragments();
+    product.add(T{}, right, fragments);
+    UNROLL for (int h = 0; h < kHalves; ++h) reduction.add(p, h, weights.column(k_tile), left[h], T{});
   };
-  const auto add_taken = [&](const Left(*left)[kHalves], int piece) {
+  const auto add_taken = [&](const Left(*left)[kHalves], int k_tile) {
     if constexpr (kTaken > 0) {
-      if (piece >= pieces) return;
-      if (Tile::kRanges > 1 && piece == second) {  // a multiple of two, so kTaken divides it
+      if (k_tile >= k_tiles) return;
+      if (Tile::kRanges > 1 && k_tile == second) {  // a multiple of two, so kTaken divides it
         product.template leave<typename Weights::Shared>();
         product = {.second = true};
       }
-      SkinnyPiece right[kTaken][Weights::kTiles];
+      SkinnyFragments right[kTaken][Weights::kTiles];
       weights.take(right);
-      UNROLL for (int i = 0; i < kTaken; ++i) add(right[i], left[i], piece + i);
-      weights.refill(p, piece);
+      UNROLL for (int i = 0; i < kTaken; ++i) add(right[i], left[i], k_tile + i);
+      weights.refill(p, k_tile);
     }
   };
   Left left[kFirst > kNext ? kFirst : kNext][kHalves];
   UNROLL for (int i = 0; i < kFirst; ++i) load(left[i], i);
   UNROLL for (int i = 0; i < kHeld; ++i) {
-    if (i >= pieces) continue;
-    SkinnyPiece right[Weights::kTiles];
-    UNROLL for (int t = 0; t < Weights::kTiles; ++t) right[t] = weights.held[i][t].piece();
+    if (i >= k_tiles) continue;
+    SkinnyFragments right[Weights::kTiles];
+    UNROLL for (int t = 0; t < Weights::kTiles; ++t) right[t] = weights.held[i][t].fragments();
     add(right, left[i], i);
   }
   UNROLL for (int i = 0; i < (kShared ? 0 : kTurns); ++i) add_taken(left + kHeld + i * kTaken, kHeld + i * kTaken);
   if constexpr (kTaken > 0) {
-    NO_UNROLL for (int first = kFirst; first < pieces; first += kNext) {
+    NO_UNROLL for (int first = kFirst; first < k_tiles; first += kNext) {
       UNROLL for (int i = 0; i < kNext; ++i) load(left[i], first + i);
       UNROLL for (int i = 0; i < kTurns; ++i) add_taken(left + i * kTaken, first + i * kTaken);
     }

@@ -31,16 +31,16 @@ struct MmaSums {
 /// Tile::kSumThreads of them.
 template <class Tile, class Crew>
 DEV bool mma_meet(const SplitK& split, int tile, int part, MmaSums<Tile>& sums, uint32_t* came) {
-  using Piece = Frag<float, 4>;
-  constexpr int kColumns = MmaSums<Tile>::kColumns, kPieces = MmaSums<Tile>::kRows * kColumns;
-  auto pieces = [&](int from) {
+  using Fragment = Frag<float, 4>;
+  constexpr int kColumns = MmaSums<Tile>::kColumns, kFragments = MmaSums<Tile>::kRows * kColumns;
+  auto fragments = [&](int from) {
     const int64_t first = (static_cast<int64_t>(tile) * split.splits + from) * (Tile::kM * Tile::kN);
-    return reinterpret_cast<Piece*>(split.workspace + first) + Crew::index();
+    return reinterpret_cast<Fragment*>(split.workspace + first) + Crew::index();
   };
-  Piece* mine = pieces(part);
-  UNROLL for (int i = 0; i < kPieces; ++i) {
+  Fragment* mine = fragments(part);
+  UNROLL for (int i = 0; i < kFragments; ++i) {
     const float(&v)[4] = sums.v[i / kColumns][i % kColumns];
-    mine[i * Tile::kSumThreads] = Piece{{v[0], v[1], v[2], v[3]}};
+    mine[i * Tile::kSumThreads] = Fragment{{v[0], v[1], v[2], v[3]}};
   }
   fence_device();
   Crew::sync();
@@ -53,10 +53,10 @@ DEV bool mma_meet(const SplitK& split, int tile, int part, MmaSums<Tile>& sums, 
   fence_device();
   sums = {};
   NO_UNROLL for (int from = 0; from < split.splits; ++from) {
-    const Piece* other = pieces(from);
-    UNROLL for (int i = 0; i < kPieces; ++i) {
-      const Piece piece = other[i * Tile::kSumThreads];
-      UNROLL for (int e = 0; e < 4; ++e) sums.v[i / kColumns][i % kColumns][e] += piece.v[e];
+    const Fragment* other = fragments(from);
+    UNROLL for (int i = 0; i < kFragments; ++i) {
+      const Fragment fragment = other[i * Tile::kSumThreads];
+      UNROLL for (int e = 0; e < 4; ++e) sums.v[i / kColumns][i % kColumns][e] += fragment.v[e];
     }
   }
   return true;
@@ -128,7 +128,7 @@ template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                     int columns, WarpCounts<Tile, Epilogue>& counts) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kFragments = Tile::kWarpN / kLanes / 8;
-  constexpr int kPieces = 8 / kRun, kItems = kFragments / 4 * 2 * kPieces;  // calls for 16 rows
+  constexpr int kVectors = 8 / kRun, kItems = kFragments / 4 * 2 * kVectors;  // calls for 16 rows
   constexpr int kMost = Counting<Epilogue> ? counted_together<Tile>() : Tile::kMaxRuns;
   constexpr int kTogether = kItems < kMost ? kItems : kMost;
   const int some_row = row_of(0), first_column = column + place.column + lane() % 4 * 8;
@@ -139,24 +139,24 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
     UNROLL for (int first = 0; first < kItems; first += kTogether) {
       typename Epilogue::Computed computed[kTogether];
       UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
-        const int item = first + t, piece = item % kPieces, half = item / kPieces % 2, block = item / kPieces / 2;
-        const int row = rows[half], at = first_column + block * 32 + piece * kRun;
+        const int item = first + t, vector = item % kVectors, half = item / kVectors % 2, block = item / kVectors / 2;
+        const int row = rows[half], at = first_column + block * 32 + vector * kRun;
         Frag<float, kRun> values[kLanes];
         UNROLL for (int part = 0; part < kLanes; ++part) UNROLL for (int e = 0; e < kRun; ++e) {
-          const int in_run = piece * kRun + e;
+          const int in_run = vector * kRun + e;
           values[part].v[e] = sums.v[i][part * kFragments + block * 4 + in_run / 2][2 * half + in_run % 2];
         }
         // Results outside are computed at an inside position and not stored: a branch would serialize the loads.
         computed[t] = Epilogue::compute(p, row < 0 ? some_row : row, at < columns ? at : column, values);
       }
       UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
-        const int item = first + t, piece = item % kPieces, half = item / kPieces % 2, block = item / kPieces / 2;
-        const int row = rows[half], at = first_column + block * 32 + piece * kRun;
+        const int item = first + t, vector = item % kVectors, half = item / kVectors % 2, block = item / kVectors / 2;
+        const int row = rows[half], at = first_column + block * 32 + vector * kRun;
         const bool inside = row >= 0 && at < columns;
         if (inside) Epilogue::store(p, row, at, computed[t]);
         if constexpr (Counting<Epilogue>) {  // over the first lane's columns
-          counts.add(half, row >= 0, piece * kRun, computed[t].counted);
-          if (half == 1 && piece == kPieces - 1) counts.end_block(block, i == 0);
+          counts.add(half, row >= 0, vector * kRun, computed[t].counted);
+          if (half == 1 && vector == kVectors - 1) counts.end_block(block, i == 0);
         }
       }
     }

@@ -1,15 +1,15 @@
 // How the blocks of a cluster along K meet: each holds a part of the sums of the whole tile, and gets all parts of its
-// piece, some of the tile's columns, through shared memory. So a tile's sums are neither written to memory nor added by
+// share, some of the tile's columns, through shared memory. So a tile's sums are neither written to memory nor added by
 // one block alone, and all blocks run the epilogue.
 #pragma once
 #include "tenon/backend/cuda/device/products/mma_results.h"
 
 namespace tenon::device {
 
-/// The piece of a tile that one block of the cluster finishes, to be treated as a tile: all rows, kBlocks blocks of 32
+/// The share of a tile that one block of the cluster finishes, to be treated as a tile: all rows, kBlocks blocks of 32
 /// columns. The last blocks of a cluster may have none.
 template <class Tile>
-struct WgmmaPiece {
+struct WgmmaShare {
   static constexpr int kBlocks = (Tile::kN / 32 + Tile::kAlongK - 1) / Tile::kAlongK;
   static constexpr int kM = Tile::kM, kN = 32 * kBlocks, kWarpM = Tile::kWarpM, kWarpN = kN;
   static constexpr int kFragmentStride = Tile::kFragmentStride, kSumThreads = Tile::kSumThreads, kMaxRuns = 8;
@@ -19,13 +19,13 @@ struct WgmmaPiece {
   static_assert(kBytes <= Tile::kStages * Tile::kStageBytes && Tile::kN % kN == 0);
 };
 
-/// Sends each block its piece of the sums, and adds, in the order of K, what came for this block. The operands' shared
+/// Sends each block its share of the sums, and adds, in the order of K, what came for this block. The operands' shared
 /// memory is used. Every thread of the cluster's other warps calls sync_cluster twice. Crew: the threads with sums.
 template <class Tile, class Crew>
-DEV void meet_in_cluster(const MmaSums<Tile>& sums, MmaSums<WgmmaPiece<Tile>>& piece, int rank) {
-  using Piece = Frag<float, 4>;
-  constexpr int kRows = MmaSums<Tile>::kRows, kOwned = MmaSums<WgmmaPiece<Tile>>::kColumns;
-  Piece* const parts = reinterpret_cast<Piece*>(shared_memory()) + Crew::index();
+DEV void meet_in_cluster(const MmaSums<Tile>& sums, MmaSums<WgmmaShare<Tile>>& share, int rank) {
+  using Fragment = Frag<float, 4>;
+  constexpr int kRows = MmaSums<Tile>::kRows, kOwned = MmaSums<WgmmaShare<Tile>>::kColumns;
+  Fragment* const parts = reinterpret_cast<Fragment*>(shared_memory()) + Crew::index();
   const auto place = [&](int part, int row, int column) {
     return parts + ((part * kRows + row) * kOwned + column) * Tile::kSumThreads;
   };
@@ -34,28 +34,28 @@ DEV void meet_in_cluster(const MmaSums<Tile>& sums, MmaSums<WgmmaPiece<Tile>>& p
     store_at(shared_address(place(rank, i, j % kOwned)), sums.v[i][j], j / kOwned);
   }
   sync_cluster();
-  piece = {};
+  share = {};
   NO_UNROLL for (int part = 0; part < Tile::kAlongK; ++part) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < kOwned; ++j) {
-      const Piece other = *place(part, i, j);
-      UNROLL for (int e = 0; e < 4; ++e) piece.v[i][j][e] += other.v[e];
+      const Fragment other = *place(part, i, j);
+      UNROLL for (int e = 0; e < 4; ++e) share.v[i][j][e] += other.v[e];
     }
   }
 }
 
-/// Ends an item of a cluster along K: this block finishes its piece of the tile.
+/// Ends an item of a cluster along K: this block finishes its share of the tile.
 template <class Tile, class Epilogue, class Crew, class Params, class Problem, class Item>
 DEV void finish_shared(const Params& p, const Problem& problem, const Item& item, const MmaSums<Tile>& sums,
                        const WarpPlace& place) {
-  using Piece = WgmmaPiece<Tile>;
+  using Share = WgmmaShare<Tile>;
   static_assert(Epilogue::kLanes == 1 && !Problem::kBranches);
-  MmaSums<Piece> piece;
-  const int rank = cluster_rank(), column = problem.column(item) + rank * Piece::kN;
-  meet_in_cluster<Tile, Crew>(sums, piece, rank);
-  if (rank * Piece::kN >= Tile::kN || column >= problem.columns()) return;
-  if constexpr (Problem::kColumnsB) put_in_runs<Piece>(piece);
-  mma_finish<Piece, Epilogue, Crew>(
-      p, piece, place, [&](int i) { return problem.row_of(item, i); }, column, problem.columns(),
+  MmaSums<Share> share;
+  const int rank = cluster_rank(), column = problem.column(item) + rank * Share::kN;
+  meet_in_cluster<Tile, Crew>(sums, share, rank);
+  if (rank * Share::kN >= Tile::kN || column >= problem.columns()) return;
+  if constexpr (Problem::kColumnsB) put_in_runs<Share>(share);
+  mma_finish<Share, Epilogue, Crew>(
+      p, share, place, [&](int i) { return problem.row_of(item, i); }, column, problem.columns(),
       [&] { return problem.samples(item); });
 }
 

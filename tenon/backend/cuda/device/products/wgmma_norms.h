@@ -105,15 +105,15 @@ struct CentredRows {
     /// `columns`: per lane, of which the tile's first is `first`.
     template <int kLanes, class Params>
     DEV void centre(const Params& p, MmaSums<Tile>& sums, int first, int columns) const {
-      constexpr int kRun = Centred::kRun, kPieces = 8 / kRun, kFragments = Tile::kWarpN / kLanes / 8;
+      constexpr int kRun = Centred::kRun, kVectors = 8 / kRun, kFragments = Tile::kWarpN / kLanes / 8;
       UNROLL for (int l = 0; l < kLanes; ++l) UNROLL for (int j = 0; j < kFragments; j += 4)
-          UNROLL for (int piece = 0; piece < kPieces; ++piece) {
-        const int col = first + j * 8 + lane() % 4 * 8 + piece * kRun;
+          UNROLL for (int vector = 0; vector < kVectors; ++vector) {
+        const int col = first + j * 8 + lane() % 4 * 8 + vector * kRun;
         const int at = l * columns + (col < columns ? col : first);
 
         UNROLL for (int part = 0; part < kParts; ++part) UNROLL for (int half = 0; half < 2; ++half) {
           const auto value = [&](int e) -> float& {
-            const int in_run = piece * kRun + e;
+            const int in_run = vector * kRun + e;
             return sums.v[part][l * kFragments + j + in_run / 2][2 * half + in_run % 2];
           };
           Frag<float, kRun> given[2] = {{}, splat<kRun>(means[part][half])};

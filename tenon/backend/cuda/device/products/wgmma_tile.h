@@ -230,14 +230,14 @@ inline constexpr bool kAddsStages<E4M3> = true;
 /// warpgroup adds, the other's products run.
 template <class Tile, class T>
 requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int k_tiles) {
-  constexpr int kColumns = Tile::kApartN, kFragments = kColumns / 8, kPieces = Tile::kParts * (Tile::kN / kColumns);
+  constexpr int kColumns = Tile::kApartN, kFragments = kColumns / 8, kProducts = Tile::kParts * (Tile::kN / kColumns);
   const uint32_t rows = rows_of_group<Tile>();
   float apart[kFragments][4] = {};
   sums = {};
   NO_UNROLL for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     mbarrier_wait(ring.full(), ring.phase);
-    UNROLL for (int piece = 0; piece < kPieces; ++piece) {
-      const int part = piece % Tile::kParts, column = piece / Tile::kParts * kColumns;
+    UNROLL for (int product = 0; product < kProducts; ++product) {
+      const int part = product % Tile::kParts, column = product / Tile::kParts * kColumns;
       const uint64_t a = wgmma_rows(ring.a() + rows + part * 64 * Tile::kRowBytes);
       const uint64_t b = wgmma_rows(ring.b() + column * Tile::kRowBytes);
       wgmma_fence();
@@ -245,7 +245,7 @@ requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>
       wgmma_commit();
       wgmma_wait<0>();
       wgmma_settle(apart);
-      if (piece == kPieces - 1) leave_stage<Tile>(ring.empty());
+      if (product == kProducts - 1) leave_stage<Tile>(ring.empty());
       UNROLL for (int j = 0; j < kFragments; ++j) UNROLL for (int e = 0; e < 4; ++e) sums.v[part][column / 8 + j][e] +=
           apart[j][e];
     }
@@ -355,16 +355,16 @@ DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const Stage
 /// Scales results in runs by the factors for their positions. `columns`: per lane; rows below zero are outside.
 template <class Tile, class Scaled, int kLanes, class Params, class RowOf>
 DEV void scale_runs(const Params& p, MmaSums<Tile>& sums, int first_row, RowOf row_of, int column, int columns) {
-  constexpr int kRun = Scaled::kRun, kPieces = 8 / kRun, kFragments = Tile::kWarpN / kLanes / 8;
+  constexpr int kRun = Scaled::kRun, kVectors = 8 / kRun, kFragments = Tile::kWarpN / kLanes / 8;
   const int some_row = row_of(0);
   if (some_row < 0) return;
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
     const int row = row_of(first_row + fragment_stride<Tile>() * i + 8 * half + lane() / 4);
     UNROLL for (int part = 0; part < kLanes; ++part) UNROLL for (int j = 0; j < kFragments; j += 4) {
-      UNROLL for (int piece = 0; piece < kPieces; ++piece) {
-        const int at = column + j * 8 + lane() % 4 * 8 + piece * kRun;
+      UNROLL for (int vector = 0; vector < kVectors; ++vector) {
+        const int at = column + j * 8 + lane() % 4 * 8 + vector * kRun;
         auto value = [&](int e) -> float& {
-          const int in_run = piece * kRun + e;
+          const int in_run = vector * kRun + e;
           return sums.v[i][part * kFragments + j + in_run / 2][2 * half + in_run % 2];
         };
         Frag<float, kRun> acc[1];
@@ -377,14 +377,14 @@ DEV void scale_runs(const Params& p, MmaSums<Tile>& sums, int first_row, RowOf r
   }
 }
 
-/// Accumulates kPieces x 16 columns of K from a stage of 16-bit operands.
-template <class Tile, class T, int kPieces>
-DEV void wgmma_add_pieces(MmaSums<Tile>& sums, const StageRing<Tile>& ring) {
+/// Accumulates kBlocks K blocks of 16 columns from a stage of 16-bit operands.
+template <class Tile, class T, int kBlocks>
+DEV void wgmma_add_k_blocks(MmaSums<Tile>& sums, const StageRing<Tile>& ring) {
   wgmma_fence();
   UNROLL for (int part = 0; part < Tile::kParts; ++part) {
     const uint64_t a = wgmma_rows(ring.a() + rows_of_group<Tile>() + part * 64 * Tile::kRowBytes);
     const uint64_t b = wgmma_rows(ring.b());
-    UNROLL for (int k = 0; k < kPieces; ++k) wgmma(T{}, sums.v[part], a + 2 * k, b + 2 * k);
+    UNROLL for (int k = 0; k < kBlocks; ++k) wgmma(T{}, sums.v[part], a + 2 * k, b + 2 * k);
   }
   wgmma_commit();
   wgmma_wait<0>();
@@ -397,9 +397,9 @@ DEV void wgmma_add(MmaSums<Tile>& sums, StageRing<Tile>& ring, int columns) {
   NO_UNROLL for (; columns > 0; columns -= kBranchColumns) {
     mbarrier_wait(ring.full(), ring.phase);
     if (columns > kBranchColumns / 2)
-      wgmma_add_pieces<Tile, T, 4>(sums, ring);
+      wgmma_add_k_blocks<Tile, T, 4>(sums, ring);
     else
-      wgmma_add_pieces<Tile, T, 2>(sums, ring);
+      wgmma_add_k_blocks<Tile, T, 2>(sums, ring);
     leave_stage<Tile>(ring.empty());
     ring.advance();
   }
