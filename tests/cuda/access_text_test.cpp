@@ -16,9 +16,9 @@ struct AccessTexts : testing::Test {
   Graph g;
   Expr x = input(g, "x", DType::BF16, {6, 64});
 
-  static std::string load(const Expr& view, int run = 8) {
+  static std::string load(const Expr& view, int width = 8) {
     Params params;
-    return AccessSource("a", view, {view.shape(), view.shape().rank() - 1}, false, params).load("v", run);
+    return AccessSource("a", view, {view.shape(), view.shape().rank() - 1}, false, params).load("v", width);
   }
   static std::string store(const Expr& view) {
     Params params;

@@ -33,8 +33,8 @@ struct BoxKernel {
   int threads, blocks, shared_bytes;  ///< blocks: per multiprocessor
   int box_keys;                       ///< of a box of keys or values
 
-  /// `run`: of the epilogue.
-  std::string source(DType type, int run) const {
+  /// `width`: of the epilogue.
+  std::string source(DType type, int width) const {
     std::string source =
         "#include \"tenon/backend/cuda/device/attention/" + core +
         ".h\"\nusing namespace tenon::device;\nstruct Params { TensorMap q, k, v; AttentionSizes sizes; "
@@ -42,7 +42,7 @@ struct BoxKernel {
     for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})
       source += std::string("struct ") + name + " { using T = " + element_name(type) +
                 "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
-    return source + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile +
+    return source + epilogue(1, width, "p.sizes.depth") + "using Tile = " + tile +
            ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(shared_bytes) +
            " && Tile::kThreads == " + std::to_string(threads) + ");\nKERNEL(Tile::kThreads, " + std::to_string(blocks) +
            ", Params, p) { " + core + "<Tile, Q, K, V, Epilogue>(p); }\n";
@@ -77,10 +77,10 @@ inline std::vector<std::byte> bytes_of(const BoxParams& params) {
 }
 
 /// The core under test, without a workspace.
-inline AttentionCore box_core(const BoxKernel& kernel, DType type, int run, const CallShape& shape) {
+inline AttentionCore box_core(const BoxKernel& kernel, DType type, int width, const CallShape& shape) {
   return {kernel.tile,
           type,
-          {"attention", kernel.source(type, run)},
+          {"attention", kernel.source(type, width)},
           shape,
           [keys = kernel.box_keys](Device& device, const AttentionProblem& x, float* y) {
             return bytes_of(box_params(device, x, keys, y));

@@ -22,14 +22,14 @@ struct Params {
 struct Variant {
   AttentionTileShape tile;
   DType type = DType::BF16;
-  int run = 8;  ///< of the epilogue
+  int width = 8;  ///< of the epilogue
 };
 
 // An operand that stops the kernel if it reads out of range.
 std::string head_operand(const std::string& name, const std::string& pointer, const std::string& heads,
                          const std::string& tokens) {
   return "struct " + name +
-         " {\n  using T = Element;\n  static constexpr int kRun = 8;\n  struct Row { const T* at; int depth; };\n"
+         " {\n  using T = Element;\n  static constexpr int kWidth = 8;\n  struct Row { const T* at; int depth; };\n"
          "  DEV static Row row(const Params& p, int r) {\n    const int heads = p.sizes." +
          heads + ", tokens = p.sizes." + tokens + R"(;
     if (r < 0 || r >= p.sizes.batch * heads * tokens) trap();
@@ -52,7 +52,7 @@ std::string source_of(const Variant& v) {
          element_name(v.type) +
          ";\nstruct Params { AttentionSizes sizes; const Element *q, *k, *v; float* y; int tokens_first; };\n" +
          head_operand("Q", "q", "heads", "queries") + head_operand("K", "k", "kv_heads", "keys") +
-         head_operand("V", "v", "kv_heads", "keys") + epilogue(1, v.run, "p.sizes.depth") +
+         head_operand("V", "v", "kv_heads", "keys") + epilogue(1, v.width, "p.sizes.depth") +
          "using Tile = " + v.tile.type() +
          ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(v.tile.shared_bytes()) +
          ");\nKERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue>(p); }\n";
@@ -117,7 +117,7 @@ TEST(AttentionCore, ShallowerHeadsThanTheTile) {
   for (int depth : {8, 40}) check(picked(64, DType::F16), {.queries = 30, .keys = 70, .depth = depth});
   check(picked(160), {.queries = 20, .keys = 70, .depth = 136});
   Variant narrow = picked(80);
-  narrow.tile.value_columns = 24, narrow.run = 4;  // three blocks per tile of queries, and one column of the last
+  narrow.tile.value_columns = 24, narrow.width = 4;  // three blocks per tile of queries, and one column of the last
   check(narrow, {.queries = 20, .keys = 70, .depth = 56});
 }
 

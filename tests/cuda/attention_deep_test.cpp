@@ -1,5 +1,5 @@
 // attention_deep on the emulator against sums in double: tails of queries and keys, causal masks, grouped queries,
-// strided heads, runs of keys that are combined, NaNs; its machine code.
+// strided heads, segments of keys that are combined, NaNs; its machine code.
 #include "tests/cuda/attention_boxes.h"
 
 namespace tenon::cuda::test {
@@ -11,7 +11,7 @@ struct Variant {
   int depth = 0;  ///< of the tile; the head's unless set
 };
 
-// Where the runs of keys of each launch are combined.
+// Where the segments of keys of each launch are combined.
 using Meetings = std::vector<std::pair<std::unique_ptr<Emulator>, std::unique_ptr<Meeting>>>;
 
 std::vector<std::byte> params_of(const AttentionDeepShape& tile, Meetings& meetings, Device& device,
@@ -52,7 +52,7 @@ TEST(AttentionDeep, HeadsOf512) {
 }
 
 // More runs than tiles, so some are empty. Runs of several tiles.
-TEST(AttentionDeep, RunsOfKeysMeet) {
+TEST(AttentionDeep, SegmentsOfKeysMeet) {
   check({2}, {.queries = 65, .keys = 300, .depth = 512});
   check({3}, {.heads = 2, .kv_heads = 2, .queries = 20, .keys = 640, .depth = 384}, true);
   check({4}, {.queries = 20, .keys = 70, .depth = 264});
@@ -75,7 +75,7 @@ TEST(AttentionDeep, NansReachThoseWhoSeeThem) {
 
 TEST(AttentionDeep, KeysThatWeighNothing) { check_keys_that_weigh_nothing(core_of({1, DType::F16, 512}), 64); }
 
-// One head of 4096 tokens fills an H200; a run of keys has at least four tiles.
+// One head of 4096 tokens fills an H200; a segment of keys has at least four tiles.
 TEST(AttentionDeep, Splits) {
   const AttentionDeepShape tile = pick_attention_deep(512, hopper());
   EXPECT_EQ(tile.type(), "AttentionDeepTile<512, 64>");

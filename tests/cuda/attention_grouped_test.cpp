@@ -1,5 +1,5 @@
 // attention_grouped on the emulator against sums in double: rows of a group, blocks combined in a cluster and in memory
-// with the same bits, runs of keys, masks; bit-identical row by row to whole texts.
+// with the same bits, segments of keys, masks; bit-identical row by row to whole texts.
 #include "tests/cuda/attention_boxes.h"
 
 namespace tenon::cuda::test {
@@ -14,7 +14,7 @@ struct GroupedParams {
 
 std::string grouped_operand(const std::string& name, const std::string& pointer, const std::string& heads,
                             const std::string& tokens) {
-  return "struct " + name + " {\n  using T = Element;\n  static constexpr int kRun = " + (name == "Q" ? "4" : "8") +
+  return "struct " + name + " {\n  using T = Element;\n  static constexpr int kWidth = " + (name == "Q" ? "4" : "8") +
          ";\n  struct Row { const T* at; };\n"
          "  DEV static Row row(const Params& p, int r) {\n    const int heads = p.sizes." +
          heads + ", tokens = p.sizes." + tokens + R"(;
@@ -52,7 +52,7 @@ MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacit
         ");\nKERNEL(Tile::kThreads, Tile::kResident, Params, p) { " + core_of(tile) +
         "<Tile, Q, K, V, Epilogue>(p); }\n";
     const CallNeeds needs = attention_needs(tile, s);
-    // Memory where runs of keys are combined; a second run of the kernel finds it as the first left it.
+    // Memory where segments of keys are combined; a second run of the kernel finds it as the first left it.
     const auto workspace = std::make_shared<std::vector<float>>(static_cast<size_t>(needs.workspace_bytes / 4) + 1,
                                                                 std::numeric_limits<float>::quiet_NaN());
     const auto counters = std::make_shared<std::vector<unsigned>>(static_cast<size_t>(needs.counters) + 1);
@@ -69,8 +69,8 @@ MakeAttentionCore grouped_core(DType type, const DeviceFacts& facts, int capacit
                          }};
   };
 }
-// Devices with room for every block of a run, for two blocks, and for one, which then take chunks in turn or have one
-// per warp; with clusters and without.
+// Devices with room for every block of a segment, for two blocks, and for one, which then take chunks in turn or have
+// one per warp; with clusters and without.
 std::vector<DeviceFacts> devices(const device::AttentionSizes& s) {
   const int64_t busy = int64_t{s.batch} * s.kv_heads * (((s.keys + 1023) / 1024 + 1) / 2);
   std::vector<DeviceFacts> all;
@@ -141,7 +141,7 @@ TEST(AttentionGrouped, SharpScores) {
   check({.heads = 7, .queries = 1, .keys = 700, .depth = 64, .scale = 9});
   check({.heads = 7, .queries = 1, .keys = 700, .depth = 64, .scale = 0.001f}, DType::F16);
 }
-TEST(AttentionGrouped, SeveralRuns) {
+TEST(AttentionGrouped, SeveralSegments) {
   check({.heads = 7, .queries = 1, .keys = 2500, .depth = 64});
   check({.batch = 2, .heads = 4, .kv_heads = 2, .queries = 5, .keys = 1027, .depth = 16, .causal = 1}, DType::F16);
 }
@@ -171,7 +171,7 @@ struct Keys {
   }
 };
 struct Q {
-  static constexpr int kRun = 4;
+  static constexpr int kWidth = 4;
   DEV static Frag<float, 4> eval(const Params& p, int r, int col) {
     const int token = Keys::count(p, r / p.sizes.heads) - 1;
     return to_floats(load<Element, 4>(p.q + (token * p.sizes.heads + r % p.sizes.heads) * p.sizes.depth + col));
@@ -179,7 +179,7 @@ struct Q {
 };
 struct InText {
   using T = Element;
-  static constexpr int kRun = 8;
+  static constexpr int kWidth = 8;
   struct Row { const T* at; };
   DEV static Row row_of(const Params& p, const T* x, int r) {
     return {x + (r % p.sizes.keys * p.sizes.kv_heads + r / p.sizes.keys % p.sizes.kv_heads) * p.sizes.depth};

@@ -7,7 +7,7 @@ namespace {
 struct Variant {
   AttentionShortShape tile = {.depth = 0};  ///< the backend's choice unless it has a depth
   DType type = DType::F16;
-  int run = 8;  ///< of the epilogue
+  int width = 8;  ///< of the epilogue
   int multiprocessors = 132;
   int parts = 0;  ///< if set, instead of the backend's choice
 };
@@ -17,7 +17,7 @@ MakeAttentionCore core_of(const Variant& v) {
     const AttentionShortShape tile = v.tile.depth ? v.tile : pick_attention_short(s, hopper());
     CallShape shape = attention_needs(tile, s, v.multiprocessors).shape;
     if (v.parts) shape.grid_y = v.parts;
-    return box_core(kernel_of(tile), v.type, v.run, shape);
+    return box_core(kernel_of(tile), v.type, v.width, shape);
   };
 }
 void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first = false) {
@@ -49,7 +49,7 @@ TEST(AttentionShort, GroupedQueriesAndHeadsInStrides) {
 TEST(AttentionShort, TailsOfQueriesAndKeys) {
   for (int keys : {129, 160, 161, 177, 193, 224, 225, 241, 272})
     for (int queries : {1, 63, 72}) check({}, {.queries = queries, .keys = keys, .depth = 64});
-  for (int depth : {8, 24, 40, 56}) check({.run = 4}, {.queries = 20, .keys = 150, .depth = depth});
+  for (int depth : {8, 24, 40, 56}) check({.width = 4}, {.queries = 20, .keys = 150, .depth = depth});
   for (int keys : {65, 77, 96})  // in one part
     for (int queries : {1, 72, 230})
       check({.tile = {48, 40, 3, 96, 2, 2}}, {.queries = queries, .keys = keys, .depth = 40});

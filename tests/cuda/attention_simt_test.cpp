@@ -40,7 +40,7 @@ std::string simt_operand(const std::string& name, const std::string& pointer, co
     return "struct " + name + " {\n  DEV static Frag<float, 2> eval(const Params& p, int r, int col) {\n" + row +
            "    if (col < 0 || col + 1 >= p.sizes.depth) trap();\n    return {{at[col], at[col + 1]}};\n  }\n};\n";
   return "struct " + name +
-         " {\n  using T = float;\n  static constexpr int kRun = 4;\n  struct Row { const float* at; int depth; };\n"
+         " {\n  using T = float;\n  static constexpr int kWidth = 4;\n  struct Row { const float* at; int depth; };\n"
          "  DEV static Row row(const Params& p, int r) {\n" +
          row +
          "    return {at, p.sizes.depth};\n  }\n  DEV static const float* at(const Row& row, int col) {\n"
@@ -49,7 +49,7 @@ std::string simt_operand(const std::string& name, const std::string& pointer, co
 
 std::string simt_text(const SimtVariant& v) {
   const std::string y =
-      "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = 2;\n  using Computed = Frag<float, 2>;\n"
+      "struct Epilogue {\n  static constexpr int kLanes = 1, kWidth = 2;\n  using Computed = Frag<float, 2>;\n"
       "  DEV static Computed compute(const Params&, int, int, const Frag<float, 2> (&acc)[1]) { return acc[0]; }\n"
       "  DEV static void store(const Params& p, int row, int col, const Computed& y) {\n"
       "    tenon::device::store(p.y + static_cast<int64_t>(row) * p.sizes.depth + col, y);\n  }\n};\n"

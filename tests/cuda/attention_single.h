@@ -28,12 +28,12 @@ DEV void attention_single(const Params& p) {
   float top = score(0), total = 0;
   for (int key = 1; key < seen; ++key) top = score(key) > top ? score(key) : top;
   for (int key = 0; key < seen; ++key) total += expf(score(key) - top);
-  for (int column = 0; column < s.depth; column += Epilogue::kRun) {
-    Frag<float, Epilogue::kRun> acc[1] = {};
+  for (int column = 0; column < s.depth; column += Epilogue::kWidth) {
+    Frag<float, Epilogue::kWidth> acc[1] = {};
     for (int key = 0; key < seen; ++key) {
       const typename V::Row v = V::row(p, first_key + key);
       const float weight = expf(score(key) - top) / total;
-      for (int i = 0; i < Epilogue::kRun; ++i) acc[0].v[i] += weight * to_float(*V::at(v, column + i));
+      for (int i = 0; i < Epilogue::kWidth; ++i) acc[0].v[i] += weight * to_float(*V::at(v, column + i));
     }
     Epilogue::store(p, row, column, Epilogue::compute(p, row, column, acc));
   }

@@ -8,14 +8,14 @@ namespace {
 struct Variant {
   AttentionWgmmaShape tile = {.depth = 0};  ///< the backend's choice unless it has a depth
   DType type = DType::F16;
-  int run = 8;  ///< of the epilogue
+  int width = 8;  ///< of the epilogue
   int multiprocessors = hopper().multiprocessors;
 };
 
 MakeAttentionCore core_of(const Variant& v) {
   return [v](const device::AttentionSizes& s) {
     const AttentionWgmmaShape tile = v.tile.depth ? v.tile : pick_attention_wgmma(s, hopper());
-    return box_core(kernel_of(tile), v.type, v.run, attention_needs(tile, s, v.multiprocessors).shape);
+    return box_core(kernel_of(tile), v.type, v.width, attention_needs(tile, s, v.multiprocessors).shape);
   };
 }
 void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first = false) {
@@ -45,7 +45,7 @@ TEST(AttentionWgmma, OtherTiles) {
   check({{256, 256, 1, 64, 2}}, {.queries = 20, .keys = 150, .depth = 200});
 }
 
-// Sums over chunks, of one run and of several.
+// Sums over chunks, of one segment and of several.
 TEST(AttentionWgmma, InOneOrder) {
   for (const int keys : {64, 128}) {
     check({{64, 64, 1, keys, 2, 1, false, 1}, DType::BF16}, {.queries = 100, .keys = 700, .depth = 64});

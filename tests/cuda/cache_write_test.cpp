@@ -90,19 +90,19 @@ TEST_F(CacheWrite, ABatchWherePositionsDiffer) {
   check({14, 2, 64, 1, 290, positions});
   check({9, 3, 64, 1, 530, {529, 0, 255, 256, 512}});
 }
-TEST_F(CacheWrite, SeveralTokensAcrossRuns) {
+TEST_F(CacheWrite, SeveralTokensAcrossSegments) {
   check({4, 2, 64, 8, 520, {250, 0, 512}});
   check({2, 2, 32, 16, 300, {249}, DType::F16});
 }
-// More runs than are combined at a time.
-TEST_F(CacheWrite, ManyRuns) { check({7, 1, 16, 1, 17000, {16999}}); }
+// More segments than are combined at a time.
+TEST_F(CacheWrite, ManySegments) { check({7, 1, 16, 1, 17000, {16999}}); }
 
 TEST_F(CacheWrite, CachesInPages) {
   check({14, 2, 64, 1, 384, {0}, DType::BF16, 128});
   check({14, 2, 64, 1, 384, {383}, DType::BF16, 128});
   check({4, 4, 128, 1, 512, {257, 128, 127}, DType::F16, 64});
   check({9, 3, 64, 1, 640, {639, 0, 255, 256, 512}, DType::BF16, 128});
-  check({4, 2, 64, 8, 512, {250, 0, 500}, DType::BF16, 64});  // tokens of one run in two pages
+  check({4, 2, 64, 8, 512, {250, 0, 500}, DType::BF16, 64});  // tokens of one segment in two pages
   check({2, 2, 32, 16, 384, {120}, DType::F16, 128});
   check({2, 1, 16, 1, 128, {77, 3}, DType::BF16, 128});  // one page per entry
   check({7, 1, 16, 1, 16384, {16383}, DType::BF16, 128});

@@ -16,14 +16,14 @@ struct Params {
 struct Variant {
   MmaTileShape tile{64, 64, 2, 2, 128, 3};
   DType type = DType::BF16;
-  int lanes = 1, run = 8;
+  int lanes = 1, width = 8;
   int operand_bytes = 16;
   int first_channels = 0;  ///< two joined inputs, unless it is zero
 };
 
 // Pixels whose channels come from two tensors.
-std::string joined_operand(const std::string& t, int run) {
-  return "struct A {\n  using T = " + t + ";\n  static constexpr int kRun = " + std::to_string(run) + R"(;
+std::string joined_operand(const std::string& t, int width) {
+  return "struct A {\n  using T = " + t + ";\n  static constexpr int kWidth = " + std::to_string(width) + R"(;
   struct Row { const T *first, *second; int split; };
   DEV static Row row(const Params& p, int r) {
     const int split = p.first_channels;
@@ -37,15 +37,15 @@ std::string joined_operand(const std::string& t, int run) {
 
 std::string source_of(const Variant& v) {
   const std::string t = element_name(v.type);
-  const int run = v.operand_bytes / static_cast<int>(size_of(v.type));
+  const int width = v.operand_bytes / static_cast<int>(size_of(v.type));
   return "#include \"tenon/backend/cuda/device/convolutions/conv_mma.h\"\nusing namespace tenon::device;\nstruct "
          "Params { ConvSizes "
          "sizes; "
          "const " +
          t + " *a, *a2, *b; float* y; int first_channels; };\n" +
-         (v.first_channels > 0 ? joined_operand(t, run) : operand("A", v.type, "a", "p.sizes.channels", run)) +
-         operand("B", v.type, "b", "p.sizes.channels * p.sizes.kernel_h * p.sizes.kernel_w", run) +
-         epilogue(v.lanes, v.run, "p.sizes.outputs / kLanes") + "using Tile = " + v.tile.type() +
+         (v.first_channels > 0 ? joined_operand(t, width) : operand("A", v.type, "a", "p.sizes.channels", width)) +
+         operand("B", v.type, "b", "p.sizes.channels * p.sizes.kernel_h * p.sizes.kernel_w", width) +
+         epilogue(v.lanes, v.width, "p.sizes.outputs / kLanes") + "using Tile = " + v.tile.type() +
          ";\nKERNEL(Tile::kThreads, 1, Params, p) { conv_mma<Tile, A, B, Epilogue>(p); }\n";
 }
 
@@ -176,7 +176,7 @@ TEST(ConvCore, ChannelsThatAreNoMultipleOfAStep) {
 TEST(ConvCore, FewChannels) {
   check({.operand_bytes = 8}, sizes_of(1, 9, 9, 4, 64, 3, 1, 1, 1));
   check({.operand_bytes = 4}, sizes_of(1, 9, 9, 2, 16, 3, 1, 1, 1));
-  check({.run = 4}, sizes_of(1, 9, 9, 16, 4, 3, 1, 1, 1));
+  check({.width = 4}, sizes_of(1, 9, 9, 16, 4, 3, 1, 1, 1));
 }
 TEST(ConvCore, SplitsSumInOrder) {
   for (int splits : {2, 3, 4}) {
@@ -198,10 +198,10 @@ TEST(ConvCore, OtherElementsAndLanes) {
 TEST(ConvCore, F32) {
   for (const MmaTileShape& tile :
        {MmaTileShape{128, 64, 2, 2, 128, 3}, {64, 64, 2, 2, 64, 4}, {32, 32, 1, 2, 128, 4}}) {
-    check({.tile = tile, .type = DType::F32, .run = 4}, sizes_of(2, 9, 13, 20, 72, 3, 1, 1, 1));
-    check({.tile = tile, .type = DType::F32, .run = 1, .first_channels = 4}, sizes_of(1, 10, 12, 12, 3, 3, 2, 0, 1));
+    check({.tile = tile, .type = DType::F32, .width = 4}, sizes_of(2, 9, 13, 20, 72, 3, 1, 1, 1));
+    check({.tile = tile, .type = DType::F32, .width = 1, .first_channels = 4}, sizes_of(1, 10, 12, 12, 3, 3, 2, 0, 1));
   }
-  check({.tile = {64, 64, 2, 2, 64, 4}, .type = DType::F32, .run = 4}, sizes_of(1, 16, 16, 128, 64, 3, 1, 1, 1));
+  check({.tile = {64, 64, 2, 2, 64, 4}, .type = DType::F32, .width = 4}, sizes_of(1, 16, 16, 128, 64, 3, 1, 1, 1));
 }
 
 // conv_wgmma.
@@ -236,7 +236,7 @@ void check(const HopperVariant& v, device::ConvSizes c) {
       "  return col < p.first_channels ? TmaSource{p.a, col} : TmaSource{p.a2, col - p.first_channels}; } };\n"
       "struct B { using T = " +
       t +
-      "; static constexpr bool kConstant = true, kInRuns = false; DEV static TmaSource source(const Params& p, int "
+      "; static constexpr bool kConstant = true, kPermuted = false; DEV static TmaSource source(const Params& p, int "
       "col) { return {p.b, "
       "col}; } };\n" +
       epilogue(v.lanes, 8, "p.sizes.outputs / kLanes") + "using Tile = " + v.tile.type() +
@@ -246,7 +246,7 @@ void check(const HopperVariant& v, device::ConvSizes c) {
   params.a = problem.memory.encode(pixels_box(problem.a.memory.get(), bytes, c, first));
   if (first < c.channels)
     params.a2 = problem.memory.encode(pixels_box(problem.a2.memory.get(), bytes, c, c.channels - first));
-  params.b = problem.memory.encode(taps_runs_box(problem.b.memory.get(), bytes, c, c.outputs));
+  params.b = problem.memory.encode(permuting_taps_box(problem.b.memory.get(), bytes, c, c.outputs));
   problem.compare(run_core("conv", source, conv_needs(v.tile, c, v.lanes, 3), params, problem.rows * problem.columns));
 }
 

@@ -13,16 +13,16 @@ namespace tenon::cuda::test {
 namespace {
 
 // y = product + bias + residual, all of one type.
-std::string epilogue_of(const std::string& columns, int run = 8) {
-  return "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = " + std::to_string(run) + R"(;
-  using Computed = Frag<float, kRun>;
+std::string epilogue_of(const std::string& columns, int width = 8) {
+  return "struct Epilogue {\n  static constexpr int kLanes = 1, kWidth = " + std::to_string(width) + R"(;
+  using Computed = Frag<float, kWidth>;
   DEV static int64_t at_of(const Params& p, int row, int col) { return static_cast<int64_t>(row) * )" +
          columns + R"( + col; }
-  DEV static Computed compute(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[1]) {
+  DEV static Computed compute(const Params& p, int row, int col, const Frag<float, kWidth> (&acc)[1]) {
     const int64_t at = at_of(p, row, col);
-    const Frag<T, kRun> bias = load<T, kRun>(p.bias + col), residual = load<T, kRun>(p.residual + at);
-    Frag<float, kRun> sum;
-    UNROLL for (int i = 0; i < kRun; ++i) sum.v[i] = acc[0].v[i] + to_float(bias.v[i]) + to_float(residual.v[i]);
+    const Frag<T, kWidth> bias = load<T, kWidth>(p.bias + col), residual = load<T, kWidth>(p.residual + at);
+    Frag<float, kWidth> sum;
+    UNROLL for (int i = 0; i < kWidth; ++i) sum.v[i] = acc[0].v[i] + to_float(bias.v[i]) + to_float(residual.v[i]);
     return sum;
   }
   DEV static void store(const Params& p, int row, int col, const Computed& sum) {
@@ -46,13 +46,13 @@ std::string kernel_of(const std::string& core, const std::string& tile, int bloc
 // A dense operand for the mma cores.
 std::string rows_of(const std::string& name, const std::string& pointer, const std::string& columns) {
   return "struct " + name +
-         " {\n  using T = ::T;\n  static constexpr int kRun = 16 / sizeof(T);\n  static constexpr bool kInRuns = "
+         " {\n  using T = ::T;\n  static constexpr int kWidth = 16 / sizeof(T);\n  static constexpr bool kPermuted = "
          "true;\n  struct Row { const T* at; };\n" +
          "  DEV static Row row(const Params& p, int r) { return {p." + pointer + " + static_cast<int64_t>(r) * " +
          columns + "}; }\n  DEV static const T* at(const Row& row, int col) { return row.at + col; }\n};\n";
 }
 std::string map_of(const std::string& name, const std::string& map, bool in_columns = false) {
-  return "struct " + name + " { using T = ::T; static constexpr bool kConstant = true, kInRuns = true" +
+  return "struct " + name + " { using T = ::T; static constexpr bool kConstant = true, kPermuted = true" +
          (in_columns ? ", kColumns = true" : "") +
          "; DEV static TmaSource source(const Params& p, int col) { return {p." + map + ", col}; } };\n";
 }
@@ -103,7 +103,7 @@ TEST(CoreCode, MmaTiles) {
       }
 }
 
-// Every tile for few rows, without spills, and with whole runs of B.
+// Every tile for few rows, without spills, and with whole permuted blocks of B.
 TEST(CoreCode, SkinnyTiles) {
   SKIP_WITHOUT_NVRTC();
   for (const int m : {1, 16, 32, 64})
@@ -111,7 +111,7 @@ TEST(CoreCode, SkinnyTiles) {
       if (tile.groups > (m > 16 ? tile.warps > 8 ? 2 : 6 : 4)) continue;
       const std::string source = head_of("gemm_skinny", "BF16", "GemmSizes", "const T *a, *b;") +
                                  rows_of("A", "a", "p.sizes.k") + rows_of("Rows", "b", "p.sizes.k") +
-                                 "struct B : Rows { static constexpr bool kInRuns = true, kConstant = true; };\n" +
+                                 "struct B : Rows { static constexpr bool kPermuted = true, kConstant = true; };\n" +
                                  epilogue_of("p.sizes.n", 2) + kernel_of("gemm_skinny", tile.type(m, 1, 4864), 1);
       for (const char* arch : {"sm_89", "sm_90a"}) {
         SCOPED_TRACE(tile.type(m, 1, 4864) + " " + arch);
@@ -193,7 +193,7 @@ TEST(CoreCode, Branches) {
 struct U { using T = BF16; DEV static TmaSource source(const Params& p, int col) { return {p.u, col}; } };
 struct V { using T = BF16; DEV static TmaSource source(const Params& p, int col) { return {p.v, col}; } };
 struct Factors {
-  static constexpr int kRun = 8;
+  static constexpr int kWidth = 8;
   struct Computed { Frag<float, 8> counted; };
   DEV static Computed compute(const Params& p, int row, int col, const Frag<float, 8> (&acc)[1]) {
     const Frag<float, 8> scale = load<float, 8>(p.scale + col);

@@ -23,24 +23,25 @@ inline std::string element_name(DType t) {
   return t == DType::F32 ? "float" : t == DType::BF16 ? "BF16" : t == DType::F16 ? "F16" : "E4M3";
 }
 
-/// An operand of rows of `columns` elements (text) at p.`pointer`, `run` elements at a time.
+/// An operand of rows of `columns` elements (text) at p.`pointer`, `width` elements at a time.
 inline std::string operand(const std::string& name, DType t, const std::string& pointer, const std::string& columns,
-                           int run) {
+                           int width) {
   return "struct " + name + " {\n  using T = " + element_name(t) +
-         ";\n  static constexpr int kRun = " + std::to_string(run) +
-         ";\n  static constexpr bool kInRuns = false;\n  struct Row { const T* at; };\n  DEV static Row row(const "
+         ";\n  static constexpr int kWidth = " + std::to_string(width) +
+         ";\n  static constexpr bool kPermuted = false;\n  struct Row { const T* at; };\n  DEV static Row row(const "
          "Params& p, int r) { return {p." +
          pointer + " + static_cast<int64_t>(r) * " + columns +
          "}; }\n  DEV static const T* at(const Row& row, int col) { return row.at + col; }\n};\n";
 }
 
 /// y[row, col] = the product of the lanes + row + col, in f32, with rows of `columns` (text) columns.
-inline std::string epilogue(int lanes, int run, const std::string& columns) {
+inline std::string epilogue(int lanes, int width, const std::string& columns) {
   return "struct Epilogue {\n  static constexpr int kLanes = " + std::to_string(lanes) +
-         ", kRun = " + std::to_string(run) +
-         ";\n  using Computed = Frag<float, kRun>;\n"
-         "  DEV static Computed compute(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[kLanes]) {\n"
-         "    Frag<float, kRun> y = acc[0];\n    for (int i = 0; i < kRun; ++i) {\n"
+         ", kWidth = " + std::to_string(width) +
+         ";\n  using Computed = Frag<float, kWidth>;\n"
+         "  DEV static Computed compute(const Params& p, int row, int col, const Frag<float, kWidth> (&acc)[kLanes]) "
+         "{\n"
+         "    Frag<float, kWidth> y = acc[0];\n    for (int i = 0; i < kWidth; ++i) {\n"
          "      for (int l = 1; l < kLanes; ++l) y.v[i] *= acc[l].v[i];\n      y.v[i] += row + 0.5f * (col + i);\n    "
          "}\n    return y;\n  }\n"
          "  DEV static void store(const Params& p, int row, int col, const Computed& y) {\n"

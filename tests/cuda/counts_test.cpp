@@ -106,7 +106,7 @@ TEST_F(Counts, WhatTheEpilogueMakes) {
   const Expr two = weight("two", DType::BF16, {192, 64}), both = linear(x, two);
   for (const char* core : kCores) {
     expect_counted("gemm", cast(linear(x, w) + b + r, DType::BF16), core);
-    // Two lanes of 16 columns per warp, as in mma's tiles, are not in runs.
+    // Two lanes of 16 columns per warp, as in mma's tiles, are not permuted.
     expect_counted("gemm", cast(slice(both, -1, 0, 96) * silu(slice(both, -1, 96, 192)), DType::BF16), core,
                    std::string(core) == "wgmma");
   }

@@ -16,19 +16,19 @@ struct Params {
 struct Variant {
   MmaTileShape tile;
   DType type = DType::BF16;
-  int lanes = 1, run = 8;  ///< of the epilogue
-  int operand_bytes = 16;  ///< of a run
+  int lanes = 1, width = 8;  ///< of the epilogue
+  int operand_bytes = 16;    ///< of a vector
 };
 
 std::string source_of(const Variant& v) {
   const std::string t = element_name(v.type);
-  const int run = v.operand_bytes / static_cast<int>(size_of(v.type));
+  const int width = v.operand_bytes / static_cast<int>(size_of(v.type));
   return "#include \"tenon/backend/cuda/device/products/gemm_mma.h\"\nusing namespace tenon::device;\nstruct Params { "
          "GemmSizes "
          "sizes; "
          "const " +
-         t + "*a, *b; float* y; };\n" + operand("A", v.type, "a", "p.sizes.k", run) +
-         operand("B", v.type, "b", "p.sizes.k", run) + epilogue(v.lanes, v.run, "p.sizes.n / kLanes") +
+         t + "*a, *b; float* y; };\n" + operand("A", v.type, "a", "p.sizes.k", width) +
+         operand("B", v.type, "b", "p.sizes.k", width) + epilogue(v.lanes, v.width, "p.sizes.n / kLanes") +
          "using Tile = " + v.tile.type() +
          ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_mma<Tile, A, B, Epilogue>(p); }\n";
 }
@@ -124,7 +124,7 @@ TEST(GemmCore, LanesMeetInTheEpilogue) {
 }
 
 TEST(GemmCore, RunsOfTheEpilogueAndOfTheOperands) {
-  for (int run : {1, 2, 4}) check({kSmall, DType::BF16, 1, run}, {.m = 33, .n = run * 13, .k = 40});
+  for (int width : {1, 2, 4}) check({kSmall, DType::BF16, 1, width}, {.m = 33, .n = width * 13, .k = 40});
   for (int bytes : {4, 8}) check({kSmall, DType::BF16, 1, 8, bytes}, {.m = 33, .n = 40, .k = bytes / 2 * 37});
 }
 
@@ -152,12 +152,12 @@ TEST(GemmCore, ALayerOfStableDiffusion) {
                  std::to_string(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
 }
 
-// gemm_skinny: rows of B may be stored in runs.
+// gemm_skinny: rows of B may be stored permuted.
 struct SkinnyVariant {
   SkinnyTileShape tile;
   DType type = DType::BF16;
-  int lanes = 1, run = 2;
-  bool in_runs = false, constant = true;
+  int lanes = 1, width = 2;
+  bool permuted = false, constant = true;
 };
 
 std::vector<float> run_skinny(const SkinnyVariant& v, const Problem& problem) {
@@ -169,15 +169,15 @@ std::vector<float> run_skinny(const SkinnyVariant& v, const Problem& problem) {
       "struct Params { GemmSizes sizes; const " +
       t + "*a, *b; float* y; };\n" + operand("A", v.type, "a", "p.sizes.k", 8) +
       operand("Rows", v.type, "b", "p.sizes.k", 8) +
-      "struct B : Rows { static constexpr bool kInRuns = " + (v.in_runs ? "true" : "false") +
-      ", kConstant = " + (v.constant ? "true" : "false") + "; };\n" + epilogue(v.lanes, v.run, "p.sizes.n / kLanes") +
+      "struct B : Rows { static constexpr bool kPermuted = " + (v.permuted ? "true" : "false") +
+      ", kConstant = " + (v.constant ? "true" : "false") + "; };\n" + epilogue(v.lanes, v.width, "p.sizes.n / kLanes") +
       "using Tile = " + v.tile.type(sizes.m, v.lanes, sizes.k) +
       ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_skinny<Tile, A, B, Epilogue>(p); }\n";
   const int64_t row_bytes = int64_t{sizes.k} * size_of(v.type), stored = div_up(problem.weights, 32) * 32;
   const std::shared_ptr<void> b = poisoned(const_cast<Emulator&>(problem.memory), stored * row_bytes);
   for (int64_t row = 0; row < problem.weights; ++row) {
     const int64_t in_block = row % 32, place = row / 32 * 32 + in_block / 2 % 4 * 8 + in_block / 8 * 2 + in_block % 2;
-    std::memcpy(static_cast<char*>(b.get()) + (v.in_runs ? place : row) * row_bytes,
+    std::memcpy(static_cast<char*>(b.get()) + (v.permuted ? place : row) * row_bytes,
                 static_cast<const char*>(problem.b.memory.get()) + row * row_bytes, static_cast<size_t>(row_bytes));
   }
   return run_core<Params>("gemm", source, gemm_needs(v.tile, sizes, v.lanes),
@@ -193,41 +193,42 @@ void check(const SkinnyVariant& v, device::GemmSizes sizes) {
 TEST(GemmSkinny, EveryTile) {
   for (const int warps : {8, 16})
     for (const int groups : {1, 2, 4})
-      for (const bool in_runs : {false, true})
-        check(SkinnyVariant{.tile = {groups, warps}, .in_runs = in_runs}, {.m = 5, .n = 104, .k = 600});
+      for (const bool permuted : {false, true})
+        check(SkinnyVariant{.tile = {groups, warps}, .permuted = permuted}, {.m = 5, .n = 104, .k = 600});
 }
 TEST(GemmSkinny, BlocksThatWalk) {
   for (const int warps : {8, 16})
     for (const int m : {3, 16})
       for (const auto& [n, k] : {std::pair{104, 600}, {1000, 200}, {64, 40}})
-        check(SkinnyVariant{.tile = {4, warps, 3}, .in_runs = m == 3}, {.m = m, .n = n, .k = k});
-  check(SkinnyVariant{.tile = {2, 8, 2}, .lanes = 2, .in_runs = true}, {.m = 9, .n = 192, .k = 400});
+        check(SkinnyVariant{.tile = {4, warps, 3}, .permuted = m == 3}, {.m = m, .n = n, .k = k});
+  check(SkinnyVariant{.tile = {2, 8, 2}, .lanes = 2, .permuted = true}, {.m = 9, .n = 192, .k = 400});
 }
 TEST(GemmSkinny, RowsAndTails) {
-  for (int m = 1; m <= 16; ++m) check(SkinnyVariant{.tile = {1, 8}, .in_runs = m % 2 == 0}, {.m = m, .n = 72, .k = 72});
+  for (int m = 1; m <= 16; ++m)
+    check(SkinnyVariant{.tile = {1, 8}, .permuted = m % 2 == 0}, {.m = m, .n = 72, .k = 72});
   for (const auto& [n, k] : {std::pair{1, 8}, {2, 24}, {33, 32}, {31, 4872}, {8, 136}})
-    check(SkinnyVariant{.tile = {2, 8}, .run = n % 2 ? 1 : 2, .in_runs = n != 33}, {.m = 3, .n = n, .k = k});
+    check(SkinnyVariant{.tile = {2, 8}, .width = n % 2 ? 1 : 2, .permuted = n != 33}, {.m = 3, .n = n, .k = k});
 }
 // Up to eight fragments of 8 rows, the last of which may be empty or end early.
 TEST(GemmSkinny, MoreRows) {
   for (const int m : {17, 24, 31, 32, 40, 48, 64})
     for (const SkinnyTileShape& tile : {SkinnyTileShape{1, 16}, {2, 8}, {4, 8}, {3, 16}, {4, 8, 3}})
-      check(SkinnyVariant{.tile = tile, .in_runs = m % 2 == 0}, {.m = m, .n = 104, .k = 600});
-  check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .in_runs = true}, {.m = 29, .n = 192, .k = 400});
-  check(SkinnyVariant{.tile = {1, 16}, .in_runs = true}, {.m = 32, .n = 64, .k = 4864});
+      check(SkinnyVariant{.tile = tile, .permuted = m % 2 == 0}, {.m = m, .n = 104, .k = 600});
+  check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .permuted = true}, {.m = 29, .n = 192, .k = 400});
+  check(SkinnyVariant{.tile = {1, 16}, .permuted = true}, {.m = 32, .n = 64, .k = 4864});
 }
 TEST(GemmSkinny, LanesTypesAndComputedOperands) {
-  for (const bool in_runs : {false, true})
-    check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .in_runs = in_runs}, {.m = 9, .n = 192, .k = 200});
+  for (const bool permuted : {false, true})
+    check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .permuted = permuted}, {.m = 9, .n = 192, .k = 200});
   check(SkinnyVariant{.tile = {1, 8}, .type = DType::F16, .constant = false}, {.m = 9, .n = 40, .k = 200});
 }
 TEST(GemmSkinny, AQwenLayer) {
-  check(SkinnyVariant{.tile = {1, 16}, .in_runs = true}, {.m = 1, .n = 896, .k = 4864});
-  check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .in_runs = true}, {.m = 16, .n = 2 * 4864, .k = 896});
+  check(SkinnyVariant{.tile = {1, 16}, .permuted = true}, {.m = 1, .n = 896, .k = 4864});
+  check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .permuted = true}, {.m = 16, .n = 2 * 4864, .k = 896});
 }
 // A row's result is bit-identical alone and among others.
 TEST(GemmSkinny, RowsDoNotDependOnTheBatch) {
-  const SkinnyVariant v{.tile = {1, 8}, .in_runs = true};
+  const SkinnyVariant v{.tile = {1, 8}, .permuted = true};
   const Problem many{v.type, 1, {.m = 16, .n = 64, .k = 896}}, one{v.type, 1, {.m = 1, .n = 64, .k = 896}};
   const std::vector<float> all = run_skinny(v, many), alone = run_skinny(v, one);
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_EQ(all[i], alone[i]) << i;
@@ -249,9 +250,9 @@ struct HopperParams {
 struct HopperVariant {
   WgmmaTileShape tile;
   DType type = DType::BF16;
-  int lanes = 1, run = 8;
+  int lanes = 1, width = 8;
   int first_columns = 0;  ///< of two joined tensors; 0: one tensor
-  bool in_runs = false;   ///< B in memory, its rows padded to blocks of 32
+  bool permuted = false;  ///< B in memory, its rows padded to blocks of 32
 };
 
 std::vector<float> run_hopper(const HopperVariant& v, const Problem& problem) {
@@ -268,9 +269,9 @@ std::vector<float> run_hopper(const HopperVariant& v, const Problem& problem) {
       "; static constexpr bool kConstant = false; DEV static TmaSource source(const Params& p, int col) {\n"
       "  return col < p.first_columns ? TmaSource{p.a, col} : TmaSource{p.a2, col - p.first_columns}; } };\n"
       "struct B { using T = " +
-      t + "; static constexpr bool kConstant = true, kInRuns = " + (v.in_runs ? "true" : "false") +
+      t + "; static constexpr bool kConstant = true, kPermuted = " + (v.permuted ? "true" : "false") +
       "; DEV static TmaSource source(const Params& p, int col) { return {p.b, col}; } };\n" +
-      epilogue(v.lanes, v.run, "p.sizes.n / kLanes") + "using Tile = " + v.tile.type() +
+      epilogue(v.lanes, v.width, "p.sizes.n / kLanes") + "using Tile = " + v.tile.type() +
       ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_wgmma<Tile, A, B, Epilogue>(p); }\n";
   const int first = v.first_columns > 0 ? v.first_columns : sizes.k;
   auto box_of = [&](std::shared_ptr<void>& memory, int from, int columns) {
@@ -290,12 +291,12 @@ std::vector<float> run_hopper(const HopperVariant& v, const Problem& problem) {
   const std::shared_ptr<void> b = poisoned(const_cast<Emulator&>(problem.memory), blocks * 32 * row_bytes);
   for (int64_t row = 0; row < problem.weights; ++row) {
     const int64_t in_block = row % 32, place = row / 32 * 32 + in_block / 2 % 4 * 8 + in_block / 8 * 2 + in_block % 2;
-    std::memcpy(static_cast<char*>(b.get()) + (v.in_runs ? place : row) * row_bytes,
+    std::memcpy(static_cast<char*>(b.get()) + (v.permuted ? place : row) * row_bytes,
                 static_cast<const char*>(problem.b.memory.get()) + row * row_bytes, static_cast<size_t>(row_bytes));
   }
   params.b = problem.memory.encode(
-      v.in_runs ? rows_box(b.get(), bytes, blocks * 32, sizes.k, row_bytes, v.tile.rows_of_b(v.lanes))
-                : runs_box(b.get(), bytes, problem.weights, sizes.k, row_bytes));
+      v.permuted ? rows_box(b.get(), bytes, blocks * 32, sizes.k, row_bytes, v.tile.rows_of_b(v.lanes))
+                 : permuting_box(b.get(), bytes, problem.weights, sizes.k, row_bytes));
   return run_core("gemm", source, gemm_needs(v.tile, sizes, v.lanes, 3), params, problem.rows * problem.columns);
 }
 
@@ -337,13 +338,14 @@ TEST(GemmHopper, BlocksAlongK) {
   const WgmmaTileShape four = shared(64, 96, 5, 2, 4);
   check(HopperVariant{.tile = four}, {.m = 70, .n = 72, .k = 328});  // 6 steps: a block has none
   check(HopperVariant{four, DType::E4M3}, {.m = 70, .n = 72, .k = 912});
-  check(HopperVariant{.tile = four, .in_runs = true}, {.m = 70, .n = 280, .k = 600});
+  check(HopperVariant{.tile = four, .permuted = true}, {.m = 70, .n = 280, .k = 600});
 }
-TEST(GemmHopper, WeightsInRuns) {
+TEST(GemmHopper, PermutedWeights) {
   for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 32, 6}, {128, 160, 4}, {128, 192, 4, 1, 2}, {256, 128, 3}})
-    check(HopperVariant{.tile = tile, .in_runs = true}, {.m = 300, .n = 280, .k = 200});
+    check(HopperVariant{.tile = tile, .permuted = true}, {.m = 300, .n = 280, .k = 200});
   for (const int cluster : {1, 2})
-    check(HopperVariant{.tile = {64, 128, 4, 1, cluster}, .lanes = 2, .in_runs = true}, {.m = 150, .n = 320, .k = 200});
+    check(HopperVariant{.tile = {64, 128, 4, 1, cluster}, .lanes = 2, .permuted = true},
+          {.m = 150, .n = 320, .k = 200});
 }
 TEST(GemmHopper, TailsOfEverySize) {
   for (const auto& [m, n, k] : {std::tuple{1, 8, 8}, {64, 64, 64}, {65, 72, 56}, {130, 8, 520}, {7, 200, 384}})
@@ -371,28 +373,28 @@ TEST(GemmHopper, RangesAddUpAsOfAFewRows) {
     const device::GemmSizes sizes{.m = 16, .n = n, .k = k};
     const Problem problem{DType::BF16, 1, sizes};
     SCOPED_TRACE(problem.name());
-    const std::vector<float> few = run_skinny({.tile = {2, 8}, .in_runs = true}, problem);
+    const std::vector<float> few = run_skinny({.tile = {2, 8}, .permuted = true}, problem);
     problem.compare(few);
     for (const SkinnyTileShape& tile : {SkinnyTileShape{1, 16}, {1, 16, 3}, {2, 8, 2}})
-      EXPECT_EQ(run_skinny({.tile = tile, .in_runs = true}, problem), few) << tile.type(16, 1, k);
+      EXPECT_EQ(run_skinny({.tile = tile, .permuted = true}, problem), few) << tile.type(16, 1, k);
     for (WgmmaTileShape tile : {WgmmaTileShape{64, 64, 4},
                                 {128, 128, 3},
                                 {128, 64, 3, 1, 2},
                                 {.m = 64, .n = 64, .stages = 8, .along_k = 8}}) {
       EXPECT_TRUE(tile.adds_ranges());
       tile.in_ranges = true;
-      EXPECT_EQ(run_hopper({.tile = tile, .in_runs = true}, problem), few) << tile.type();
+      EXPECT_EQ(run_hopper({.tile = tile, .permuted = true}, problem), few) << tile.type();
     }
     // More rows, in tiles of 64.
     const Problem more{DType::BF16, 1, {.m = 50, .n = n, .k = k}};
-    const std::vector<float> many = run_skinny({.tile = {2, 8}, .in_runs = true}, more);
+    const std::vector<float> many = run_skinny({.tile = {2, 8}, .permuted = true}, more);
     more.compare(many);
-    EXPECT_EQ(run_skinny({.tile = {1, 16}, .in_runs = true}, more), many);
+    EXPECT_EQ(run_skinny({.tile = {1, 16}, .permuted = true}, more), many);
     WgmmaTileShape hopper{64, 64, 4};
     hopper.in_ranges = true;
-    EXPECT_EQ(run_hopper({.tile = hopper, .in_runs = true}, more), many);
+    EXPECT_EQ(run_hopper({.tile = hopper, .permuted = true}, more), many);
     if (k > 896) {
-      EXPECT_NE(run_hopper({.tile = {64, 64, 4}, .in_runs = true}, problem), few);
+      EXPECT_NE(run_hopper({.tile = {64, 64, 4}, .permuted = true}, problem), few);
     }
   }
 }

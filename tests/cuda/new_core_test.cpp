@@ -45,7 +45,7 @@ class NewCore : public LaunchTest {
     }
     return steps;
   }
-  // Products in plain order, in runs, and in lanes.
+  // Products in plain order, permuted, and in lanes.
   Launch product(const std::string& id, int64_t k = kDepth, DType t = DType::BF16) {
     const Expr x = input(g, id + ".x", t, {21, k}), w = weight(id + ".w", t, {128, k}),
                r = input(g, id + ".r", t, {21, 128});

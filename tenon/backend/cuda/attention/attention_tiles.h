@@ -102,8 +102,8 @@ struct AttentionWgmmaShape {
     const int column_blocks = (depth + 63) / 64, n = value_columns;
     const int slab = 16 * ((n % 80 == 0 ? 80 : n % 64 == 0 ? 64 : n) + 8) * 4;
     const int group = std::max(column_blocks * 64 * 128, (4 * slab + 1023) / 1024 * 1024);
-    const int runs = order > 1 ? groups * 64 * value_columns * 4 : 0;
-    return stages * 2 * column_blocks * keys * 128 + groups * group + runs + 32 * stages + 16;
+    const int segments = order > 1 ? groups * 64 * value_columns * 4 : 0;
+    return stages * 2 * column_blocks * keys * 128 + groups * group + segments + 32 * stages + 16;
   }
   std::string type() const {
     std::string out = "AttentionWgmmaTile<" + std::to_string(depth);
@@ -377,17 +377,17 @@ struct AttentionGroupedShape {
 
   static constexpr int kMaxRows = 16, kMaxChunks = 8, kChunk = 128, kThreads = 256;  ///< chunk: of keys
   bool chunks() const { return stages > 0; }
-  int run_keys() const { return chunks() ? kMaxChunks * kChunk : kChunk * blocks * turns; }
+  int segment_keys() const { return chunks() ? kMaxChunks * kChunk : kChunk * blocks * turns; }
   bool meets_in_memory() const { return blocks > 1 && !cluster; }
   /// Blocks per multiprocessor for which there are registers.
   int resident() const {
     if (chunks()) return chunk_blocks;
     return depth > 64 || rows > 8 || meets_in_memory() || turns > 1 ? 2 : 3;
   }
-  /// How many blocks run at once over caches of `runs` runs. A cluster's blocks need places side by side, and of a
-  /// single run half are expected to have no keys: larger clusters then find places less often.
-  int64_t places(int multiprocessors, int64_t runs) const {
-    const int quarters = !cluster || runs > 1 || blocks <= 2 ? 4 : blocks <= 4 ? 3 : 2;
+  /// How many blocks run at once over caches of `segments` segments. A cluster's blocks need places side by side, and
+  /// of a single segment half are expected to have no keys: larger clusters then find places less often.
+  int64_t places(int multiprocessors, int64_t segments) const {
+    const int quarters = !cluster || segments > 1 || blocks <= 2 ? 4 : blocks <= 4 ? 3 : 2;
     return int64_t{resident()} * multiprocessors * quarters / 4;
   }
   int shared_bytes() const {
@@ -419,18 +419,19 @@ inline AttentionGroupedShape chunk_per_warp(AttentionGroupedShape tile, const De
   if (2 * (tile.shared_bytes() + 1024) <= facts.shared_bytes + 1024) tile.chunk_blocks = 2;
   return tile;
 }
-/// The tile for a cache of `s.keys`: as many blocks per run as have a chunk of keys (more would be idle); fewer, which
-/// take several chunks in turn, if not all of them would run at once; if that would be four or more, a block per run
-/// with a chunk per warp. The result's bits are the same. Of several runs, half are expected to have keys; the others'
-/// blocks end at once, while those of a cluster stay. `even`: keys and values of a chunk are equally far apart.
+/// The tile for a cache of `s.keys`: as many blocks per segment as have a chunk of keys (more would be idle); fewer,
+/// which take several chunks in turn, if not all of them would run at once; if that would be four or more, a block per
+/// segment with a chunk per warp. The result's bits are the same. Of several segments, half are expected to have keys;
+/// the others' blocks end at once, while those of a cluster stay. `even`: keys and values of a chunk are equally far
+/// apart.
 inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, const device::AttentionSizes& s,
                                        const DeviceFacts& facts, bool even) {
   const bool clusters = facts.arch == "sm_90a";
   while (tile.blocks < tile.kMaxChunks && tile.blocks * tile.kChunk < s.keys) tile.blocks *= 2;
   tile.cluster = clusters && tile.blocks > 1;
-  const int64_t runs = (s.keys + tile.run_keys() - 1) / tile.run_keys();
-  const int64_t busy = int64_t{s.batch} * s.kv_heads * ((runs + 1) / 2);
-  while (tile.blocks > 1 && busy * tile.blocks > tile.places(facts.multiprocessors, runs)) {
+  const int64_t segments = (s.keys + tile.segment_keys() - 1) / tile.segment_keys();
+  const int64_t busy = int64_t{s.batch} * s.kv_heads * ((segments + 1) / 2);
+  while (tile.blocks > 1 && busy * tile.blocks > tile.places(facts.multiprocessors, segments)) {
     AttentionGroupedShape fewer = tile;
     fewer.blocks /= 2, fewer.turns *= 2;
     fewer.cluster = clusters && fewer.blocks > 1;
@@ -443,9 +444,9 @@ inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, const device:
 
 /// `s.keys`: the capacity.
 inline CallNeeds attention_needs(const AttentionGroupedShape& tile, const device::AttentionSizes& s) {
-  const int runs = std::max(1, (s.keys + tile.run_keys() - 1) / tile.run_keys());
+  const int segments = std::max(1, (s.keys + tile.segment_keys() - 1) / tile.segment_keys());
   CallNeeds needs;
-  needs.shape = {.grid_x = runs * tile.blocks,
+  needs.shape = {.grid_x = segments * tile.blocks,
                  .grid_y = s.kv_heads,
                  .grid_z = s.batch,
                  .threads = AttentionGroupedShape::kThreads,
@@ -453,10 +454,10 @@ inline CallNeeds attention_needs(const AttentionGroupedShape& tile, const device
                  .cluster = tile.cluster ? tile.blocks : 1,
                  .starts_next = true};
   const int64_t heads = int64_t{s.kv_heads} * s.batch;
-  needs.counters = heads * (runs + tile.blocks + 1);
+  needs.counters = heads * (segments + tile.blocks + 1);
   if (tile.meets_in_memory())
-    needs.workspace_bytes = heads * runs * tile.blocks * tile.turns * tile.rows * (tile.depth + 5) * 4;
-  if (runs > 1) needs.workspace_bytes += heads * runs * 6 * tile.rows * tile.depth * 4;
+    needs.workspace_bytes = heads * segments * tile.blocks * tile.turns * tile.rows * (tile.depth + 5) * 4;
+  if (segments > 1) needs.workspace_bytes += heads * segments * 6 * tile.rows * tile.depth * 4;
   return needs;
 }
 

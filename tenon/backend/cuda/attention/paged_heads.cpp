@@ -17,15 +17,16 @@ std::optional<PagedHeads> paged_heads(const Expr& view, int64_t tile) {
   const Shape& shape = view.shape();
   const int64_t size = size_of(view.dtype());
   if (shape.rank() != 4 || (size != 2 && size != 4)) return std::nullopt;
-  const int64_t run = 16 / size;
+  const int64_t vector = 16 / size;
   const auto p = paged_axis(view, 2);
-  if (!p || shape[3] % run || p->page % tile || p->offset % run || p->stride[0] != 0 || p->number_stride[1] != 0)
+  if (!p || shape[3] % vector || p->page % tile || p->offset % vector || p->stride[0] != 0 || p->number_stride[1] != 0)
     return std::nullopt;
-  const int64_t token = p->stride[3], head = shape[1] == 1 ? run : p->stride[1];
+  const int64_t token = p->stride[3], head = shape[1] == 1 ? vector : p->stride[1];
   // The pool's tokens are contiguous, page after page.
-  if (token <= 0 || token % run || head <= 0 || head % run || p->stride[4] != 1 || p->number.stride != p->page * token)
+  if (token <= 0 || token % vector || head <= 0 || head % vector || p->stride[4] != 1 ||
+      p->number.stride != p->page * token)
     return std::nullopt;
-  return PagedHeads{{p->leaf, p->offset, {token, head, run}},
+  return PagedHeads{{p->leaf, p->offset, {token, head, vector}},
                     p->number.numbers,
                     p->number.offset,
                     p->number_stride[0],
@@ -65,7 +66,7 @@ std::string paged_source(const std::string& name, const PagedHeads& heads, const
   const auto integer = [&](const char* role, int64_t n) { return params.integer(role, n); };
   const std::string offset = heads.rows.offset ? integer("offset", heads.rows.offset) : "0";
   return "struct " + name + " {\n  using T = " + type_source(heads.rows.leaf.dtype()) +
-         ";\n  static constexpr int kRun = " + std::to_string(16 / size_of(heads.rows.leaf.dtype())) +
+         ";\n  static constexpr int kWidth = " + std::to_string(16 / size_of(heads.rows.leaf.dtype())) +
          ";\n  struct Row {\n    const T* x;\n  };\n" + page_source(heads, params) +
          "  DEV static Row row_at(const Params& p, int place, int head) {\n    return {" + pointer + " + (" + offset +
          " + (place < 0 ? 0 : place) * " + integer("token_stride", heads.rows.strides.token) + " + head * " +

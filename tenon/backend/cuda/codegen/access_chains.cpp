@@ -20,18 +20,18 @@ struct InFragment {
   int64_t multiple = 1;
 };
 
-// Whether `run` elements of the last axis, starting at a multiple of `run`, are contiguous and aligned in one leaf, or
-// all outside.
+// Whether `width` elements of the last axis, starting at a multiple of `width`, are contiguous and aligned in one leaf,
+// or all outside.
 class SideBySide final : public SymbolicAlgebra<InFragment> {
  public:
-  explicit SideBySide(int run) : run_(run) {}
+  explicit SideBySide(int width) : width_(width) {}
 
   bool operator()(const Expr& view) {
     const int last = view.shape().rank() - 1;
-    if (last < 0 || view.shape()[last] % run_) return false;
+    if (last < 0 || view.shape()[last] % width_) return false;
     Indices c;
     c.fill(hold({}));
-    c[static_cast<size_t>(last)] = hold({true, run_});
+    c[static_cast<size_t>(last)] = hold({true, width_});
     follow(view, c);
     return good_;
   }
@@ -48,19 +48,19 @@ class SideBySide final : public SymbolicAlgebra<InFragment> {
   Index reversed(Index i, int64_t) override { return held(i).grows ? unknown() : hold({}); }
   Divided divided(Index i, int64_t n) override {
     const InFragment v = held(i);
-    if (v.grows && (n % run_ || v.multiple % run_)) return {unknown(), unknown()};
+    if (v.grows && (n % width_ || v.multiple % width_)) return {unknown(), unknown()};
     const int64_t quotient = n && v.multiple % n == 0 ? v.multiple / n : 1;
     return {hold({false, quotient}), hold({v.grows, std::gcd(v.multiple, n)})};
   }
   Index nearest(Index i, int64_t, int64_t) override { return held(i).grows ? unknown() : hold({}); }
   Index inside(Index i, int64_t begin, int64_t extent) override {
-    good_ = good_ && !(held(i).grows && (begin % run_ || extent % run_));
+    good_ = good_ && !(held(i).grows && (begin % width_ || extent % width_));
     return plus(i, begin);
   }
   void part(Index i, std::span<const int64_t> extents, InPart body) override {
     int64_t begin = 0;
     for (size_t k = 0; k < extents.size(); begin += extents[k++]) {
-      good_ = good_ && !(held(i).grows && extents[k] % run_);
+      good_ = good_ && !(held(i).grows && extents[k] % width_);
       body(static_cast<int>(k), plus(i, begin));
     }
   }
@@ -80,10 +80,10 @@ class SideBySide final : public SymbolicAlgebra<InFragment> {
     if (!good_) return;
     if (e->family() == Family::Leaf) {
       const int last = e.shape().rank() - 1;
-      good_ = is_memory(e) && last >= 0 && e.shape()[last] % run_ == 0;
+      good_ = is_memory(e) && last >= 0 && e.shape()[last] % width_ == 0;
       for (int a = 0; a <= last; ++a) {
         const InFragment v = held(c[static_cast<size_t>(a)]);
-        good_ = good_ && v.grows == (a == last) && !(v.grows && v.multiple % run_);
+        good_ = good_ && v.grows == (a == last) && !(v.grows && v.multiple % width_);
       }
       return;
     }
@@ -92,18 +92,18 @@ class SideBySide final : public SymbolicAlgebra<InFragment> {
     view_ = view;
   }
 
-  int run_;
+  int width_;
   bool good_ = true;
   const Node* view_ = nullptr;
 };
 
-bool side_by_side(const Expr& e, int run) { return SideBySide(run)(e); }
+bool side_by_side(const Expr& e, int width) { return SideBySide(width)(e); }
 
 }  // namespace
 
-bool AccessSource::found_side_by_side(int run) const { return run > 1 && side_by_side(view_, run); }
+bool AccessSource::found_side_by_side(int width) const { return width > 1 && side_by_side(view_, width); }
 
-std::string AccessSource::load_chain(const std::string& dst, int run, bool stored) {
+std::string AccessSource::load_chain(const std::string& dst, int width, bool stored) {
   const auto filled = [&](const std::string& into, const std::string& col, const std::string& outside,
                           const auto& read) {
     return mapped("r.row", col, into + " = " + outside + ";", [&](const Expr& leaf, const std::string& index) {
@@ -118,8 +118,8 @@ std::string AccessSource::load_chain(const std::string& dst, int run, bool store
     });
   };
   if (uniform_) return one(dst, "0");
-  const std::string n = std::to_string(run);
-  if (side_by_side(view_, run)) {
+  const std::string n = std::to_string(width);
+  if (side_by_side(view_, width)) {
     const std::string zeros = "splat<" + n + ">(0.0f)";
     return filled(dst, "col", stored ? "from_floats<" + type_source(dtype()) + ">(" + zeros + ")" : zeros,
                   [&](const Expr& leaf, const std::string& index) {
@@ -131,7 +131,7 @@ std::string AccessSource::load_chain(const std::string& dst, int run, bool store
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + one(dst + ".v[k]", "(col + k)") + " }";
 }
 
-std::string AccessSource::store_chain(const std::string& src, int run) {
+std::string AccessSource::store_chain(const std::string& src, int width) {
   const auto one = [&](const std::string& value, const std::string& col) {
     return mapped("r.row", col, "", [&](const Expr& leaf, const std::string& index) {
       return params_.pointer(leaf, true) + "[" + index + "] = from_float<" + type_source(leaf.dtype()) + ">(" + value +
@@ -139,7 +139,7 @@ std::string AccessSource::store_chain(const std::string& src, int run) {
     });
   };
   if (uniform_) return one(src, "0");
-  return "UNROLL for (int k = 0; k < " + std::to_string(run) + "; ++k) { " + one(src + ".v[k]", "(col + k)") + " }";
+  return "UNROLL for (int k = 0; k < " + std::to_string(width) + "; ++k) { " + one(src + ".v[k]", "(col + k)") + " }";
 }
 
 // Indices are source: sums of names, numbers and products.

@@ -75,9 +75,9 @@ void AccessSource::name_fields() {
   }
 }
 
-bool AccessSource::allows(int run) const {
-  return std::all_of(pieces_.begin(), pieces_.end(), [run](const PieceSource& t) {
-    return t.piece.col_begin % run == 0 && t.piece.col_end % run == 0;
+bool AccessSource::allows(int width) const {
+  return std::all_of(pieces_.begin(), pieces_.end(), [width](const PieceSource& t) {
+    return t.piece.col_begin % width == 0 && t.piece.col_end % width == 0;
   });
 }
 
@@ -144,12 +144,12 @@ std::string AccessSource::column_offset(const PieceSource& t, const std::string&
   return "int at; " + digit_code(index, "0", t.col_strides, t.col_divisors, "at") + " ";
 }
 
-bool AccessSource::vector(const PieceSource& t, int run) const {
+bool AccessSource::vector(const PieceSource& t, int width) const {
   const AffinePiece& p = t.piece;
   if (!p.leaf || t.pointer.empty() || p.cols.back().stride != 1) return false;
-  if (p.cols.size() > 1 && p.cols.back().extent % run) return false;
-  const int64_t size = size_of(p.leaf.dtype()), bytes = std::min<int64_t>(run * size, kLeafAlignment);
-  if (p.offset * size % bytes || p.col_begin % run) return false;
+  if (p.cols.size() > 1 && p.cols.back().extent % width) return false;
+  const int64_t size = size_of(p.leaf.dtype()), bytes = std::min<int64_t>(width * size, kLeafAlignment);
+  if (p.offset * size % bytes || p.col_begin % width) return false;
   const auto strides_fit = [&](const std::vector<Digit>& digits, size_t count) {
     return std::all_of(digits.begin(), digits.begin() + static_cast<std::ptrdiff_t>(count),
                        [&](const Digit& d) { return d.stride * size % bytes == 0; });
@@ -157,15 +157,15 @@ bool AccessSource::vector(const PieceSource& t, int run) const {
   return strides_fit(p.rows, p.rows.size()) && strides_fit(p.cols, p.cols.size() - 1);
 }
 
-// Positions of a fragment's elements relative to its first column's, if every fragment is the same permutation of `run`
-// contiguous, aligned elements; else empty.
-std::vector<int64_t> AccessSource::exchanged(const PieceSource& t, int run) const {
+// Positions of a fragment's elements relative to its first column's, if every fragment is the same permutation of
+// `width` contiguous, aligned elements; else empty.
+std::vector<int64_t> AccessSource::exchanged(const PieceSource& t, int width) const {
   const AffinePiece& p = t.piece;
-  if (!p.leaf || t.pointer.empty() || p.col_begin % run || run == 1) return {};
-  const int64_t size = size_of(p.leaf.dtype()), bytes = std::min<int64_t>(run * size, kLeafAlignment);
+  if (!p.leaf || t.pointer.empty() || p.col_begin % width || width == 1) return {};
+  const int64_t size = size_of(p.leaf.dtype()), bytes = std::min<int64_t>(width * size, kLeafAlignment);
   const auto fits = [&](int64_t elements) { return elements * size % bytes == 0; };
   std::vector<int64_t> places = {0};
-  int64_t left = run;
+  int64_t left = width;
   for (size_t k = p.cols.size(); k-- > 0;) {
     const Digit& d = p.cols[k];
     const int64_t here = std::min(left, d.extent);
@@ -187,15 +187,15 @@ std::string AccessSource::element(const PieceSource& t, const std::string& index
   return "to_float(" + t.pointer + "[" + index + "])";
 }
 
-std::string AccessSource::load_vector(size_t i, int run) const {
+std::string AccessSource::load_vector(size_t i, int width) const {
   const PieceSource& t = pieces_[i];
-  return loader_ + ("<" + type_source(t.piece.leaf.dtype())) + ", " + std::to_string(run) + ">(" + t.pointer + " + r." +
-         name_ + "_" + std::to_string(i) + " + at)";
+  return loader_ + ("<" + type_source(t.piece.leaf.dtype())) + ", " + std::to_string(width) + ">(" + t.pointer +
+         " + r." + name_ + "_" + std::to_string(i) + " + at)";
 }
 
-std::string AccessSource::load_piece(size_t i, const std::string& dst, int run) const {
+std::string AccessSource::load_piece(size_t i, const std::string& dst, int width) const {
   const PieceSource& t = pieces_[i];
-  const std::string n = std::to_string(run), row = "r." + name_ + "_" + std::to_string(i);
+  const std::string n = std::to_string(width), row = "r." + name_ + "_" + std::to_string(i);
   const AffinePiece& p = t.piece;
   if (!p.leaf) return uniform_ ? dst + " = 0.0f;" : dst + " = splat<" + n + ">(0.0f);";
   if (p.leaf.is<nodes::Constant>()) {
@@ -203,8 +203,8 @@ std::string AccessSource::load_piece(size_t i, const std::string& dst, int run) 
     return dst + " = " + (uniform_ ? value : "splat<" + n + ">(" + value + ")") + ";";
   }
   if (uniform_) return dst + " = " + element(t, row) + ";";
-  if (vector(t, run)) return column_offset(t, "col") + dst + " = to_floats(" + load_vector(i, run) + ");";
-  if (const std::vector<int64_t> places = exchanged(t, run); !places.empty()) {
+  if (vector(t, width)) return column_offset(t, "col") + dst + " = to_floats(" + load_vector(i, width) + ");";
+  if (const std::vector<int64_t> places = exchanged(t, width); !places.empty()) {
     const int64_t first = *std::min_element(places.begin(), places.end());
     std::string out = column_offset(t, "col") + "const Frag<float, " + n + "> whole = to_floats(load<" +
                       type_source(p.leaf.dtype()) + ", " + n + ">(" + t.pointer + " + " + row + " + at - " +
@@ -213,24 +213,24 @@ std::string AccessSource::load_piece(size_t i, const std::string& dst, int run) 
       out += " " + dst + ".v[" + std::to_string(k) + "] = whole.v[" + std::to_string(places[k] - first) + "];";
     return out;
   }
-  const bool still = p.cols.back().stride == 0 && (p.cols.size() == 1 || p.cols.back().extent % run == 0);
+  const bool still = p.cols.back().stride == 0 && (p.cols.size() == 1 || p.cols.back().extent % width == 0);
   if (still) return column_offset(t, "col") + dst + " = splat<" + n + ">(" + element(t, row + " + at") + ");";
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + column_offset(t, "col + k") + dst +
          ".v[k] = " + element(t, row + " + at") + "; }";
 }
 
-std::string AccessSource::store_piece(size_t i, const std::string& src, int run) const {
+std::string AccessSource::store_piece(size_t i, const std::string& src, int width) const {
   const PieceSource& t = pieces_[i];
-  const std::string n = std::to_string(run), row = "r." + name_ + "_" + std::to_string(i);
+  const std::string n = std::to_string(width), row = "r." + name_ + "_" + std::to_string(i);
   const std::string type = type_source(t.piece.leaf.dtype());
   if (uniform_ || domain_.cols() == 1) {
     const std::string value = uniform_ ? src : src + ".v[0]";
     return t.pointer + "[" + row + "] = from_float<" + type + ">(" + value + ");";
   }
-  if (vector(t, run))
+  if (vector(t, width))
     return column_offset(t, "col") + "device::store<" + type + ", " + n + ">(" + t.pointer + " + " + row +
            " + at, from_floats<" + type + ">(" + src + "));";
-  if (const std::vector<int64_t> places = exchanged(t, run); !places.empty()) {
+  if (const std::vector<int64_t> places = exchanged(t, width); !places.empty()) {
     const int64_t first = *std::min_element(places.begin(), places.end());
     std::string out = column_offset(t, "col") + "Frag<float, " + n + "> whole;";
     for (size_t k = 0; k < places.size(); ++k)
@@ -242,51 +242,51 @@ std::string AccessSource::store_piece(size_t i, const std::string& src, int run)
          " + at] = from_float<" + type + ">(" + src + ".v[k]); }";
 }
 
-std::string AccessSource::load(const std::string& dst, int run) {
-  return affine_ ? select([&](size_t i) { return load_piece(i, dst, run); }) : load_chain(dst, run);
+std::string AccessSource::load(const std::string& dst, int width) {
+  return affine_ ? select([&](size_t i) { return load_piece(i, dst, width); }) : load_chain(dst, width);
 }
 
-bool AccessSource::halves(int run) const {
+bool AccessSource::halves(int width) const {
   return affine_ && !uniform_ && size_of(dtype()) == 2 &&
          std::all_of(pieces_.begin(), pieces_.end(),
-                     [&](const PieceSource& t) { return vector(t, run) && t.piece.leaf.dtype() == dtype(); });
+                     [&](const PieceSource& t) { return vector(t, width) && t.piece.leaf.dtype() == dtype(); });
 }
 
-bool AccessSource::stored_halves(int run) const {
-  if (halves(run)) return true;
+bool AccessSource::stored_halves(int width) const {
+  if (halves(width)) return true;
   if (uniform_ || size_of(dtype()) != 2) return false;
-  if (!affine_) return found_side_by_side(run);
-  return pieces_.size() == 1 && pieces_[0].piece.leaf.dtype() == dtype() && !exchanged(pieces_[0], run).empty();
+  if (!affine_) return found_side_by_side(width);
+  return pieces_.size() == 1 && pieces_[0].piece.leaf.dtype() == dtype() && !exchanged(pieces_[0], width).empty();
 }
 
-std::string AccessSource::load_stored(const std::string& dst, int run) {
-  if (!affine_) return load_chain(dst, run, true);
+std::string AccessSource::load_stored(const std::string& dst, int width) {
+  if (!affine_) return load_chain(dst, width, true);
   const PieceSource& t = pieces_[0];
-  if (halves(run)) return load_halves(dst, run);
-  const std::vector<int64_t> places = exchanged(t, run);
+  if (halves(width)) return load_halves(dst, width);
+  const std::vector<int64_t> places = exchanged(t, width);
   return "{ " + column_offset(t, "col") + dst + " = " + loader_ + "<" + type_source(dtype()) + ", " +
-         std::to_string(run) + ">(" + t.pointer + " + r." + name_ + "_0 + at - " +
+         std::to_string(width) + ">(" + t.pointer + " + r." + name_ + "_0 + at - " +
          std::to_string(-*std::min_element(places.begin(), places.end())) + "); }";
 }
 
-std::string AccessSource::in_order(const std::string& stored, int run) const {
-  if (!affine_ || halves(run)) return "to_floats(" + stored + ")";
-  const std::vector<int64_t> places = exchanged(pieces_[0], run);
+std::string AccessSource::in_order(const std::string& stored, int width) const {
+  if (!affine_ || halves(width)) return "to_floats(" + stored + ")";
+  const std::vector<int64_t> places = exchanged(pieces_[0], width);
   std::string order;
   for (const int64_t p : places)
     order += (order.empty() ? "" : ", ") + std::to_string(p - *std::min_element(places.begin(), places.end()));
   return "rearranged<" + order + ">(to_floats(" + stored + "))";
 }
 
-bool AccessSource::same_stored(const AccessSource& other, int run) const {
+bool AccessSource::same_stored(const AccessSource& other, int width) const {
   if (!affine_ || !other.affine_ || pieces_.size() != 1 || other.pieces_.size() != 1) return false;
   const AffinePiece &a = pieces_[0].piece, &b = other.pieces_[0].piece;
   const auto whole = [&](const AffinePiece& p) { return p.col_begin == 0 && p.col_end == domain_.cols(); };
   if (a.leaf != b.leaf || a.rows != b.rows || a.row_begin != b.row_begin || !whole(a) || !whole(b)) return false;
   // Where a fragment begins in memory.
-  const auto begin = [run](const AffinePiece& p, int64_t col) {
+  const auto begin = [width](const AffinePiece& p, int64_t col) {
     int64_t least = INT64_MAX;
-    for (int64_t k = 0; k < run; ++k) {
+    for (int64_t k = 0; k < width; ++k) {
       int64_t at = p.offset, rest = col + k;
       for (size_t d = p.cols.size(); d-- > 0; rest /= p.cols[d].extent)
         at += (d ? rest % p.cols[d].extent : rest) * p.cols[d].stride;
@@ -294,7 +294,7 @@ bool AccessSource::same_stored(const AccessSource& other, int run) const {
     }
     return least;
   };
-  for (int64_t col = 0; col < domain_.cols(); col += run)
+  for (int64_t col = 0; col < domain_.cols(); col += width)
     if (begin(a, col) != begin(b, col)) return false;
   return true;
 }
@@ -315,19 +315,19 @@ bool AccessSource::repeats() const {
   return domain_.split == domain_.shape.rank() - 1 && e.shape().numel() == e.shape().cols();
 }
 
-bool AccessSource::load_past_l1(int run) {
+bool AccessSource::load_past_l1(int width) {
   const bool all =
-      affine_ && std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceSource& t) { return vector(t, run); });
+      affine_ && std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceSource& t) { return vector(t, width); });
   if (all) loader_ = "load_past_l1";
   return all;
 }
 
-std::string AccessSource::load_halves(const std::string& dst, int run) const {
-  return select([&](size_t i) { return column_offset(pieces_[i], "col") + dst + " = " + load_vector(i, run) + ";"; });
+std::string AccessSource::load_halves(const std::string& dst, int width) const {
+  return select([&](size_t i) { return column_offset(pieces_[i], "col") + dst + " = " + load_vector(i, width) + ";"; });
 }
 
-std::string AccessSource::store(const std::string& src, int run) {
-  return affine_ ? select([&](size_t i) { return store_piece(i, src, run); }) : store_chain(src, run);
+std::string AccessSource::store(const std::string& src, int width) {
+  return affine_ ? select([&](size_t i) { return store_piece(i, src, width); }) : store_chain(src, width);
 }
 
 bool AccessSource::cut_by_rows() const {
@@ -344,14 +344,14 @@ bool AccessSource::divides() const {
   return std::any_of(pieces_.begin(), pieces_.end(), [](const PieceSource& t) { return t.piece.cols.size() > 1; });
 }
 
-bool AccessSource::contiguous(int run) const {
-  return affine_ && !pieces_.empty() && allows(run) && !(cut_by_rows() && cut_by_columns()) &&
+bool AccessSource::contiguous(int width) const {
+  return affine_ && !pieces_.empty() && allows(width) && !(cut_by_rows() && cut_by_columns()) &&
          !(divides() && pieces_.size() > 1) &&
-         std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceSource& t) { return vector(t, run); });
+         std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceSource& t) { return vector(t, width); });
 }
 
-std::string AccessSource::operand(const std::string& name, int run) const {
-  TENON_CHECK(Internal, contiguous(run), "cuda") << "an operand's rows are not contiguous";
+std::string AccessSource::operand(const std::string& name, int width) const {
+  TENON_CHECK(Internal, contiguous(width), "cuda") << "an operand's rows are not contiguous";
   std::string members, code, at;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const PieceSource& t = pieces_[i];
@@ -381,7 +381,7 @@ std::string AccessSource::operand(const std::string& name, int run) const {
     column = "    const Params& p = *r.p;\n    " + column_offset(pieces_[0], "col") + "\n";
   }
   return "struct " + name + " {\n  using T = " + type_source(dtype()) +
-         ";\n  static constexpr int kRun = " + std::to_string(run) + ";\n  struct Row {\n" + members +
+         ";\n  static constexpr int kWidth = " + std::to_string(width) + ";\n  struct Row {\n" + members +
          "  };\n  DEV static Row row(const Params& p, int row) {\n    Row r;\n" + code +
          "    return r;\n  }\n  DEV static const T* at(const Row& r, int col) {\n" + column + at + "  }\n};\n";
 }

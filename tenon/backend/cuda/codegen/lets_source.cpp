@@ -78,7 +78,7 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
     level = batch.level;
     const std::string rows = params.integer("rows", matrix.rows() / parts);
     if (!program.reduces()) {
-      const std::string over = rows + ", " + params.divisor("row_fragments", matrix.cols() / program.run()),
+      const std::string over = rows + ", " + params.divisor("row_fragments", matrix.cols() / program.width()),
                         loads = "let_loads<" + functor + ">(p, " + over + ")", lower = "let" + functor.substr(3);
       // Loads that depend on no earlier let are issued first.
       const bool apart = program.loads_early() && (batch.level == 0 || params.in_shared(batch.lets.front().place));
@@ -90,7 +90,7 @@ std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Param
       run += "    let_map<" + functor + ", " + t + ">(p, " + over + ", " + (apart ? "f." + lower : loads) + ");\n";
       continue;
     }
-    const LetTeam team = let_team(batch, div_up(matrix.cols(), program.run()), program.pieces());
+    const LetTeam team = let_team(batch, div_up(matrix.cols(), program.width()), program.pieces());
     if (team.lanes == 0) return std::nullopt;
     run += "    let_rows<" + functor + ", " + std::to_string(team.fragments) + ", " + std::to_string(team.lanes) +
            ", " + t + ">(p, " + rows + ", " + params.integer("cols", matrix.cols()) + ");\n";

@@ -51,7 +51,7 @@ ProgramSource::ProgramSource(std::span<const ProgramOutput> outputs, const Matri
     if (outputs_[i].place) places_.emplace_back("out" + std::to_string(i), outputs_[i].place, domain_, true, params_);
   std::set<const Node*> seen;
   for (const Expr& e : roots) collect(e, seen);
-  choose_run(outputs_, most);
+  choose_width(outputs_, most);
   if (!reduces_) return;
   find_arrays();
   find_kept();
@@ -87,18 +87,19 @@ void ProgramSource::collect(const Expr& e, std::set<const Node*>& seen) {
   for (const Expr& x : e->in) collect(x, seen);
 }
 
-void ProgramSource::choose_run(std::span<const ProgramOutput> outputs, int most) {
+void ProgramSource::choose_width(std::span<const ProgramOutput> outputs, int most) {
   int64_t narrowest = 4;
   for (const auto& [node, a] : accesses_)
     if (!a.uniform()) narrowest = std::min(narrowest, size_of(a.dtype()));
   for (const ProgramOutput& o : outputs) narrowest = std::min(narrowest, size_of(o.dtype));
-  const auto allowed = [this](int run) {
-    const auto ok = [run](const AccessSource& a) { return a.allows(run); };
-    return domain_.cols() % run == 0 && std::all_of(places_.begin(), places_.end(), ok) &&
+  const auto allowed = [this](int width) {
+    const auto ok = [width](const AccessSource& a) { return a.allows(width); };
+    return domain_.cols() % width == 0 && std::all_of(places_.begin(), places_.end(), ok) &&
            std::all_of(accesses_.begin(), accesses_.end(), [&](const auto& a) { return ok(a.second); });
   };
-  for (run_ = static_cast<int>(std::min<int64_t>(most, 16 / std::max<int64_t>(narrowest, 2))); run_ > 1; run_ /= 2)
-    if (allowed(run_)) break;
+  for (width_ = static_cast<int>(std::min<int64_t>(most, 16 / std::max<int64_t>(narrowest, 2))); width_ > 1;
+       width_ /= 2)
+    if (allowed(width_)) break;
 }
 
 std::vector<Expr> ProgramSource::values() const {
@@ -160,38 +161,38 @@ ProgramSource::Value ProgramSource::load(const Expr& e) {
       const auto number =
           std::count_if<const Held*>(arrays_.data(), &h, [](const Held& other) { return other.column; });
       Value v{fresh(), false, e.dtype()};
-      loop_ += "        const Frag<float, kRun> " + v.name + " = column<Team, R, kRun>(" + columns_at_ + ", " +
+      loop_ += "        const Frag<float, kWidth> " + v.name + " = column<Team, R, kWidth>(" + columns_at_ + ", " +
                std::to_string(number) + ", f);\n";
       return v;
     }
     if (h.late) break;
     if (!h.halves) return {"l." + h.name + "[f]", false, e.dtype()};
     Value v{fresh(), false, e.dtype()};
-    loop_ +=
-        "        const Frag<float, kRun> " + v.name + " = " + access(e).in_order("l." + h.name + "[f]", run_) + ";\n";
+    loop_ += "        const Frag<float, kWidth> " + v.name + " = " + access(e).in_order("l." + h.name + "[f]", width_) +
+             ";\n";
     return v;
   }
   Value v{fresh(), is_uniform, e.dtype()};
-  const std::string type = is_uniform ? "float " : "Frag<float, kRun> ";
+  const std::string type = is_uniform ? "float " : "Frag<float, kWidth> ";
   if (loads_apart_ && !is_uniform && !in_shared(e)) {
     AccessSource& from = access(e);
-    burden_ += from.pieces() * (from.halves(run_) ? 1 : 2);
+    burden_ += from.pieces() * (from.halves(width_) ? 1 : 2);
     joined_ = joined_ || from.pieces() > 1;
-    if (early_) early_ = from.load_past_l1(run_);
+    if (early_) early_ = from.load_past_l1(width_);
     const std::string member = "l." + v.name;
-    if (from.halves(run_)) {
-      members_ += "    Frag<" + type_source(e.dtype()) + ", kRun> " + v.name + ";\n";
-      loads_ += "    " + from.load_halves(member, run_) + "\n";
+    if (from.halves(width_)) {
+      members_ += "    Frag<" + type_source(e.dtype()) + ", kWidth> " + v.name + ";\n";
+      loads_ += "    " + from.load_halves(member, width_) + "\n";
       loop_ += "        const " + type + v.name + " = to_floats(" + member + ");\n";
       return v;
     }
     members_ += "    " + type + v.name + ";\n";
-    loads_ += "    " + from.load(member, run_) + "\n";
+    loads_ += "    " + from.load(member, width_) + "\n";
     return {member, false, v.holds};
   }
   if (!is_uniform) ++beside_;
   (is_uniform ? before_ : loop_) +=
-      (is_uniform ? "    " : "        ") + type + v.name + "; " + access(e).load(v.name, run_) + "\n";
+      (is_uniform ? "    " : "        ") + type + v.name + "; " + access(e).load(v.name, width_) + "\n";
   return v;
 }
 
@@ -230,10 +231,10 @@ ProgramSource::Value ProgramSource::pointwise(const Expr& e) {
     before_ += "    const float " + out.name + " = " + call + ";\n";
     return out;
   }
-  if (e.is<nodes::Div>() && run_ > 2 && uniform(e->in[1])) return {quotient(e), false, DType::F32};
+  if (e.is<nodes::Div>() && width_ > 2 && uniform(e->in[1])) return {quotient(e), false, DType::F32};
   apply_node(e, call, [](const Value& v) { return v.uniform ? v.name : v.name + ".v[k]"; });
   Value out{fresh(), false, DType::F32};
-  loop_ += "        Frag<float, kRun> " + out.name + "; UNROLL for (int k = 0; k < kRun; ++k) " + out.name +
+  loop_ += "        Frag<float, kWidth> " + out.name + "; UNROLL for (int k = 0; k < kWidth; ++k) " + out.name +
            ".v[k] = " + call + ";\n";
   return out;
 }
@@ -241,7 +242,7 @@ ProgramSource::Value ProgramSource::pointwise(const Expr& e) {
 // A value that this or an earlier stage left in registers.
 ProgramSource::Value ProgramSource::kept(const Expr& e) {
   Value out{fresh(), false, *e->attrs.dtype};
-  loop_ += "        const Frag<float, kRun> " + out.name + " = to_floats(" + kept_.at(e.get()) + "[f]);\n";
+  loop_ += "        const Frag<float, kWidth> " + out.name + " = to_floats(" + kept_.at(e.get()) + "[f]);\n";
   return out;
 }
 
@@ -285,7 +286,7 @@ std::string ProgramSource::quotient(const Expr& e) {
     before_ += "    const Quotients " + by + "(" + divisor.name + ");\n";
   }
   std::string out = fresh();
-  loop_ += "        const Frag<float, kRun> " + out + " = " + by + ".of<" +
+  loop_ += "        const Frag<float, kWidth> " + out + " = " + by + ".of<" +
            (size_of(dividend.holds) <= 2 || only_quantized(e) ? "1, " : "2, ") +
            (by_largest(e->in[0], e->in[1]) ? "true" : "false") + ">(" + dividend.name + ");\n";
   return out;
@@ -296,7 +297,7 @@ ProgramSource::Value ProgramSource::rounding(const Expr& e) {
   const DType type = *e->attrs.dtype;
   if (const auto keeps = kept_.find(e.get()); keeps != kept_.end()) {
     loop_ += "        " + keeps->second + "[f] = from_floats<" + type_source(type) + ">(" +
-             (x.uniform ? "splat<kRun>(" + x.name + ")" : x.name) + ");\n";
+             (x.uniform ? "splat<kWidth>(" + x.name + ")" : x.name) + ");\n";
     return kept(e);
   }
   if (type == x.holds || type == DType::F32 || type == DType::F64) return x;
@@ -305,7 +306,7 @@ ProgramSource::Value ProgramSource::rounding(const Expr& e) {
   if (x.uniform)
     before_ += "    const float " + out.name + " = " + round + x.name + ");\n";
   else
-    loop_ += "        const Frag<float, kRun> " + out.name + " = " + round + x.name + ");\n";
+    loop_ += "        const Frag<float, kWidth> " + out.name + " = " + round + x.name + ");\n";
   return out;
 }
 
@@ -331,16 +332,16 @@ AccessSource& ProgramSource::place_of(const ProgramOutput& o) {
 std::string ProgramSource::result(const ProgramOutput& o) {
   const Value v = value(o.value);
   if (place_of(o).uniform()) return v.uniform ? v.name : v.name + ".v[0]";
-  return v.uniform ? "splat<kRun>(" + v.name + ")" : v.name;
+  return v.uniform ? "splat<kWidth>(" + v.name + ")" : v.name;
 }
 
 // Statements that store output `o`, whose value has already been emitted.
-std::string ProgramSource::stored(const ProgramOutput& o) { return place_of(o).store(result(o), run_); }
+std::string ProgramSource::stored(const ProgramOutput& o) { return place_of(o).store(result(o), width_); }
 
 // The end of a functor that returns its value.
 std::string ProgramSource::returned(const ProgramOutput& o) {
   const Value v = value(o.value);
-  return v.uniform ? "splat<kRun>(" + v.name + ")" : v.name;
+  return v.uniform ? "splat<kWidth>(" + v.name + ")" : v.name;
 }
 
 // Computing and storing as separate functions. An output without a place is what statistics count.
@@ -350,9 +351,9 @@ std::string ProgramSource::in_two(const std::string& at, const std::string& accu
     const ProgramOutput& o = outputs_[i];
     const std::string name = o.place ? "out" + std::to_string(i) : "counted";
     const bool one = o.place && place_of(o).uniform();
-    members += std::string("    ") + (one ? "float " : "Frag<float, kRun> ") + name + ";\n";
+    members += std::string("    ") + (one ? "float " : "Frag<float, kWidth> ") + name + ";\n";
     fill += "    computed." + name + " = " + (o.place ? result(o) : returned(o)) + ";\n";
-    if (o.place) stores += "        " + place_of(o).store("computed." + name, run_) + "\n";
+    if (o.place) stores += "        " + place_of(o).store("computed." + name, width_) + "\n";
   }
   const std::string loads = loads_apart_ ? "  struct Loads {\n" + members_ + "  };\n  DEV static Loads loads(" + at +
                                                ") {\n" + row + "    Loads l;\n" + loads_ + "    return l;\n  }\n"
@@ -366,7 +367,7 @@ std::string ProgramSource::in_two(const std::string& at, const std::string& accu
 std::string ProgramSource::plain_code(int lanes) {
   const bool returns = !outputs_[0].place && lanes == 0;
   const std::string at = "const Params& p, int row_number, int col", row = "    const Row r = row(p, row_number);\n";
-  if (lanes) return in_two(at, ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]", row);
+  if (lanes) return in_two(at, ", const Frag<float, kWidth> (&acc)[" + std::to_string(lanes) + "]", row);
   loads_apart_ = !returns;
   std::string end;
   for (const ProgramOutput& o : outputs_) {
@@ -374,7 +375,7 @@ std::string ProgramSource::plain_code(int lanes) {
     end += "        " + done + "\n";
   }
   const std::string results = row + before_ + loop_ + end + "  }\n";
-  if (!loads_apart_) return "  DEV static Frag<float, kRun> eval(" + at + ") {\n" + results;
+  if (!loads_apart_) return "  DEV static Frag<float, kWidth> eval(" + at + ") {\n" + results;
   // As many rows at once as leave registers for the maths.
   const bool full = burden_ > 2 || (joined_ && beside_ > 1);
   at_once_ = full ? 1 : burden_ > 1 ? 2 : 4;
@@ -393,7 +394,7 @@ std::string ProgramSource::functor(const std::string& name, int lanes) {
   };
   for (const auto& [node, a] : accesses_) add(a);
   for (const AccessSource& a : places_) add(a);
-  return "struct " + name + " {\n  static constexpr int kRun = " + std::to_string(run_) + ";\n" + row +
+  return "struct " + name + " {\n  static constexpr int kWidth = " + std::to_string(width_) + ";\n" + row +
          "  };\n  DEV static Row row(const Params& p, int row) {\n    Row r;\n    r.row = row;\n" + code +
          "    return r;\n  }\n" + members + "};\n";
 }

@@ -24,7 +24,7 @@ class ProgramSource {
   /// `most`: largest number of columns per fragment. Throws Error(Internal) for a launch not in form.
   ProgramSource(std::span<const ProgramOutput> outputs, const MatrixDomain& domain, Params& params, int most);
 
-  int run() const { return run_; }
+  int width() const { return width_; }
   bool reduces() const { return reduces_; }
   /// Number of tensors from which a fragment may be loaded; joined tensors count separately.
   int pieces() const;
@@ -77,7 +77,7 @@ class ProgramSource {
   bool uniform(const Expr& e);
   int level(const Expr& e);
   AccessSource& access(const Expr& view);
-  void choose_run(std::span<const ProgramOutput> outputs, int most);
+  void choose_width(std::span<const ProgramOutput> outputs, int most);
   void find_arrays();
   void find_kept();
   int stored_in(const ProgramOutput& o);
@@ -111,7 +111,7 @@ class ProgramSource {
   std::vector<ProgramOutput> outputs_;
   MatrixDomain domain_;
   Params& params_;
-  int run_ = 1, made_ = 0, lines_ = 0, stages_ = 1, at_once_ = 1;
+  int width_ = 1, made_ = 0, lines_ = 0, stages_ = 1, at_once_ = 1;
   int beside_ = 0;       // fragments that are loaded at their use
   bool joined_ = false;  // whether a separately loaded operand is several joined tensors
   int burden_ = 0;       // register pressure of separate loads: one per tensor, joined ones apart; two if f32

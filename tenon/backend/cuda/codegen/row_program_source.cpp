@@ -32,12 +32,12 @@ void ProgramSource::find_arrays() {
     const std::set<int>& stages = needed.at(e.get());
     if (in_shared(e) || *stages.rbegin() == 0) continue;
     const auto same = std::find_if(arrays_.begin(), arrays_.end(), [&](const Held& h) {
-      return h.halves && access(e).stored_halves(run_) && access(h.view).same_stored(access(e), run_);
+      return h.halves && access(e).stored_halves(width_) && access(h.view).same_stored(access(e), width_);
     });
     if (same != arrays_.end())
       arrays_.push_back({e, same->name, true, true, false, false});
     else
-      arrays_.push_back({e, fresh(), access(e).stored_halves(run_), false, false, false});
+      arrays_.push_back({e, fresh(), access(e).stored_halves(width_), false, false, false});
   }
   constexpr int kMaxHeld = 16;
   hold_at_most(kMaxHeld);
@@ -102,7 +102,7 @@ namespace {
 
 std::string over_row(const std::string& statements) {
   return "    UNROLL for (int f = 0; f < R; ++f) {\n"
-         "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
+         "      const int col = (f * Team::kThreads + team.rank()) * kWidth;\n"
          "      if (col < cols) {\n" +
          statements + "      }\n    }\n";
 }
@@ -118,8 +118,8 @@ int ProgramSource::reductions_at_once() {
 int ProgramSource::held() const {
   int registers = 0, late = 0;  // of late-loaded operands, one at a time
   for (const Held& h : arrays_) {
-    if (h.late) late = run_;
-    if (!h.again && !h.late) registers += h.halves ? run_ / 2 : run_;
+    if (h.late) late = width_;
+    if (!h.again && !h.late) registers += h.halves ? width_ / 2 : width_;
   }
   return registers + late;
 }
@@ -137,7 +137,7 @@ std::string ProgramSource::columns_code() {
   int number = 0;
   for (const Held& h : arrays_)
     if (h.column)
-      puts += "        { Frag<float, kRun> x; " + access(h.view).load("x", run_) + " put_column<Team, R>(" +
+      puts += "        { Frag<float, kWidth> x; " + access(h.view).load("x", width_) + " put_column<Team, R>(" +
               columns_at_ + ", " + std::to_string(number++) + ", f, x); }\n";
   return "  template <int R, class Team>\n  DEV static void columns(const Params& p, int cols, const Team& team) {\n"
          "    const Row r = row(p, 0);\n" +
@@ -148,7 +148,7 @@ int ProgramSource::tensors_ahead() const {
   int tensors = 0;
   for (const Held& h : arrays_) {
     if (h.late || h.again) continue;
-    if (!h.halves || run_ * size_of(h.view.dtype()) != 16) return 0;
+    if (!h.halves || width_ * size_of(h.view.dtype()) != 16) return 0;
     ++tensors;
   }
   return tensors;
@@ -168,10 +168,10 @@ std::string ProgramSource::first_loads() {
   for (const Held& h : arrays_) {
     if (h.again || h.late) continue;
     const std::string at = "l." + h.name + "[f]", type = h.halves ? type_source(h.view.dtype()) : "float";
-    arrays += rows_at_.empty() ? "    Frag<" + type + ", kRun> " + h.name + "[R];\n"
-                               : "    Waiting<" + type + ", kRun, " + std::to_string(threads_) + ", " +
+    arrays += rows_at_.empty() ? "    Frag<" + type + ", kWidth> " + h.name + "[R];\n"
+                               : "    Waiting<" + type + ", kWidth, " + std::to_string(threads_) + ", " +
                                      std::to_string(number++) + " * R> " + h.name + "{first};\n";
-    loads += "        " + (h.halves ? access(h.view).load_stored(at, run_) : access(h.view).load(at, run_)) + "\n";
+    loads += "        " + (h.halves ? access(h.view).load_stored(at, width_) : access(h.view).load(at, width_)) + "\n";
   }
   const std::string at =
       rows_at_.empty() ? "" : "  DEV static int rows(const Params& p) { return " + rows_at_ + "; }\n";
@@ -188,7 +188,7 @@ std::string ProgramSource::row_values() {
   before_.clear();
   for (const Expr& e : topological(values())) {
     if (kept_.contains(e.get()))
-      arrays += "    Frag<" + type_source(*e->attrs.dtype) + ", kRun> " + kept_.at(e.get()) + "[R];\n";
+      arrays += "    Frag<" + type_source(*e->attrs.dtype) + ", kWidth> " + kept_.at(e.get()) + "[R];\n";
     for (const Expr& x : e->in)
       if (origin_of(e) == Origin::Computed && origin_of(x) == Origin::Memory && uniform(x) && !in_shared(x)) value(x);
   }
@@ -209,7 +209,7 @@ std::string ProgramSource::stage(int number) {
     const std::string type = struct_name(r), sum = sums + "[" + std::to_string(nodes.size()) + "]", out = fresh();
     nodes.push_back(type);
     starts.push_back("static_cast<float>(" + type + "::init)");
-    loop_end += "        UNROLL for (int k = 0; k < kRun; ++k) " + sum + " = step<" + type + ">(" + sum + ", " +
+    loop_end += "        UNROLL for (int k = 0; k < kWidth; ++k) " + sum + " = step<" + type + ">(" + sum + ", " +
                 (x.uniform ? x.name : x.name + ".v[k]") + ");\n";
     after += "    const float " + out + " = " + type + "::finish<float>(" + sum + ", static_cast<float>(cols));\n";
     outer_[r.get()] = {out, true, DType::F32};

@@ -33,7 +33,7 @@ class Conv2dKernel : public ProductKernel {
     const int bytes = static_cast<int>(size_of(unit_));
     const bool boxes = tensor_cores() && !computes_pixels_ && conv_fits_boxes(sizes_, bytes) &&
                        rows_in_boxes(a_, unit_) && (sizes_.stride == 1 || dense(a_)) && dense(b_) &&
-                       (in_runs_ || w[0] % (8 * lanes()) == 0);
+                       (permuted_ || w[0] % (8 * lanes()) == 0);
     const device::ConvSizes& c = sizes_;
     const char* input = c.phases > 1                         ? "conv2d of twice "
                         : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized "
@@ -76,14 +76,14 @@ class Conv2dKernel : public ProductKernel {
   // True for the few channels of a picture or its latents: padding them to a copy of 16 bytes would take a kernel more.
   bool computes_pixels() const {
     const Expr& hole = form_.holes[0];
-    const int run = run_of(unit_);
-    return size_of(unit_) == 2 && hole.shape()[-1] < run && hole.shape().numel() > 0 && core_allowed("mma") &&
+    const int vector = vector_width(unit_);
+    return size_of(unit_) == 2 && hole.shape()[-1] < vector && hole.shape().numel() > 0 && core_allowed("mma") &&
            !library_asked("cudnn") && is_view_chain(without_rounding(hole, unit_));
   }
   Expr computed_pixels() {
     const Expr value = without_rounding(form_.holes[0], unit_);
     read_beside(value);
-    return pad(value, -1, 0, run_of(unit_) - value.shape()[-1]);
+    return pad(value, -1, 0, vector_width(unit_) - value.shape()[-1]);
   }
 
   // The four 2 x 2 filters: taps that meet the same pixel are summed, the last two for an even row, the first two for
@@ -94,8 +94,8 @@ class Conv2dKernel : public ProductKernel {
     const bool rounds = w != hole;
     const int64_t outputs = w.shape()[0], inputs = w.shape()[1];
     b_ = input(*form_.graph, "%hole.1", unit_, {4 * outputs, 2, 2, channels});
-    in_runs_ = true;
-    const Expr filters = in_runs(b_);
+    permuted_ = true;
+    const Expr filters = permuted_rows(b_);
     struct Range {
       int64_t begin, end;
     };

@@ -32,7 +32,7 @@ int occurrences(const std::string& source, const std::string& of) {
 
 // The fraction of a source's loads that are 16-byte fragments. A line unrolled over a fragment counts once per element.
 double wide_part(const std::string& source) {
-  constexpr int kRun = 8;
+  constexpr int kWidth = 8;
   int wide = 0, narrow = 0;
   std::istringstream lines(source);
   for (std::string line; std::getline(lines, line);) {
@@ -40,7 +40,7 @@ double wide_part(const std::string& source) {
       wide += occurrences(line, load);
     for (const char* load : {"load<float, 2>(p.", "load<F16, 4>(p.", "load<BF16, 4>(p."})
       narrow += occurrences(line, load);
-    const int times = line.find("UNROLL") != std::string::npos ? kRun : 1;
+    const int times = line.find("UNROLL") != std::string::npos ? kWidth : 1;
     for (const char* load : {"to_float(p.", " = p.in"}) narrow += occurrences(line, load) * times;  // values, places
   }
   return wide ? static_cast<double>(wide) / (wide + narrow) : 0;

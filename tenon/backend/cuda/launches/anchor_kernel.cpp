@@ -54,8 +54,8 @@ void AnchorKernel::read_beside(const Expr& value) {
 
 Expr AnchorKernel::padded_operand(size_t i) {
   Shape stored = form_.holes[i].shape();
-  const int64_t cols = stored[-1], run = run_of(unit_);
-  stored[-1] = (cols + run - 1) / run * run;
+  const int64_t cols = stored[-1], vector = vector_width(unit_);
+  stored[-1] = (cols + vector - 1) / vector * vector;
   return operand(i, stored, [cols](const Expr& leaf) { return slice(leaf, -1, 0, cols); });
 }
 
@@ -100,7 +100,7 @@ std::vector<ProgramOutput> AnchorKernel::beside_maps() const {
 
 std::string AnchorKernel::operand_source(const std::string& name, const Expr& operand, int split,
                                          Params& params) const {
-  return AccessSource("x" + name, operand, {operand.shape(), split}, false, params).operand(name, run_of(unit_));
+  return AccessSource("x" + name, operand, {operand.shape(), split}, false, params).operand(name, vector_width(unit_));
 }
 
 std::string AnchorKernel::element_source(const std::string& name, const Expr& operand, int split, Params& params,
@@ -113,7 +113,7 @@ std::string AnchorKernel::element_source(const std::string& name, const Expr& op
 }
 
 std::string AnchorKernel::pixels_source(const Expr& operand, Params& params, std::string& headers) const {
-  return element_source("Pixels", operand, operand.shape().rank() - 1, params, headers, run_of(unit_)) +
+  return element_source("Pixels", operand, operand.shape().rank() - 1, params, headers, vector_width(unit_)) +
          "struct A : Pixels {\n  using T = " + type_source(unit_) +
          ";\n  static constexpr bool kComputed = true;\n  struct Row {\n    int pixel;\n  };\n"
          "  DEV static Row row(const Params&, int pixel) { return {pixel}; }\n};\n";
@@ -176,7 +176,7 @@ std::string AnchorKernel::lanes_source(Params& params, std::string& headers, int
   for (const auto& lane : outputs) {  // all use the narrowest fragment
     if (lane.empty()) continue;
     Params unused;
-    most = std::min(most, ProgramSource(lane, domain, unused, most).run());
+    most = std::min(most, ProgramSource(lane, domain, unused, most).width());
   }
   for (size_t lane = 0; lane < outputs.size(); ++lane) {
     if (outputs[lane].empty()) continue;
@@ -184,13 +184,13 @@ std::string AnchorKernel::lanes_source(Params& params, std::string& headers, int
     const std::string n = std::to_string(lane), functor = "Lane" + n;
     source += program.functor(functor, form_.lanes);
     headers += program.includes();
-    store += "    if (lane == " + n + ") {\n      Frag<float, kRun> lanes[" + std::to_string(form_.lanes) +
+    store += "    if (lane == " + n + ") {\n      Frag<float, kWidth> lanes[" + std::to_string(form_.lanes) +
              "];\n      lanes[" + n + "] = acc;\n      const int at = col - lane * " + width + ";\n      " + functor +
              "::store(p, row, at, " + functor + "::compute(p, row, at, lanes));\n    }\n";
   }
-  return source + "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = " + std::to_string(most) +
-         ";\n  using Computed = Frag<float, kRun>;\n"
-         "  DEV static Computed compute(const Params&, int, int, const Frag<float, kRun> (&acc)[1]) { return acc[0]; "
+  return source + "struct Epilogue {\n  static constexpr int kLanes = 1, kWidth = " + std::to_string(most) +
+         ";\n  using Computed = Frag<float, kWidth>;\n"
+         "  DEV static Computed compute(const Params&, int, int, const Frag<float, kWidth> (&acc)[1]) { return acc[0]; "
          "}\n"
          "  DEV static void store(const Params& p, int row, int col, const Computed& acc) {\n"
          "    const int lane = col / " +

@@ -166,7 +166,7 @@ std::vector<Expr> memory_leaves(const Expr& value) {
   return out;
 }
 
-Expr in_runs(const Expr& rows) {
+Expr permuted_rows(const Expr& rows) {
   const Shape shape = rows.shape();
   std::vector<int64_t> blocks = {shape[0] / 32, 4, 4, 2}, order = {0, 2, 1, 3};
   for (int axis = 1; axis < shape.rank(); ++axis) {
@@ -176,11 +176,11 @@ Expr in_runs(const Expr& rows) {
   return reshape(permute(reshape(rows, Shape(blocks)), order), shape);
 }
 
-InRuns stored_in_runs(Graph& g, const std::string& name, DType t, const Shape& shape) {
+PermutedRows stored_permuted(Graph& g, const std::string& name, DType t, const Shape& shape) {
   Shape stored = shape;
   stored[0] = div_up(shape[0], 32) * 32;
   const Expr leaf = input(g, name, t, stored);
-  return {leaf, slice(in_runs(leaf), 0, 0, shape[0])};
+  return {leaf, slice(permuted_rows(leaf), 0, 0, shape[0])};
 }
 
 WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf) {

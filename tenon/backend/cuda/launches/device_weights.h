@@ -21,16 +21,16 @@ WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf);
 /// Memory for `leaf`, zero wherever nothing is written.
 WeightRequest packed_weight(std::shared_ptr<Device> device, const Expr& leaf, const std::vector<PackedWrite>& writes);
 
-/// A view of `rows` stored in runs (device/products/mma_results.h) that gives them in plain order. The first axis is a
+/// A view of `rows` stored permuted (device/products/mma_results.h) that gives them in plain order. The first axis is a
 /// multiple of 32.
-Expr in_runs(const Expr& rows);
-/// The leaf that holds weights in runs, and the view of it in plain order.
-struct InRuns {
+Expr permuted_rows(const Expr& rows);
+/// The leaf that holds permuted weights, and the view of it in plain order.
+struct PermutedRows {
   Expr leaf, place;
 };
-/// Weights of `shape` stored in runs, padded to whole blocks of 32 rows. Whoever stores the same weights so shares
+/// Weights of `shape` stored permuted, padded to whole blocks of 32 rows. Whoever stores the same weights so shares
 /// their memory.
-InRuns stored_in_runs(Graph& g, const std::string& name, DType t, const Shape& shape);
+PermutedRows stored_permuted(Graph& g, const std::string& name, DType t, const Shape& shape);
 
 /// The leaves below `value` that lie in memory.
 std::vector<Expr> memory_leaves(const Expr& value);

@@ -28,11 +28,11 @@ struct RowTeam {
 // Picks lanes of one warp if they can hold a row, else a block. Of lanes the most that leave at most a fifth of the
 // fragment slots empty, since a row's time is its longest lane's; else what leaves the fewest empty. `held`: registers
 // per fragment that stay live from one reduction to the next.
-RowTeam row_team(int64_t cols, int run, int held) {
+RowTeam row_team(int64_t cols, int width, int held) {
   constexpr int64_t kMaxFragments = 6, kLanesRegisters = 60, kRegisters = 48;
   constexpr int kMaxBlockThreads = 1024,
                 kMaxOfThread = 256;  // elements of a long row, even if a thread then spills some
-  const int64_t fragments = div_up(cols, run);
+  const int64_t fragments = div_up(cols, width);
   RowTeam best{32, 0};
   for (int lanes : {8, 16, 32}) {
     const int64_t each = div_up(fragments, lanes);
@@ -50,7 +50,7 @@ RowTeam row_team(int64_t cols, int run, int held) {
       best = {static_cast<int>(threads), each};
   }
   if (best.fragments) return best;
-  for (int each = 9; each * run <= kMaxOfThread; ++each)
+  for (int each = 9; each * width <= kMaxOfThread; ++each)
     if (int64_t{kMaxBlockThreads} * each >= fragments) return {kMaxBlockThreads, each};
   throw Error(ErrorKind::Usage, "rows",
               "a row of " + std::to_string(cols) +
@@ -173,8 +173,8 @@ struct RowsWalk {
     const auto team_of = [&](const ProgramSource& program) {
       // With one_order, a warp per row, the order in which the skinny core computes rows before a product.
       if (facts.one_order && matrix.cols() > 256 && matrix.cols() <= kMaxColumnsInFront)
-        return RowTeam{32, static_cast<int>(div_up(matrix.cols(), int64_t{32} * program.run()))};
-      return row_team(matrix.cols(), program.run(), program.held());
+        return RowTeam{32, static_cast<int>(div_up(matrix.cols(), int64_t{32} * program.width()))};
+      return row_team(matrix.cols(), program.width(), program.held());
     };
     team = team_of(going);
     Params others;
@@ -186,7 +186,7 @@ struct RowsWalk {
     if (staying.columns() > 0 && prefetches(its, {staying, true, 0})) return;
     if (prefetches(team, {going, false, static_cast<int64_t>(unused.shared_bytes())})) return;
     const int64_t fragments = int64_t{its.block() ? its.threads : kWarpRowThreads} * its.fragments;
-    const int64_t column_bytes = fragments * staying.run() * 4 * staying.columns(),
+    const int64_t column_bytes = fragments * staying.width() * 4 * staying.columns(),
                   row_bytes = fragments * 16 * staying.tensors_ahead();
     const auto fit = [&](int64_t bytes) { return facts.shared_bytes / (bytes + 2048); };
     if (!going.loads_late() || column_bytes == 0) return;
@@ -215,7 +215,7 @@ struct RowsWalk {
     Bytes(const RowTeam& team, const Kept& k, int reductions) {
       const int64_t slots = int64_t{team.threads} * team.fragments;
       row = slots * 16 * k.program.tensors_ahead();
-      columns = k.columns ? slots * k.program.run() * 4 * k.program.columns() : 0;
+      columns = k.columns ? slots * k.program.width() * 4 * k.program.columns() : 0;
       exchange = device::row_exchange_bytes(team.threads, reductions);
       kept = columns + k.constants + 1024;  // with what else it needs
     }
@@ -225,7 +225,7 @@ struct RowsWalk {
   // row's sums may depend on the number of rows.
   bool share(const DeviceFacts& facts, const MatrixDomain& matrix, const Kept& k) {
     if (facts.one_order || facts.batch_invariant()) return false;
-    const int64_t fragments = div_up(matrix.cols(), k.program.run());
+    const int64_t fragments = div_up(matrix.cols(), k.program.width());
     RowTeam each{0, 0};
     for (const int of_thread : {3, 4, 2}) {
       const RowTeam next{static_cast<int>(div_up(fragments, int64_t{32} * of_thread) * 32), of_thread};
@@ -328,13 +328,14 @@ bool all_settled(std::span<const ProgramOutput> outputs, const Params& params, c
 // lets, all process the same number of rows; other blocks are not persistent, so that none waits for the slowest.
 struct MapGrid {
   int64_t blocks, lines;
-  MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads, int at_once, bool stay, int64_t parts) {
+  MapGrid(const DeviceFacts& facts, int64_t rows, int64_t fragments, int threads, int at_once, bool stay,
+          int64_t parts) {
     constexpr int64_t kThreadsOfStaying = 1024, kThreads = 2048;  // of a multiprocessor
     const int64_t most = std::max<int64_t>(
-        facts.multiprocessors * (stay ? kThreadsOfStaying : kThreads) / std::max<int64_t>(width * parts, 1), 1);
+        facts.multiprocessors * (stay ? kThreadsOfStaying : kThreads) / std::max<int64_t>(fragments * parts, 1), 1);
     const int64_t turns = stay ? div_up(rows, most * at_once) : 1;
     lines = std::min(std::max(div_up(rows, turns * at_once), std::min(most, div_up(rows, turns))), rows);
-    blocks = std::max<int64_t>(div_up(lines * width, threads), 1);
+    blocks = std::max<int64_t>(div_up(lines * fragments, threads), 1);
   }
 };
 
@@ -365,20 +366,20 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
     sizes.settled_lets = all_settled(first->loaded_first, params, settled);
   }
   ProgramSource program(outputs, matrix, params, 8);
-  const int64_t width = matrix.cols() / program.run();
+  const int64_t fragments = matrix.cols() / program.width();
   source.name = name;
   if (!lets.empty()) program.load_early();
   source.functors += program.functor("Program");
   sizes.settled = program.loads_early() && all_settled(outputs, params, settled);
   shape.reads_early = sizes.settled || sizes.settled_lets;
   const int at_once = lets.empty() && !gathers(outputs) ? 1 : program.at_once();
-  const MapGrid grid(device.facts(), matrix.rows() / parts, width, static_cast<int>(shape.threads), at_once,
+  const MapGrid grid(device.facts(), matrix.rows() / parts, fragments, static_cast<int>(shape.threads), at_once,
                      !lets.empty(), parts);
   shape.grid_x = grid.blocks;
   shape.grid_y = parts;
   sizes.rows = checked_int(matrix.rows() / parts);
   sizes.lines = checked_int(grid.lines);
-  sizes.row_fragments = divisor_of(width);
+  sizes.row_fragments = divisor_of(fragments);
   params.set_sizes("MapSizes", sizes);
   source.headers += program.includes();
   source.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " + constants +

@@ -27,7 +27,7 @@ LaunchKernel::LaunchKernel(std::shared_ptr<Device> device, const Launch& launch,
       device_(std::move(device)),
       name_(launch.name),
       settled_(launch.settled.begin(), launch.settled.end()) {
-  store_tables_in_runs();
+  permute_tables();
   for (const Let& let : form_.lets) {
     place_in_scratch(let.leaf);
     ask_weights(let.value);
@@ -38,9 +38,9 @@ LaunchKernel::LaunchKernel(std::shared_ptr<Device> device, const Launch& launch,
   }
 }
 
-// Tables of 16-bit elements whose rows the launch looks up are stored in runs, as a product reads its weights: an
+// Tables of 16-bit elements whose rows the launch looks up are stored permuted, as a product reads its weights: an
 // output layer that is tied to one shares its memory.
-void LaunchKernel::store_tables_in_runs() {
+void LaunchKernel::permute_tables() {
   std::vector<Expr*> values;
   for (Let& let : form_.lets) values.push_back(&let.value);
   for (Expr& hole : form_.holes) values.push_back(&hole);
@@ -54,8 +54,8 @@ void LaunchKernel::store_tables_in_runs() {
     if (!table.is<nodes::Param>() || size_of(table.dtype()) != 2 || table.shape().rank() != 2) continue;
     const auto [at, added] = memo.try_emplace(table.get());
     if (!added) continue;
-    const InRuns stored =
-        stored_in_runs(*form_.graph, "table." + std::to_string(memo.size()), table.dtype(), table.shape());
+    const PermutedRows stored =
+        stored_permuted(*form_.graph, "table." + std::to_string(memo.size()), table.dtype(), table.shape());
     at->second = stored.place;
     ask_packed(stored.leaf, {{table, stored.place}});
   }
@@ -235,13 +235,13 @@ void LaunchKernel::make_groups_call(const Counted& c) {
   source.kernel =
       "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ", Statistics>(p); }\n";
   CallShape shape;
-  const int64_t width = int64_t{8} * program.run();
+  const int64_t columns = int64_t{8} * program.width();
   shape.threads = 256;
   shape.grid_x = c.blocks;
-  shape.grid_y = (channels + width - 1) / width;
+  shape.grid_y = (channels + columns - 1) / columns;
   shape.grid_z = samples;
   shape.cluster = c.in_cluster ? kCluster : 1;
-  shape.shared_bytes = device::groups_shared_bytes(static_cast<int>(width), static_cast<int>(cluster));
+  shape.shared_bytes = device::groups_shared_bytes(static_cast<int>(columns), static_cast<int>(cluster));
   add(KernelCall(*device_, source, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
       {{offsetof(device::GroupsSizes, partials), c.partials_at}});
 }

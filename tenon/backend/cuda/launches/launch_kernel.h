@@ -92,7 +92,7 @@ class LaunchKernel : public Kernel {
     KernelCall call;
     std::vector<std::pair<size_t, int64_t>> scratch_pointers;
   };
-  void store_tables_in_runs();
+  void permute_tables();
   std::vector<ProgramOutput> lets() const;
   bool lets_read_outputs() const;
   bool lets_stay_in_maps() const;

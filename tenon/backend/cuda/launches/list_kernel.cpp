@@ -43,7 +43,7 @@ class DeviceListKernel : public ListBody {
   }
   int64_t find(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) override;
   std::string describe() const override {
-    return "one kernel, " + std::to_string(run_) + " elements a thread at a time, up to " +
+    return "one kernel, " + std::to_string(width_) + " elements a thread at a time, up to " +
            std::to_string(variants_.back().most) + " tensors a call";
   }
 
@@ -66,7 +66,7 @@ class DeviceListKernel : public ListBody {
              int64_t first, int64_t total);
 
   std::shared_ptr<Device> device_;
-  int run_ = 1;
+  int width_ = 1;
   std::string headers_, functors_;
   std::vector<std::byte> base_;    // the programs' own argument, without its pointers
   std::vector<Variant> variants_;  // smallest first
@@ -81,7 +81,7 @@ void DeviceListKernel::compile() {
   const MatrixDomain domain = matrix_domain(list_.form.domain, false);
   Params params;
   ProgramSource program(outputs, domain, params, 8), single(outputs, domain, params, 1);
-  run_ = program.run();
+  width_ = program.width();
   functors_ = program.functor("Program") + single.functor("Single");
   headers_ = "#include \"tenon/backend/cuda/device/launches/list.h\"\n" + program.includes();
   base_ = params.bytes();
@@ -145,7 +145,7 @@ std::vector<std::byte> DeviceListKernel::head(std::span<const float> scalars) co
 
 bool DeviceListKernel::wide(const ListItem& item) const {
   for (size_t v = 0; v < names_.size(); ++v) {
-    const int64_t fragment = std::min<int64_t>(run_ * size_of(list_.vectors[v].dtype), kLeafAlignment);
+    const int64_t fragment = std::min<int64_t>(width_ * size_of(list_.vectors[v].dtype), kLeafAlignment);
     if (reinterpret_cast<uintptr_t>(item.vectors[v]) % static_cast<uintptr_t>(fragment)) return false;
   }
   return true;

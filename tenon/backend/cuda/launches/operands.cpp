@@ -28,8 +28,8 @@ bool takes_e4m3(const Form& form, const DeviceFacts& facts) {
   if (facts.arch != "sm_90a") return true;
   const Expr& b = form.holes[1];
   const int64_t columns = b.shape()[-2], lanes = lanes_apart(form) ? 1 : form.lanes;
-  const bool in_runs = b.shape().rank() == 2 && of_weights_only(b) && (lanes == 1 || columns % (32 * lanes) == 0);
-  return core_allowed("wgmma") && (in_runs || columns % (8 * lanes) == 0);
+  const bool permuted = b.shape().rank() == 2 && of_weights_only(b) && (lanes == 1 || columns % (32 * lanes) == 0);
+  return core_allowed("wgmma") && (permuted || columns % (8 * lanes) == 0);
 }
 
 // Other head sizes are multiplied in f32, which holds all values; the running maximum needs a positive scale. Gradients
@@ -50,13 +50,14 @@ bool rows_in_memory(const Expr& hole, DType t) {
   if (!is_view_chain(hole) || hole.dtype() != t || hole.shape().rank() == 0 || hole.shape().numel() == 0) return false;
   Params unused;
   const AccessSource access("x", hole, {hole.shape(), hole.shape().rank() - 1}, false, unused);
-  return access.allows(run_of(t)) && access.contiguous(run_of(t)) && hole.shape()[-1] % run_of(t) == 0;
+  return access.allows(vector_width(t)) && access.contiguous(vector_width(t)) &&
+         hole.shape()[-1] % vector_width(t) == 0;
 }
 
 // True if a tensor of the hole's shape and type can be read in place. Filters that change cannot: they are reordered.
 bool would_be_read(const Form& form, size_t hole, DType unit) {
   const Expr& h = form.holes[hole];
-  return h.dtype() == unit && h.shape().numel() > 0 && h.shape()[-1] % run_of(unit) == 0 &&
+  return h.dtype() == unit && h.shape().numel() > 0 && h.shape()[-1] % vector_width(unit) == 0 &&
          !(form.anchor.is<nodes::Conv2d>() && hole == 1);
 }
 
@@ -93,9 +94,10 @@ bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
   const Expr &x = anchor->in[0], &w = anchor->in[1], &u = anchor->in[2], &v = anchor->in[3];
   const bool typed = t && *t != DType::F32 && size_of(*t) <= 2 && x.dtype() == *t && w.dtype() == *t &&
                      (u.dtype() == DType::BF16 || u.dtype() == DType::F16);
-  return typed && wgmma_allowed(facts) && of_weights_only(v) && x.shape()[-1] % run_of(*t) == 0 &&
-         u.shape()[-1] % run_of(u.dtype()) == 0 && u.shape()[-1] > 0 && kNarrow * u.shape()[-1] <= x.shape()[-1] &&
-         w.shape()[0] % kLaneColumns == 0 && x.shape().rows() > SkinnyTileShape::kMaxRowsInFront &&
+  return typed && wgmma_allowed(facts) && of_weights_only(v) && x.shape()[-1] % vector_width(*t) == 0 &&
+         u.shape()[-1] % vector_width(u.dtype()) == 0 && u.shape()[-1] > 0 &&
+         kNarrow * u.shape()[-1] <= x.shape()[-1] && w.shape()[0] % kLaneColumns == 0 &&
+         x.shape().rows() > SkinnyTileShape::kMaxRowsInFront &&
          2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
 }
 
@@ -141,7 +143,7 @@ bool lanes_apart(const Form& form) {
                                        [&](const FormOutput& o) { return lanes_of(o.value).size() == 1; });
 }
 
-int run_of(DType t) { return static_cast<int>(16 / size_of(t)); }
+int vector_width(DType t) { return static_cast<int>(16 / size_of(t)); }
 
 bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts) {
   // On sm_90a e4m3 has a single core, which needs boxes.
@@ -159,7 +161,7 @@ bool reads_pages(const Form& form, DType unit) {
   if (!form.anchor.is<nodes::Attention>()) return false;
   if (unit == DType::F32) return paged_axis(form.holes[1], 2) && paged_axis(form.holes[2], 2);  // reads any view chain
   return form.holes[1].dtype() == unit && form.holes[2].dtype() == unit &&
-         form.holes[1].shape()[3] % run_of(unit) == 0 && in_pages(form.holes[1], form.holes[2]);
+         form.holes[1].shape()[3] % vector_width(unit) == 0 && in_pages(form.holes[1], form.holes[2]);
 }
 
 const FormOutput& update_of(const Form& form, size_t hole) {
@@ -215,7 +217,7 @@ bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   const Expr& hole = form.holes[0];
   const int64_t columns = hole.shape()[-1];
   if (!takes_few_rows(form, unit, facts) || hole.shape().rows() > SkinnyTileShape::kMaxRowsInFront) return false;
-  if (!reduces_rows(hole) || columns % run_of(unit) || columns > kMaxColumnsInFront) return false;
+  if (!reduces_rows(hole) || columns % vector_width(unit) || columns > kMaxColumnsInFront) return false;
   ProductShape product{.m = hole.shape().rows(), .n = form.holes[1].shape()[-2], .k = columns};
   product.lanes = lanes_apart(form) ? 1 : form.lanes;
   product.front = product.m * (columns + SkinnyTileShape::kFrontPadding) * size_of(unit);
@@ -294,11 +296,12 @@ bool takes_columns(const Form& form, size_t i, DType unit, const DeviceFacts& fa
 }
 
 Expr weights_in_columns(const Form& form, DType unit, const DeviceFacts& facts) {
-  constexpr int64_t kRun = 32;  // rows of weights are stored in runs of this many
+  constexpr int64_t kPermutedRows = 32;  // rows of weights are stored permuted of this many
   const Expr &hole = form.holes[1], value = without_rounding(hole, unit);
   if (!may_take_columns(form, unit, facts) || !of_weights_only(hole) || !value.is<nodes::Permute>()) return {};
   const Expr& rows = value->in[0];
-  const bool whole = rows.shape().rank() == 2 && rows.shape()[0] % kRun == 0 && rows.shape()[1] % run_of(unit) == 0;
+  const bool whole =
+      rows.shape().rank() == 2 && rows.shape()[0] % kPermutedRows == 0 && rows.shape()[1] % vector_width(unit) == 0;
   return whole && (boxed_rows(form, 0, unit) || columns_in_boxes(form.holes[0], unit)) ? rows : Expr();
 }
 

@@ -25,7 +25,7 @@ std::set<int> lanes_of(const Expr& value);
 bool lanes_apart(const Form& form);
 
 /// Elements of a 16-byte fragment.
-int run_of(DType t);
+int vector_width(DType t);
 
 /// True if the rows of `hole` lie in memory in the way that a kernel of these cores reads them.
 bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts);

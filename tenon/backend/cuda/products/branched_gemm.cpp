@@ -8,8 +8,8 @@ namespace tenon::cuda {
 void ProductKernel::set_branch() {
   const Expr &a = form_.holes[2], &b = form_.holes[3];
   const DType t = b.dtype();
-  TENON_CHECK(Usage, b.shape()[0] % (32 * lanes()) == 0 && b.shape()[1] % run_of(t) == 0, name())
-      << "a branch of shape " << b.shape().str() << " does not split into whole runs";
+  TENON_CHECK(Usage, b.shape()[0] % (32 * lanes()) == 0 && b.shape()[1] % vector_width(t) == 0, name())
+      << "a branch of shape " << b.shape().str() << " does not split into whole blocks";
   const bool in_place = read_in_place(a, t, device().facts()) && rows_in_boxes(a, t);
   if (in_place) read_beside(a);
   branch_ = Branch{in_place ? a
@@ -17,7 +17,7 @@ void ProductKernel::set_branch() {
                                   2, a.shape(), [](const Expr& leaf) { return leaf; }, t),
                    input(*form_.graph, "%hole.3", t, b.shape()),
                    std::span(form_.holes).subspan(nodes::BranchedLinear::kOperands)};
-  ask_packed(branch_->b, {{without_rounding(b, t), in_runs(branch_->b)}});
+  ask_packed(branch_->b, {{without_rounding(b, t), permuted_rows(branch_->b)}});
   for (const Expr& f : branch_->factors) read_beside(f);
 }
 

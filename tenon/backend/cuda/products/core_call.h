@@ -23,7 +23,7 @@ inline int sum_range(int k) {
 }
 
 /// An operand of gemm_wgmma: `rows` (over all batches) of `columns` elements, `row_bytes` apart. Boxes of `box_rows`:
-/// the tile's m for A, its rows_of_b for a B stored in runs.
+/// the tile's m for A, its rows_of_b for a B stored permuted.
 inline TensorBox rows_box(const void* address, int element_bytes, int64_t rows, int64_t columns, int64_t row_bytes,
                           int box_rows) {
   return {.address = const_cast<void*>(address),
@@ -35,10 +35,11 @@ inline TensorBox rows_box(const void* address, int element_bytes, int64_t rows, 
           .swizzle_bytes = 128};
 }
 
-/// Operand B of gemm_wgmma if not stored in runs: `rows` (over all batches, a multiple of 8) of `columns` elements,
-/// `row_bytes` apart. Boxes of 32 rows, which the box dimensions permute into runs: 2 adjacent rows, then rows 8 apart,
+/// Operand B of gemm_wgmma if not stored permuted: `rows` (over all batches, a multiple of 8) of `columns` elements,
+/// `row_bytes` apart. Boxes of 32 rows, which the box dimensions permute: 2 adjacent rows, then rows 8 apart,
 /// then rows 2 apart.
-inline TensorBox runs_box(const void* address, int element_bytes, int64_t rows, int64_t columns, int64_t row_bytes) {
+inline TensorBox permuting_box(const void* address, int element_bytes, int64_t rows, int64_t columns,
+                               int64_t row_bytes) {
   return {.address = const_cast<void*>(address),
           .element_bytes = element_bytes,
           .rank = 4,
@@ -85,7 +86,7 @@ inline TensorBox pixels_box(const void* address, int element_bytes, const device
           .box = {128 / element_bytes, c.box_width, 1, c.box_height, c.box_images},
           .swizzle_bytes = 128};
 }
-/// Weights of conv_wgmma, [rows][kernel_h * kernel_w][channels], stored in runs; boxes of `box_rows`, the tile's
+/// Weights of conv_wgmma, [rows][kernel_h * kernel_w][channels], stored permuted; boxes of `box_rows`, the tile's
 /// rows_of_b.
 inline TensorBox taps_box(const void* address, int element_bytes, const device::ConvSizes& c, int64_t rows,
                           int box_rows) {
@@ -98,8 +99,8 @@ inline TensorBox taps_box(const void* address, int element_bytes, const device::
           .box = {128 / element_bytes, 1, box_rows},
           .swizzle_bytes = 128};
 }
-/// The same for weights not stored in runs, a multiple of 8 rows; boxes of 32 rows that are permuted into runs.
-inline TensorBox taps_runs_box(const void* address, int element_bytes, const device::ConvSizes& c, int64_t rows) {
+/// The same for weights not stored permuted, a multiple of 8 rows; boxes of 32 rows that are permuted.
+inline TensorBox permuting_taps_box(const void* address, int element_bytes, const device::ConvSizes& c, int64_t rows) {
   const int64_t tap = int64_t{c.channels} * element_bytes, taps = int64_t{c.kernel_h} * c.kernel_w, row = taps * tap;
   return {.address = const_cast<void*>(address),
           .element_bytes = element_bytes,

@@ -14,7 +14,7 @@ GemmKernel::GemmKernel(std::shared_ptr<Device> device, const Launch& launch, For
   sizes_.batch = checked_int(batched && sizes_.m ? x.rows() / sizes_.m : 1);
   batched_ = batched;
   const DeviceFacts& facts = this->device().facts();
-  const int64_t run = run_of(unit_);
+  const int64_t vector = vector_width(unit_);
   const bool few_rows = takes_few_rows(form_, unit_, facts);
   a_in_columns_ = takes_columns(form_, 0, unit_, facts);
   b_in_columns_ = takes_columns(form_, 1, unit_, facts);
@@ -34,8 +34,8 @@ GemmKernel::GemmKernel(std::shared_ptr<Device> device, const Launch& launch, For
   else if (batched)
     b_ = padded_operand(1);
   else
-    b_ =
-        weight_operand({w[0], div_up(sizes_.k, run) * run}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
+    b_ = weight_operand({w[0], div_up(sizes_.k, vector) * vector},
+                        [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
   if (form_.anchor.is<nodes::BranchedLinear>()) set_branch();
   const bool in_ranges =
       facts.one_order && size_of(unit_) == 2 && !batched && !branch() && !a_in_columns_ && !b_in_columns_;
@@ -56,7 +56,7 @@ GemmKernel::GemmKernel(std::shared_ptr<Device> device, const Launch& launch, For
                        .in_ranges = in_ranges};
   product.key = "gemm " + by_x({checked_int(m), sizes_.n, sizes_.k}) + " batch " + std::to_string(batch);
   if (tensor_cores() && (norm() || !computes_rows_in_front()) && (a_in_columns_ || rows_in_boxes(a_, unit_)) &&
-      (b_in_columns_ || rows_in_boxes(b_, unit_)) && (in_runs_ || b_in_columns_ || sizes_.n % (8 * lanes()) == 0))
+      (b_in_columns_ || rows_in_boxes(b_, unit_)) && (permuted_ || b_in_columns_ || sizes_.n % (8 * lanes()) == 0))
     product.boxed_tiles_m = [m](int rows) { return div_up(m, rows); };
   choose(std::move(product));
   reserve_statistics([this](const Shape& seen) { return tiles_of_rows(seen); });

@@ -68,7 +68,7 @@ class MmaCore : public ProductCore {
   }
   CountedRows counted_rows(const TileChoice& choice, int lanes) const override {
     const auto& tile = choice.as<MmaTileShape>();
-    return tile.has_runs(lanes) ? CountedRows{tile.m, tile.m / tile.warps_m} : CountedRows();
+    return tile.permutes_b(lanes) ? CountedRows{tile.m, tile.m / tile.warps_m} : CountedRows();
   }
 
  private:

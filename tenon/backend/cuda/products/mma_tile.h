@@ -21,8 +21,8 @@ struct MmaTileShape {
   }
   /// Columns of K per stage.
   int columns(int element_bytes) const { return row_bytes / element_bytes; }
-  /// True if results reach the epilogue in runs (device/products/mma_results.h).
-  bool has_runs(int lanes) const { return n / warps_n % (32 * lanes) == 0; }
+  /// True if the rows of B are permuted (device/products/mma_results.h).
+  bool permutes_b(int lanes) const { return n / warps_n % (32 * lanes) == 0; }
   /// The type in kernel source.
   std::string type() const {
     std::string out = "MmaTile<" + std::to_string(m);

@@ -44,9 +44,9 @@ Expr ProductKernel::weight_operand(const Shape& stored, const Layout& layout) {
   const Expr value = norm_ ? centred_weights(*norm_, hole) : without_rounding(hole, unit_);
   in_order_.leaf = input(*form_.graph, "%hole.1.in_order", unit_, stored);
   in_order_.write = {value, layout(in_order_.leaf)};
-  in_runs_ = lanes() == 1 || stored[0] % (32 * lanes()) == 0;
-  if (in_runs_) {
-    const auto [leaf, place] = stored_in_runs(*form_.graph, "%hole.1", unit_, stored);
+  permuted_ = lanes() == 1 || stored[0] % (32 * lanes()) == 0;
+  if (permuted_) {
+    const auto [leaf, place] = stored_permuted(*form_.graph, "%hole.1", unit_, stored);
     own_ = {leaf, {value, layout(place)}};
   } else {
     own_.leaf = input(*form_.graph, "%hole.1", unit_, stored);
@@ -56,9 +56,9 @@ Expr ProductKernel::weight_operand(const Shape& stored, const Layout& layout) {
 }
 
 Expr ProductKernel::column_operand(const Expr& weights) {
-  const auto [leaf, place] = stored_in_runs(*form_.graph, "%hole.1", unit_, weights.shape());
+  const auto [leaf, place] = stored_permuted(*form_.graph, "%hole.1", unit_, weights.shape());
   own_ = {leaf, {weights, place}};
-  in_runs_ = b_in_columns_ = true;
+  permuted_ = b_in_columns_ = true;
   return transpose(own_.leaf);
 }
 
@@ -178,13 +178,13 @@ Params ProductKernel::begin(const ProductSizes& sizes) const {
   return out;
 }
 
-std::string ProductKernel::runs_source() const {
-  return std::string("struct B : Rows { static constexpr bool kInRuns = ") + (in_runs_ ? "true" : "false") +
+std::string ProductKernel::b_source() const {
+  return std::string("struct B : Rows { static constexpr bool kPermuted = ") + (permuted_ ? "true" : "false") +
          ", kConstant = " + (stays(b_) ? "true" : "false") + "; };\n";
 }
 
 std::string ProductKernel::rows_source(Params& params, std::string& headers) const {
-  const std::string b = operand_source("Rows", b_, b_split(), params) + runs_source();
+  const std::string b = operand_source("Rows", b_, b_split(), params) + b_source();
   if (computes_pixels_) return pixels_source(a_, params, headers) + b;
   return operand_source("A", a_, a_.shape().rank() - 1, params) + b;
 }

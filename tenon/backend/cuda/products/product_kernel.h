@@ -46,9 +46,9 @@ class ProductKernel : public AnchorKernel {
   const Expr& b() const { return b_; }
   /// Number of leading axes of B that form its rows.
   int b_split() const { return product_.kind == ProductKind::Gemm ? b_.shape().rank() - 1 : 1; }
-  /// True if operand B is stored in runs (device/products/mma_results.h): its rows in memory, which are K if it is
+  /// True if operand B is stored permuted (device/products/mma_results.h): its rows in memory, which are K if it is
   /// transposed.
-  bool b_in_runs() const { return in_runs_; }
+  bool b_permuted() const { return permuted_; }
   /// True for operands stored transposed, [K][rows].
   bool a_in_columns() const { return a_in_columns_; }
   bool b_in_columns() const { return b_in_columns_; }
@@ -59,7 +59,7 @@ class ProductKernel : public AnchorKernel {
   /// "struct A { .. }" and "struct B { .. }" of operands in memory, read row by row.
   std::string rows_source(Params& params, std::string& headers) const;
   /// "struct B : Rows { .. }" from the functor that operand_source or map_source named Rows.
-  std::string runs_source() const;
+  std::string b_source() const;
   /// The kernel call of a source that is complete except for the launch's name.
   TunedCall finish(KernelParts source, const Params& params, CallNeeds needs) const;
   /// The kernel call of the core's template (device/{products/gemm,convolutions/conv}_<core>.h) on the tile type
@@ -84,7 +84,7 @@ class ProductKernel : public AnchorKernel {
   bool computes_rows_in_front() const { return front_ || factor_ || norm_; }
 
   /// A narrow product that is added, before the epilogue, to the result scaled by the factors: operands with rows of K
-  /// in memory, B's in runs.
+  /// in memory, B's permuted.
   struct Branch {
     Expr a, b;
     std::span<const Expr> factors;
@@ -107,10 +107,10 @@ class ProductKernel : public AnchorKernel {
   void choose(ProductShape product);
 
   /// Operand B, hole 1, stored as [rows][..] with the shape `stored`, whose rows are padded to blocks of 32; `layout`
-  /// maps a leaf of that shape to the hole's view of it. Constants are stored in runs if a lane is whole blocks; for a
+  /// maps a leaf of that shape to the hole's view of it. Constants are stored permuted if a lane is whole blocks; for a
   /// library they are stored in plain order. choose() decides which of the two is kept.
   Expr weight_operand(const Shape& stored, const Layout& layout);
-  /// Operand B from weights stored [K][rows] in memory, in runs as the products that use their rows have them.
+  /// Operand B from weights stored [K][rows] in memory, permuted as the products that use their rows have them.
   Expr column_operand(const Expr& weights);
   const Expr& in_order() const { return in_order_.leaf; }
   /// Hole `i`, which the skinny core computes: rows in memory whose factors are applied after the product, or else a
@@ -142,7 +142,7 @@ class ProductKernel : public AnchorKernel {
   CountTiles tiles_of_rows(const Shape& seen) const;
 
   Expr a_, b_;
-  bool in_runs_ = false, a_in_columns_ = false, b_in_columns_ = false;
+  bool permuted_ = false, a_in_columns_ = false, b_in_columns_ = false;
   bool batched_ = false;
   bool computes_pixels_ = false;      ///< operand A is computed where the kernel reads it
   std::optional<MatmulRoute> route_;  ///< set before choose()

@@ -97,7 +97,7 @@ class SimtCore : public ProductCore {
   }
   CountedRows counted_rows(const TileChoice& choice, int lanes) const override {
     const auto* tile = std::any_cast<MmaTileShape>(&choice.tile);
-    return tile && tile->has_runs(lanes) ? CountedRows{tile->m, tile->m / tile->warps_m} : CountedRows();
+    return tile && tile->permutes_b(lanes) ? CountedRows{tile->m, tile->m / tile->warps_m} : CountedRows();
   }
 
  private:

@@ -112,7 +112,7 @@ class SkinnyCore : public ProductCore {
       const ProgramOutput rows{front->value, front->leaf, kernel.unit()};
       const Shape& shape = front->leaf.shape();
       ProgramSource program(std::array{rows}, {shape, shape.rank() - 1}, params, 8);
-      const int fragments = static_cast<int>(std::max<int64_t>(div_up(kernel.product().k, 32 * program.run()), 1));
+      const int fragments = static_cast<int>(std::max<int64_t>(div_up(kernel.product().k, 32 * program.width()), 1));
       program.hold_at_most((program.stages() > 2 ? kHeldInStages : kHeldInFront) / fragments);
       source.functors = program.functor("Front");
       source.headers += program.includes();

@@ -68,7 +68,7 @@ class WgmmaCore : public ProductCore {
     const ProductSizes sizes = kernel.sizes(choice, tile.m);
     Params params = kernel.begin(sizes);
     const Boxes box = std::visit([&](const auto& s) { return boxes(kernel, tile, s); }, sizes);
-    source.functors = kernel.runs_source() + kernel.epilogue_source(params, source.headers, 8);
+    source.functors = kernel.b_source() + kernel.epilogue_source(params, source.headers, 8);
     const auto boxes_of = [&](bool in_columns) {
       return !in_columns ? BoxesOf::Rows : kernel.batched() ? BoxesOf::StackedColumns : BoxesOf::Columns;
     };
@@ -123,7 +123,7 @@ class WgmmaCore : public ProductCore {
   }
 
   static bool takes(const WgmmaTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
-    if (!tile.has_runs(p.lanes) || tile.shared_bytes() > facts.shared_bytes) return false;
+    if (!tile.permutes_b(p.lanes) || tile.shared_bytes() > facts.shared_bytes) return false;
     if (p.b_in_columns && (tile.n % 64 != 0 || tile.cluster > 1)) return false;
     // Per-stage sums take registers, and so do several lanes with a row scale each in a 256-column epilogue.
     if (p.element_bytes == 1 && (!tile.adds_stages() || (p.lanes > 1 && tile.n == 256))) return false;
@@ -158,15 +158,15 @@ class WgmmaCore : public ProductCore {
   };
   static Boxes boxes(const ProductKernel& kernel, const WgmmaTileShape& tile, const device::GemmSizes&) {
     const int bytes = kernel.element_bytes();
-    // Rows of B in memory. For a transposed B these are K; if it is stored in runs, its boxes put K back in order.
+    // Rows of B in memory. For a transposed B these are K; if it is stored permuted, its boxes put K back in order.
     const int64_t k = kernel.product().k, rows_b = kernel.b_in_columns() ? k : kernel.b().shape().rows();
     const auto box_in_order = [=](void* address, int64_t columns, int64_t stride) {
-      return runs_box(address, bytes, rows_b, columns, stride * bytes);
+      return permuting_box(address, bytes, rows_b, columns, stride * bytes);
     };
     const int box_b = kernel.b_in_columns() ? kColumnsBlock : tile.rows_of_b(kernel.product().lanes);
     return {
         kernel.a_in_columns() ? rows_of(bytes, k, kColumnsBlock) : rows_of(bytes, kernel.a().shape().rows(), tile.m),
-        kernel.b_in_runs() != kernel.b_in_columns() ? rows_of(bytes, rows_b, box_b) : box_in_order};
+        kernel.b_permuted() != kernel.b_in_columns() ? rows_of(bytes, rows_b, box_b) : box_in_order};
   }
   static Boxes boxes(const ProductKernel& kernel, const WgmmaTileShape& tile, const device::ConvSizes& sizes) {
     const int bytes = kernel.element_bytes();
@@ -175,9 +175,10 @@ class WgmmaCore : public ProductCore {
       if (sizes.stride == 1) box.extent[0] = columns;
       return box;
     };
-    const auto taps = [sizes, bytes, rows = kernel.b().shape()[0], in_runs = kernel.b_in_runs(),
+    const auto taps = [sizes, bytes, rows = kernel.b().shape()[0], permuted = kernel.b_permuted(),
                        box_rows = tile.rows_of_b(kernel.product().lanes)](void* address, int64_t, int64_t) {
-      return in_runs ? taps_box(address, bytes, sizes, rows, box_rows) : taps_runs_box(address, bytes, sizes, rows);
+      return permuted ? taps_box(address, bytes, sizes, rows, box_rows)
+                      : permuting_taps_box(address, bytes, sizes, rows);
     };
     return {pixels, taps};
   }

@@ -18,9 +18,9 @@ struct WgmmaTileShape {
   bool operator==(const WgmmaTileShape&) const = default;
   int groups() const { return m > 128 ? 2 : m / 64; }
   int threads() const { return 128 * (groups() + 1); }
-  /// True if operand B's rows per lane, and per block of a cluster, are whole runs of 32.
-  bool has_runs(int lanes) const { return n % (32 * std::max(lanes, cluster)) == 0; }
-  /// Rows of B that one copy loads if they are stored in runs: a lane's, or one block's share in a cluster.
+  /// True if operand B's rows per lane, and per block of a cluster, are whole blocks of 32.
+  bool permutes_b(int lanes) const { return n % (32 * std::max(lanes, cluster)) == 0; }
+  /// Rows of B that one copy loads if they are stored permuted: a lane's, or one block's share in a cluster.
   int rows_of_b(int lanes) const { return n / std::max(lanes, cluster); }
   /// For elements whose stages are accumulated in f32 (e4m3): columns whose per-stage sums are held separately at a
   /// time.

@@ -1,6 +1,6 @@
 // Attention as in attention_grouped.h, for more keys than the device has places for: a warp has a whole chunk of 128
-// keys, in 8 key tiles one after another, and meets the block's other warps, which have the run's other chunks, at the
-// end.
+// keys, in 8 key tiles one after another, and meets the block's other warps, which have the segment's other chunks, at
+// the end.
 //
 //   all threads: queries --shared--> fragments of every warp
 //   a warp, for each tile of 16 keys: keys and values --cp.async--> its own slots in shared memory, kStages - 1 ahead
@@ -11,7 +11,7 @@
 // two computed them.
 //
 // Keys and values of a chunk must be equally far apart: pages have whole chunks. grid and Params as there, with one
-// block for each run of the capacity; Tile::kThreads, Tile::kSharedBytes.
+// block for each segment of the capacity; Tile::kThreads, Tile::kSharedBytes.
 #pragma once
 #include "tenon/backend/cuda/device/attention/attention_grouped.h"
 
@@ -21,10 +21,10 @@ namespace tenon::device {
 template <int kDepth_, int kRows_, int kStages_, int kResident_>
 struct ChunksTile {
   static constexpr int kDepth = kDepth_, kRows = kRows_, kHalves = kRows / 8, kStages = kStages_;
-  static constexpr int kBlocks = 1, kWarps = 8, kThreads = 32 * kWarps, kRunChunks = kWarps, kResident = kResident_;
+  static constexpr int kBlocks = 1, kWarps = 8, kThreads = 32 * kWarps, kSegmentChunks = kWarps, kResident = kResident_;
   static constexpr bool kMeetsInMemory = false;
   static constexpr int kKeys = 16, kFragments = kKeys / 8, kTurns = 8;  ///< turns: key tiles of a chunk
-  static constexpr int kChunk = kTurns * kKeys, kRunKeys = kRunChunks * kChunk;
+  static constexpr int kChunk = kTurns * kKeys, kSegmentKeys = kSegmentChunks * kChunk;
   static constexpr int kGroups = kDepth / 16;
   static constexpr int kUnit = 32, kUnits = kRows * kDepth / kUnit;
   static constexpr int kOwned = kUnits, kUnitsOfRow = kDepth > kUnit ? kDepth / kUnit : 1;
@@ -35,14 +35,15 @@ struct ChunksTile {
                        kSlots = kStages * kKeyTileBytes / 2;  ///< slots: words per warp
   static constexpr int kFoundAt = 0, kFoundWords = kSlots;
   static constexpr int kQueriesAt = kWarps * kSlots, kTopsFoundAt = kQueriesAt + 16 * kDepth / 2;
-  static constexpr int kTotalsFoundAt = kTopsFoundAt + kRunChunks * kRows;
-  static constexpr int kCameAt = kTotalsFoundAt + kRunChunks * kRows * kClasses;
+  static constexpr int kTotalsFoundAt = kTopsFoundAt + kSegmentChunks * kRows;
+  static constexpr int kCameAt = kTotalsFoundAt + kSegmentChunks * kRows * kClasses;
   static constexpr int kSharedBytes = 4 * (kCameAt + 4);
-  static constexpr int kLeft = 0, kRunLeft = (2 + kClasses) * kRows * kDepth;  ///< in the workspace: by chunks, by runs
+  static constexpr int kLeft = 0,
+                       kSegmentLeft = (2 + kClasses) * kRows * kDepth;  ///< in the workspace: by chunks, by segments
   static_assert(kDepth >= 16 && kDepth <= 128 && (kDepth & (kDepth - 1)) == 0 && kStages >= 2);
   static_assert(kFoundWords >= kOwned * kUnit);
 
-  /// The chunk of the run that a warp works on in a turn, and the first of its keys in the run.
+  /// The chunk of the segment that a warp works on in a turn, and the first of its keys in the segment.
   DEV static int chunk(int, int) { return warp(); }
   DEV static int first_key(int, int turn) { return warp() * kChunk + turn * kKeys; }
 };
@@ -232,7 +233,7 @@ struct ChunkSums {
 template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse,
           class Fresh = NoFresh, class Params>
 DEV void attention_chunks(const Params& p) {
-  static_assert(K::kRun == 8 && V::kRun == 8 && Epilogue::kLanes == 1 && InPages<K> == InPages<V>);
+  static_assert(K::kWidth == 8 && V::kWidth == 8 && Epilogue::kLanes == 1 && InPages<K> == InPages<V>);
   if constexpr (InPages<K>) static_assert(K::kPage % Tile::kChunk == 0);
   using T = typename K::T;
   float* shared = reinterpret_cast<float*>(shared_memory());
@@ -277,7 +278,7 @@ DEV void attention_chunks(const Params& p) {
     if (turn < with_keys) sums.add(T{}, at.first_key(turn), slot.keys(), slot.values(), s.scale * 1.4426950408889634f);
     slot.next();
   }
-  if (at.run >= at.runs) return;
+  if (at.segment >= at.segments) return;
   typename GroupedMeeting<Tile>::Type meeting(s, at, shared);
   meeting.chunk = warp();
   sync_warp();  // sums take the place of slots

@@ -1,18 +1,18 @@
 // Attention of few queries per head of keys (a token's, or a few) over a cache. All rows that share keys, a group's
 // heads times their queries, are one fragment. A warp has a tile of 16 keys, a block a chunk of 128, or several in
-// turn, the next being loaded; the blocks of a run, of up to 1024 keys, form a cluster or combine through memory:
+// turn, the next being loaded; the blocks of a segment, of up to 1024 keys, form a cluster or combine through memory:
 //
 //   a warp, its 16 keys: values --cp.async--> shared     scores = q k^T with mma, fragments loaded from global memory
 //     highest scores of all warps --shared--> the chunk's tops --> weights, rounded to T --shared-->
 //   a warp, some columns: weights times values of the chunk with mma, in K blocks of 16 keys
 //   sums of chunks --> other blocks' shared memory (a cluster), each of which finishes some columns; without clusters
-//     the workspace, where the last block of a run combines them
-//   several runs (split-KV) --the workspace--> the last block of a head, or of those that finish the same columns
+//     the workspace, where the last block of a segment combines them
+//   several segments (split-KV) --the workspace--> the last block of a head, or of those that finish the same columns
 //
 // Sums have one order, that of attention_wgmma.h's kOrder: K blocks of 16 columns and of 16 keys in sequence, chunks in
-// order within a run, then runs in order; weights depend on the top only by a power of two (weight_in_order). So a
-// row's result is the same alone and among others, for any capacity of the cache, and bit-identical to that of whole
-// texts.
+// order within a segment, then segments in order; weights depend on the top only by a power of two (weight_in_order).
+// So a row's result is the same alone and among others, for any capacity of the cache, and bit-identical to that of
+// whole texts.
 //
 // Keys and values may be paged (InPages), with pages of whole key tiles: the position of a warp's key tile is looked up
 // together with the number of keys, so that nothing waits for it.
@@ -20,10 +20,10 @@
 // Cache rows that the launch itself adds (Fresh) are computed and stored by the warp whose key tile they belong to: no
 // other warp of the kernel reads them.
 //
-// grid.x = Tile::kBlocks for each run of the capacity (runs without keys exit at once), grid.y = heads of keys, grid.z
-// = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q computes its values, Q::eval(p, row,
-// column), up to 4 per call; K and V are operands with kRun = 8. The next kernel may start before this one has waited
-// (CallShape::starts_next).
+// grid.x = Tile::kBlocks for each segment of the capacity (segments without keys exit at once), grid.y = heads of keys,
+// grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q computes its values, Q::eval(p,
+// row, column), up to 4 per call; K and V are operands with kWidth = 8. The next kernel may start before this one has
+// waited (CallShape::starts_next).
 #pragma once
 #include "tenon/backend/cuda/device/attention/attention_meeting.h"
 #include "tenon/backend/cuda/device/attention/attention_tile.h"
@@ -136,11 +136,11 @@ struct KeyTile {
 /// Computes kCount columns of a row with Program, rounded to T.
 template <class T, class Program, int kCount, class Params>
 DEV void evaluate(const Params& p, int row, int column, uint32_t (&words)[kCount / 2]) {
-  static_assert(kCount % Program::kRun == 0);
+  static_assert(kCount % Program::kWidth == 0);
   UNROLL for (int i = 0; i < kCount / 2; ++i) words[i] = 0;
-  UNROLL for (int c = 0; c < kCount; c += Program::kRun) {
+  UNROLL for (int c = 0; c < kCount; c += Program::kWidth) {
     const auto x = Program::eval(p, row, column + c);
-    UNROLL for (int e = 0; e < Program::kRun; ++e) {
+    UNROLL for (int e = 0; e < Program::kWidth; ++e) {
       const uint32_t bits = from_float<T>(x.v[e]).bits;
       words[(c + e) / 2] |= bits << ((c + e) % 2 * 16);
     }
@@ -416,7 +416,7 @@ DEV void grouped_chunk(const Params& p, const Work& work, int turn, const KeyTil
 template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse,
           class Fresh = NoFresh, class Params>
 DEV void attention_grouped(const Params& p) {
-  static_assert(K::kRun == 8 && V::kRun == 8 && Epilogue::kLanes == 1);
+  static_assert(K::kWidth == 8 && V::kWidth == 8 && Epilogue::kLanes == 1);
   static_assert(Tile::kRows * Tile::kUnitsOfRow * Tile::kClasses <= Tile::kThreads && InPages<K> == InPages<V>);
   if constexpr (InPages<K>) static_assert(K::kPage % Tile::kKeys == 0);
   using T = typename K::T;
@@ -455,7 +455,7 @@ DEV void attention_grouped(const Params& p) {
     if (at.has_keys(turn)) grouped_chunk<Tile, V>(p, work, turn, next, keys, queries, meeting);
     if constexpr (Tile::kTurns > 1) key_tile = next, keys = ahead;
   }
-  if (at.run >= at.runs) return;
+  if (at.segment >= at.segments) return;
   if (meeting.meet()) grouped_end<Tile, Epilogue, Lse>(p, s, at, meeting, shared);
 }
 

@@ -1,5 +1,5 @@
-// How attention_grouped.h's parts are combined: what a block, a run and a head of keys are; chunks of blocks become
-// runs, and runs the result, each relative to the highest top, in the order of their keys.
+// How attention_grouped.h's parts are combined: what a block, a segment and a head of keys are; chunks of blocks become
+// segments, and segments the result, each relative to the highest top, in the order of their keys.
 #pragma once
 #include "tenon/backend/cuda/device/attention/attention_keys.h"
 #include "tenon/backend/cuda/device/elements.h"
@@ -7,15 +7,15 @@
 namespace tenon::device {
 
 /// Heads of kDepth_ columns (a power of two, 16 to 128), up to kRows_ (8 or 16) rows per head of keys, and kBlocks_
-/// blocks per run, which form a cluster or combine through memory. A block takes kTurns_ chunks of keys, every
-/// kBlocks_-th of the run, one after the other.
+/// blocks per segment, which form a cluster or combine through memory. A block takes kTurns_ chunks of keys, every
+/// kBlocks_-th of the segment, one after the other.
 template <int kDepth_, int kRows_, int kBlocks_, int kTurns_, bool kCluster_>
 struct GroupedTile {
   static constexpr int kDepth = kDepth_, kRows = kRows_, kHalves = kRows / 8, kBlocks = kBlocks_, kTurns = kTurns_;
-  static constexpr int kRunChunks = kBlocks * kTurns, kStages = kTurns > 1 ? 2 : 1;  ///< stages: chunks of values
+  static constexpr int kSegmentChunks = kBlocks * kTurns, kStages = kTurns > 1 ? 2 : 1;  ///< stages: chunks of values
   static constexpr bool kMeetsInMemory = kBlocks > 1 && !kCluster_;
   static constexpr int kKeys = 16, kFragments = kKeys / 8, kWarps = 8, kThreads = 32 * kWarps;  ///< keys: per warp
-  static constexpr int kChunk = kWarps * kKeys, kRunKeys = kRunChunks * kChunk;  ///< keys per turn, per run
+  static constexpr int kChunk = kWarps * kKeys, kSegmentKeys = kSegmentChunks * kChunk;  ///< keys per turn, per segment
   /// Blocks per multiprocessor, to bound registers.
   static constexpr int kResident = kDepth > 64 || kRows > 8 || kMeetsInMemory || kTurns > 1 ? 2 : 3;
   static constexpr int kGroups = kDepth / 16;                        ///< of 16 columns
@@ -29,17 +29,17 @@ struct GroupedTile {
   static constexpr int kHighestAt = kWeightsAt + kRows * kLine, kKeyTilesAt = kHighestAt + kWarps * kRows;
   static constexpr int kTopsAt = kKeyTilesAt + kWarps * kRows * kClasses, kFoundAt = kTopsAt + kRows;
   static constexpr int kFoundWords = kOwned * kUnit;  ///< of a chunk
-  static constexpr int kTopsFoundAt = kFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kFoundWords);
-  static constexpr int kTotalsFoundAt = kTopsFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kRows);
-  static constexpr int kCameAt = kTotalsFoundAt + (kMeetsInMemory ? 0 : kRunChunks * kRows * kClasses);
+  static constexpr int kTopsFoundAt = kFoundAt + (kMeetsInMemory ? 0 : kSegmentChunks * kFoundWords);
+  static constexpr int kTotalsFoundAt = kTopsFoundAt + (kMeetsInMemory ? 0 : kSegmentChunks * kRows);
+  static constexpr int kCameAt = kTotalsFoundAt + (kMeetsInMemory ? 0 : kSegmentChunks * kRows * kClasses);
   static constexpr int kSharedBytes = 4 * (kCameAt + 4);
   /// What a chunk stores in the workspace: sums, tops, totals.
   static constexpr int kLeft = kRows * (kDepth + 1 + kClasses);
-  /// Most floats that a run stores, for each epilogue call: sums, top, totals.
-  static constexpr int kRunLeft = (2 + kClasses) * kRows * kDepth;
-  static_assert(kDepth >= 16 && kDepth <= 128 && (kDepth & (kDepth - 1)) == 0 && kRunChunks <= 16);
+  /// Most floats that a segment stores, for each epilogue call: sums, top, totals.
+  static constexpr int kSegmentLeft = (2 + kClasses) * kRows * kDepth;
+  static_assert(kDepth >= 16 && kDepth <= 128 && (kDepth & (kDepth - 1)) == 0 && kSegmentChunks <= 16);
 
-  /// The chunk of the run that a warp works on in a turn, and the first of its keys in the run.
+  /// The chunk of the segment that a warp works on in a turn, and the first of its keys in the segment.
   DEV static int chunk(int block, int turn) { return block + turn * kBlocks; }
   DEV static int first_key(int block, int turn) { return chunk(block, turn) * kChunk + warp() * kKeys; }
 };
@@ -51,9 +51,9 @@ template <class Tile>
 struct GroupedPlace {
   int rows, q_row, kv_row;  ///< rows of the group; row 0 of q and of k and v
   int capacity;
-  int head;              ///< of keys, over the batch
-  int block, run, runs;  ///< block in its run; runs: those with keys, at least one
-  int chunks;            ///< of the run: those with keys
+  int head;                      ///< of keys, over the batch
+  int block, segment, segments;  ///< block in its segment; segments: those with keys, at least one
+  int chunks;                    ///< of the segment: those with keys
 
   DEV explicit GroupedPlace(const AttentionSizes& s)
       : rows(s.heads / s.kv_heads * s.queries),
@@ -62,42 +62,42 @@ struct GroupedPlace {
         capacity(s.capacity ? s.capacity : s.keys),
         head(block_z() * s.kv_heads + block_y()),
         block(block_x() % Tile::kBlocks),
-        run(block_x() / Tile::kBlocks),
-        runs(s.keys > Tile::kRunKeys ? (s.keys + Tile::kRunKeys - 1) / Tile::kRunKeys : 1),
-        chunks(s.keys - run * Tile::kRunKeys >= Tile::kRunKeys
-                   ? Tile::kRunChunks
-                   : (s.keys - run * Tile::kRunKeys + Tile::kChunk - 1) / Tile::kChunk) {}
+        segment(block_x() / Tile::kBlocks),
+        segments(s.keys > Tile::kSegmentKeys ? (s.keys + Tile::kSegmentKeys - 1) / Tile::kSegmentKeys : 1),
+        chunks(s.keys - segment * Tile::kSegmentKeys >= Tile::kSegmentKeys
+                   ? Tile::kSegmentChunks
+                   : (s.keys - segment * Tile::kSegmentKeys + Tile::kChunk - 1) / Tile::kChunk) {}
   /// Number of keys that row r sees.
   DEV static int sees(const AttentionSizes& s, int r) {
     return s.causal ? r % s.queries + 1 + s.keys - s.queries : s.keys;
   }
-  /// The chunk of the run that the block takes in a turn.
+  /// The chunk of the segment that the block takes in a turn.
   DEV int chunk(int turn) const { return Tile::chunk(block, turn); }
   /// Whether it has keys.
   DEV bool has_keys(int turn) const { return turn < Tile::kTurns && chunk(turn) < chunks; }
   /// The first key of that chunk, and of the warp's key tile of it.
-  DEV int first_of_chunk(int turn) const { return run * Tile::kRunKeys + chunk(turn) * Tile::kChunk; }
-  DEV int first_key(int turn) const { return run * Tile::kRunKeys + Tile::first_key(block, turn); }
+  DEV int first_of_chunk(int turn) const { return segment * Tile::kSegmentKeys + chunk(turn) * Tile::kChunk; }
+  DEV int first_key(int turn) const { return segment * Tile::kSegmentKeys + Tile::first_key(block, turn); }
 };
 
-/// Counters: blocks arrived, per run if they combine through memory; runs arrived, per head and block that finishes
-/// columns; keys that each head had when the kernel ran last.
+/// Counters: blocks arrived, per segment if they combine through memory; segments arrived, per head and block that
+/// finishes columns; keys that each head had when the kernel ran last.
 template <class Tile>
 struct GroupedCounters {
-  unsigned *of_runs, *of_heads, *keys;
+  unsigned *of_segments, *of_heads, *keys;
   DEV GroupedCounters(const SplitK& split, const GroupedPlace<Tile>& at) {
-    const int heads = grid_y() * grid_z(), runs = grid_x() / Tile::kBlocks;
-    of_runs = split.counters + at.head * runs + at.run;
-    of_heads = split.counters + heads * runs + at.head * Tile::kBlocks + (Tile::kMeetsInMemory ? 0 : at.block);
-    keys = split.counters + heads * (runs + Tile::kBlocks) + at.head;
+    const int heads = grid_y() * grid_z(), segments = grid_x() / Tile::kBlocks;
+    of_segments = split.counters + at.head * segments + at.segment;
+    of_heads = split.counters + heads * segments + at.head * Tile::kBlocks + (Tile::kMeetsInMemory ? 0 : at.block);
+    keys = split.counters + heads * (segments + Tile::kBlocks) + at.head;
   }
 };
 
 /// A row's part of the result: sums relative to `top`, an exponent of 2, and the sums of weights over every fourth pair
 /// of keys.
-template <int kRun>
+template <int kWidth>
 struct GroupedPart {
-  float top = no_score(), totals[4] = {}, sums[kRun] = {};
+  float top = no_score(), totals[4] = {}, sums[kWidth] = {};
 
   DEV float share_of(float other) const { return exp2_approximate(other - (top == no_score() ? 0.0f : top)); }
   DEV float total() const { return (totals[0] + totals[1]) + (totals[2] + totals[3]); }
@@ -164,7 +164,7 @@ DEV bool grouped_last(unsigned* counter, int all, float* shared) {
   fence_device();
   return true;
 }
-/// The same through memory: the last block of a run finishes all of it.
+/// The same through memory: the last block of a segment finishes all of it.
 template <class Tile>
 struct GroupedMemory {
   unsigned* counter;
@@ -172,9 +172,9 @@ struct GroupedMemory {
   int chunk = 0;
 
   DEV GroupedMemory(const AttentionSizes& s, const GroupedPlace<Tile>& at, float* shared)
-      : counter(GroupedCounters<Tile>(s.split, at).of_runs),
-        left(s.split.workspace +
-             (static_cast<int64_t>(at.head) * (grid_x() / Tile::kBlocks) + at.run) * (Tile::kRunChunks * Tile::kLeft)),
+      : counter(GroupedCounters<Tile>(s.split, at).of_segments),
+        left(s.split.workspace + (static_cast<int64_t>(at.head) * (grid_x() / Tile::kBlocks) + at.segment) *
+                                     (Tile::kSegmentChunks * Tile::kLeft)),
         shared(shared) {}
   DEV static int first() { return 0; }
   static constexpr int kNext = 1;
@@ -203,87 +203,88 @@ struct GroupedMeeting<Tile, true> {
 
 /// Divides, and passes some columns of a row to the epilogue.
 template <class Epilogue, class Lse, class Params>
-DEV void grouped_store(const Params& p, int row, int column, const GroupedPart<Epilogue::kRun>& part) {
+DEV void grouped_store(const Params& p, int row, int column, const GroupedPart<Epilogue::kWidth>& part) {
   const float total = part.total();
   if constexpr (Lse::kWanted)
     if (column == 0)
       Lse::store(p, row, (total == 0.0f ? part.top : part.top + log2_approximate(total)) * 0.6931471805599453f);
-  Frag<float, Epilogue::kRun> acc[1];
+  Frag<float, Epilogue::kWidth> acc[1];
   const float share = reciprocal_approximate(total);
-  UNROLL for (int c = 0; c < Epilogue::kRun; ++c) acc[0].v[c] = part.sums[c] * share;
+  UNROLL for (int c = 0; c < Epilogue::kWidth; ++c) acc[0].v[c] = part.sums[c] * share;
   Epilogue::store(p, row, column, Epilogue::compute(p, row, column, acc));
 }
 
 /// The epilogue calls of a block: call i is number `index`, counted over all rows.
-template <class Tile, class Meeting, int kRun>
+template <class Tile, class Meeting, int kWidth>
 struct GroupedCalls {
-  static constexpr int kOfUnit = Tile::kUnit / kRun;
+  static constexpr int kOfUnit = Tile::kUnit / kWidth;
   int first, calls;
   DEV GroupedCalls(const GroupedPlace<Tile>& at, const Meeting& meeting) : first(meeting.first()) {
     const int units = (at.rows * Tile::kDepth + Tile::kUnit - 1) / Tile::kUnit;
     calls = (units - first + Meeting::kNext - 1) / Meeting::kNext * kOfUnit;
   }
   DEV int unit(int i) const { return first + i / kOfUnit * Meeting::kNext; }
-  DEV static int inside(int i) { return i % kOfUnit * kRun; }
+  DEV static int inside(int i) { return i % kOfUnit * kWidth; }
   DEV int index(int i) const { return unit(i) * Tile::kUnit + inside(i); }
 };
 
-/// Finishes the block's part of the run: passes it to the epilogue or, with several runs, to the workspace, where the
-/// last block combines them with a warp per call: lanes load runs, which are added one after another.
+/// Finishes the block's part of the segment: passes it to the epilogue or, with several segments, to the workspace,
+/// where the last block combines them with a warp per call: lanes load segments, which are added one after another.
 template <class Tile, class Epilogue, class Lse, class Params, class Meeting>
 DEV void grouped_end(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const Meeting& meeting,
                      float* shared) {
-  constexpr int kRun = Epilogue::kRun, kClasses = Tile::kClasses, kRecord = kRun + 1 + kClasses;
-  const GroupedCalls<Tile, Meeting, kRun> calls(at, meeting);
-  const int all_runs = grid_x() / Tile::kBlocks;
-  // After what blocks store: [head][run][epilogue call][sums, top, totals].
-  float* const left =
-      s.split.workspace +
-      (Tile::kMeetsInMemory ? static_cast<int64_t>(grid_y()) * grid_z() * all_runs * Tile::kRunChunks * Tile::kLeft
-                            : 0) +
-      static_cast<int64_t>(at.head) * all_runs * Tile::kRunLeft;
-  const auto record = [&](int run, int i) {
-    return left + static_cast<int64_t>(run) * Tile::kRunLeft + calls.index(i) / kRun * kRecord;
+  constexpr int kWidth = Epilogue::kWidth, kClasses = Tile::kClasses, kRecord = kWidth + 1 + kClasses;
+  const GroupedCalls<Tile, Meeting, kWidth> calls(at, meeting);
+  const int all_segments = grid_x() / Tile::kBlocks;
+  // After what blocks store: [head][segment][epilogue call][sums, top, totals].
+  float* const left = s.split.workspace +
+                      (Tile::kMeetsInMemory ? static_cast<int64_t>(grid_y()) * grid_z() * all_segments *
+                                                  Tile::kSegmentChunks * Tile::kLeft
+                                            : 0) +
+                      static_cast<int64_t>(at.head) * all_segments * Tile::kSegmentLeft;
+  const auto record = [&](int segment, int i) {
+    return left + static_cast<int64_t>(segment) * Tile::kSegmentLeft + calls.index(i) / kWidth * kRecord;
   };
   for (int i = thread_index(); i < calls.calls; i += Tile::kThreads) {
     const int row = calls.index(i) / Tile::kDepth, unit = calls.unit(i), inside = calls.inside(i);
     if (row >= at.rows) continue;
-    GroupedPart<kRun> part;
-    UNROLL for (int k = 0; k < Tile::kRunChunks; ++k) if (k < at.chunks) part.top =
+    GroupedPart<kWidth> part;
+    UNROLL for (int k = 0; k < Tile::kSegmentChunks; ++k) if (k < at.chunks) part.top =
         max_number(part.top, meeting.top(k, row));
-    UNROLL for (int k = 0; k < Tile::kRunChunks; ++k) if (k < at.chunks) {
+    UNROLL for (int k = 0; k < Tile::kSegmentChunks; ++k) if (k < at.chunks) {
       const float share = part.share_of(meeting.top(k, row));
-      const auto x = device::load<float, kRun>(meeting.sums(k, unit) + inside);
+      const auto x = device::load<float, kWidth>(meeting.sums(k, unit) + inside);
       const auto totals = device::load<float, kClasses>(meeting.totals(k, row));
-      UNROLL for (int c = 0; c < kRun; ++c) part.sums[c] += share * x.v[c];
+      UNROLL for (int c = 0; c < kWidth; ++c) part.sums[c] += share * x.v[c];
       UNROLL for (int c = 0; c < kClasses; ++c) part.totals[c] += share * totals.v[c];
     }
-    if (at.runs == 1) {
+    if (at.segments == 1) {
       grouped_store<Epilogue, Lse>(p, at.q_row + row, calls.index(i) % Tile::kDepth, part);
       continue;
     }
-    float* const to = record(at.run, i);
-    UNROLL for (int c = 0; c < kRun; ++c) to[c] = part.sums[c];
-    to[kRun] = part.top;
-    UNROLL for (int c = 0; c < kClasses; ++c) to[kRun + 1 + c] = part.totals[c];
+    float* const to = record(at.segment, i);
+    UNROLL for (int c = 0; c < kWidth; ++c) to[c] = part.sums[c];
+    to[kWidth] = part.top;
+    UNROLL for (int c = 0; c < kClasses; ++c) to[kWidth + 1 + c] = part.totals[c];
   }
-  if (at.runs == 1 || !grouped_last<Tile>(GroupedCounters<Tile>(s.split, at).of_heads, at.runs, shared)) return;
+  if (at.segments == 1 || !grouped_last<Tile>(GroupedCounters<Tile>(s.split, at).of_heads, at.segments, shared)) return;
   NO_UNROLL for (int i = warp(); i < calls.calls; i += Tile::kWarps) {
     const int row = calls.index(i) / Tile::kDepth;
     if (row >= at.rows) continue;
-    GroupedPart<kRun> all;
-    NO_UNROLL for (int run = lane(); run < at.runs; run += 32) all.top = max_number(all.top, record(run, i)[kRun]);
+    GroupedPart<kWidth> all;
+    NO_UNROLL for (int segment = lane(); segment < at.segments; segment += 32) all.top =
+        max_number(all.top, record(segment, i)[kWidth]);
     UNROLL for (int mask = 16; mask > 0; mask /= 2) all.top = max_number(all.top, shuffle_xor(all.top, mask));
-    NO_UNROLL for (int first = 0; first < at.runs; first += 32) {
+    NO_UNROLL for (int first = 0; first < at.segments; first += 32) {
       float mine[kRecord] = {};
-      if (first + lane() < at.runs) {
+      if (first + lane() < at.segments) {
         const float* const from = record(first + lane(), i);
-        const float share = all.share_of(from[kRun]);
+        const float share = all.share_of(from[kWidth]);
         UNROLL for (int c = 0; c < kRecord; ++c) mine[c] = share * from[c];
       }
-      NO_UNROLL for (int run = 0; run < 32 && first + run < at.runs; ++run) {
-        UNROLL for (int c = 0; c < kRun; ++c) all.sums[c] += shuffle(mine[c], run);
-        UNROLL for (int c = 0; c < kClasses; ++c) all.totals[c] += shuffle(mine[kRun + 1 + c], run);
+      NO_UNROLL for (int segment = 0; segment < 32 && first + segment < at.segments; ++segment) {
+        UNROLL for (int c = 0; c < kWidth; ++c) all.sums[c] += shuffle(mine[c], segment);
+        UNROLL for (int c = 0; c < kClasses; ++c) all.totals[c] += shuffle(mine[kWidth + 1 + c], segment);
       }
     }
     if (lane() == 0) grouped_store<Epilogue, Lse>(p, at.q_row + row, calls.index(i) % Tile::kDepth, all);

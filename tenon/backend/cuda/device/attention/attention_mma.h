@@ -9,7 +9,7 @@
 // in blocks of 64 columns. Other blocks recompute the same scores for the other columns.
 //
 // grid.x = tiles of queries * parts of the value columns, grid.y = heads, grid.z = batch; Tile::kThreads,
-// Tile::kSharedBytes. Params has a member `sizes`; Q, K, V are operands of one element type with kRun = 8 and one row
+// Tile::kSharedBytes. Params has a member `sizes`; Q, K, V are operands of one element type with kWidth = 8 and one row
 // per token and head; Epilogue (one lane) gets the rows of Q. A NaN reaches the results of all queries that see it;
 // under a causal mask, a NaN in v also reaches other queries of the same tile, because keys they do not see are
 // multiplied by 0.
@@ -149,7 +149,7 @@ DEV void attend_deep(const Params& p, const AttentionSizes& s, const AttentionPl
 /// Keys: count(p, batch) of a batch entry, if it is not in the sizes. Lse: store(p, row, value), if wanted.
 template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
 DEV void attention_mma(const Params& p) {
-  static_assert(Q::kRun == 8 && K::kRun == 8 && V::kRun == 8 && Epilogue::kLanes == 1);
+  static_assert(Q::kWidth == 8 && K::kWidth == 8 && V::kWidth == 8 && Epilogue::kLanes == 1);
   const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
   const AttentionPlace<Tile> at(s);
   MmaSums<Tile> sums = {};

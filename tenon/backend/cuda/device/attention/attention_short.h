@@ -48,8 +48,8 @@ struct AttentionShortTile {
   static constexpr bool kHeld = false;  ///< the queries stay in shared memory
   // What MmaSums and mma_store need.
   static constexpr int kWarpM = 16, kWarpN = kValueColumns;
-  static constexpr bool kRuns = true;
-  static constexpr int kMaxRuns = 8;
+  static constexpr bool kPermutesB = true;
+  static constexpr int kMaxCalls = 8;
   static constexpr int kSlabColumns = kWarpN, kSlabBytes = kWarpN % 32 ? 16 * (kSlabColumns + 8) * 4 : 0;
 
   static constexpr int kColumnBlocks = (kDepth + 63) / 64;  ///< of 64 columns, of q, k and v
@@ -266,7 +266,7 @@ DEV void short_store(const Params& p, MmaSums<Tile>& sums, int row, int rows) {
   const WarpPlace place{warp() % 4 * 16, 0,
                         reinterpret_cast<float*>(shared_memory() + Tile::kSlabsAt + warp_uniform() * Tile::kSlabBytes)};
   const int depth = p.sizes.depth, end = row + place.row + rows;
-  if constexpr (in_runs<Tile, 1>()) put_in_runs(sums);
+  if constexpr (permutes_b<Tile, 1>()) permute_sums(sums);
   if (rows >= 16 && depth == Tile::kValueColumns) {
     // Avoids a branch per store, which would serialize the address computations.
     auto row_of = [&](int i) {

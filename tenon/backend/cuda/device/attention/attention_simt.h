@@ -203,10 +203,10 @@ DEV void simt_attend_few(const Params& p, const SimtPlace& at, float scale) {
 /// Passes the block's results to the epilogue, eight threads per row.
 template <class Tile, class Epilogue, class Params>
 DEV void simt_store(const Params& p, const SimtPlace& at) {
-  constexpr int kRun = Epilogue::kRun;
+  constexpr int kWidth = Epilogue::kWidth;
   for (int row = thread_index() / 8; at.first + row < at.end; row += Tile::kThreads / 8)
-    for (int col = thread_index() % 8 * kRun; col < p.sizes.depth; col += 8 * kRun) {
-      const Frag<float, kRun> acc[1] = {load<float, kRun>(Tile::shared() + row * Tile::kQueryLine + col)};
+    for (int col = thread_index() % 8 * kWidth; col < p.sizes.depth; col += 8 * kWidth) {
+      const Frag<float, kWidth> acc[1] = {load<float, kWidth>(Tile::shared() + row * Tile::kQueryLine + col)};
       const int to = at.q_row + at.first + row;
       Epilogue::store(p, to, col, Epilogue::compute(p, to, col, acc));
     }
@@ -215,7 +215,7 @@ DEV void simt_store(const Params& p, const SimtPlace& at) {
 /// Keys: count(p, batch) of a batch entry, if it is not in the sizes. Lse: store(p, row, value), if wanted.
 template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
 DEV void attention_simt(const Params& p) {
-  static_assert(Epilogue::kLanes == 1 && Epilogue::kRun <= 4);
+  static_assert(Epilogue::kLanes == 1 && Epilogue::kWidth <= 4);
   griddep_wait();
   griddep_launch();
   const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());

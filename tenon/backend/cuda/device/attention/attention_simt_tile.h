@@ -83,12 +83,12 @@ struct SimtPlace {
 /// Four columns of an operand that is computed where it is read; zeros from `columns` on.
 template <class Operand, class Params>
 DEV Frag<float, 4> simt_columns(const Params& p, int row, int column, int columns) {
-  constexpr int kRun = sizeof(Operand::eval(p, 0, 0).v) / 4;
+  constexpr int kWidth = sizeof(Operand::eval(p, 0, 0).v) / 4;
   Frag<float, 4> out = {};
-  UNROLL for (int c = 0; c < 4; c += kRun) {
+  UNROLL for (int c = 0; c < 4; c += kWidth) {
     if (column + c >= columns) continue;
     const auto part = Operand::eval(p, row, column + c);
-    UNROLL for (int i = 0; i < kRun; ++i) out.v[c + i] = part.v[i];
+    UNROLL for (int i = 0; i < kWidth; ++i) out.v[c + i] = part.v[i];
   }
   return out;
 }

@@ -212,18 +212,18 @@ struct StreamingSoftmax {
 };
 
 /// Sums in the order of attention_grouped.h, whatever the tiles: weights in tiles of 16 keys; weights times values
-/// one K block after another within a chunk of 128 keys, starting from zero; chunks are added to the sums of a run of
-/// 1024 keys, and runs to the total. A Tile has kOrder, 2 if there may be several runs, whose sums are in shared memory
-/// since few texts have them.
+/// one K block after another within a chunk of 128 keys, starting from zero; chunks are added to the sums of a segment
+/// of 1024 keys, and segments to the total. A Tile has kOrder, 2 if there may be several segments, whose sums are in
+/// shared memory since few texts have them.
 template <class Tile, int kOrder = order_of<Tile>()>
 struct OrderedSums {
-  static constexpr int kRows = Tile::kWarpM / 16, kChunkTiles = 128 / Tile::kKeys, kRunTiles = 1024 / Tile::kKeys;
-  MmaSums<Tile> run = {};
-  float run_total[kRows][2] = {}, all_total[kRows][2] = {};
-  float runs_top[kRows][2];  ///< of the runs' sums
-  float* runs;               ///< this thread's first; the rest follow Tile::kSumThreads floats apart
+  static constexpr int kRows = Tile::kWarpM / 16, kChunkTiles = 128 / Tile::kKeys, kSegmentTiles = 1024 / Tile::kKeys;
+  MmaSums<Tile> segment = {};
+  float segment_total[kRows][2] = {}, all_total[kRows][2] = {};
+  float segments_top[kRows][2];  ///< of the segments' sums
+  float* segments;               ///< this thread's first; the rest follow Tile::kSumThreads floats apart
 
-  DEV OrderedSums() : runs(reinterpret_cast<float*>(shared_memory() + Tile::kRunsAt) + thread_index()) {}
+  DEV OrderedSums() : segments(reinterpret_cast<float*>(shared_memory() + Tile::kSegmentsAt) + thread_index()) {}
   /// Whether tile `tile` begins a chunk, so that its product starts new sums.
   DEV static bool begins(int tile) { return kChunkTiles == 1 || tile % kChunkTiles == 0; }
 
@@ -231,53 +231,54 @@ struct OrderedSums {
   template <class T>
   DEV void weigh(T, AttentionScores<Tile>& scores, StreamingSoftmax<Tile>& softmax, int tile) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-      if (begins(tile)) run_total[i][half] += softmax.total[i][half], softmax.total[i][half] = 0;
-      if (kOrder > 1 && tile % kRunTiles == 0) all_total[i][half] += run_total[i][half], run_total[i][half] = 0;
+      if (begins(tile)) segment_total[i][half] += softmax.total[i][half], softmax.total[i][half] = 0;
+      if (kOrder > 1 && tile % kSegmentTiles == 0)
+        all_total[i][half] += segment_total[i][half], segment_total[i][half] = 0;
     }
     softmax.weigh(scores, lowered_in_order(T{}));
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-      run_total[i][half] *= softmax.keep[i][half];
+      segment_total[i][half] *= softmax.keep[i][half];
       if (kOrder > 1) all_total[i][half] *= softmax.keep[i][half];
     }
   }
   DEV void add(const MmaSums<Tile>& chunk) {
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < run.kColumns; ++j)
-        UNROLL for (int e = 0; e < 4; ++e) run.v[i][j][e] += chunk.v[i][j][e];
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < segment.kColumns; ++j)
+        UNROLL for (int e = 0; e < 4; ++e) segment.v[i][j][e] += chunk.v[i][j][e];
   }
   /// softmax.rescale(chunk), after the product of the tile before `tile`. At the end of a chunk this frees `chunk`.
   DEV void rescale(MmaSums<Tile>& chunk, const StreamingSoftmax<Tile>& softmax, int tile) {
     if (begins(tile)) add(chunk);
     if constexpr (kChunkTiles == 1)
-      softmax.rescale(run);
+      softmax.rescale(segment);
     else
-      softmax.rescale(run, chunk);
-    if (kOrder < 2 || tile % kRunTiles != 0) return;
-    join_runs(softmax, tile > kRunTiles);
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) runs_top[i][half] =
+      softmax.rescale(segment, chunk);
+    if (kOrder < 2 || tile % kSegmentTiles != 0) return;
+    join_segments(softmax, tile > kSegmentTiles);
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) segments_top[i][half] =
         softmax.top[i][half];
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < run.kColumns; ++j)
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < segment.kColumns; ++j)
         UNROLL for (int e = 0; e < 4; ++e) {
-      runs[((i * run.kColumns + j) * 4 + e) * Tile::kSumThreads] = run.v[i][j][e];
-      run.v[i][j][e] = 0;
+      segments[((i * segment.kColumns + j) * 4 + e) * Tile::kSumThreads] = segment.v[i][j][e];
+      segment.v[i][j][e] = 0;
     }
   }
   /// After `tiles` tiles: moves all sums of weighted values to `sums`, and those of weights to the softmax.
   DEV void finish(MmaSums<Tile>& sums, StreamingSoftmax<Tile>& softmax, int tiles) {
     add(sums);
-    join_runs(softmax, tiles > kRunTiles);
-    sums = run;
+    join_segments(softmax, tiles > kSegmentTiles);
+    sums = segment;
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) softmax.total[i][half] =
-        all_total[i][half] + (run_total[i][half] + softmax.total[i][half]);
+        all_total[i][half] + (segment_total[i][half] + softmax.total[i][half]);
   }
 
  private:
-  /// Adds earlier runs, if any, to this one, relative to the softmax's top.
-  DEV void join_runs(const StreamingSoftmax<Tile>& softmax, bool some) {
+  /// Adds earlier segments, if any, to this one, relative to the softmax's top.
+  DEV void join_segments(const StreamingSoftmax<Tile>& softmax, bool some) {
     if (kOrder < 2 || !some) return;
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-      const float share = softmax.kept(runs_top[i][half], softmax.top[i][half]);
-      UNROLL for (int j = 0; j < run.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
-          run.v[i][j][e] += share * runs[((i * run.kColumns + j) * 4 + e) * Tile::kSumThreads];
+      const float share = softmax.kept(segments_top[i][half], softmax.top[i][half]);
+      UNROLL for (int j = 0; j < segment.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
+          segment.v[i][j][e] += share * segments[((i * segment.kColumns + j) * 4 + e) * Tile::kSumThreads];
     }
   }
 };

@@ -30,8 +30,8 @@ struct AttentionTile {
   static constexpr int kQueryAt = kStay ? (kStages - 1) * kStageBytes : kStages * kStageBytes;
   static constexpr int kPipelineBytes = kStages * kStageBytes, kSlabsBytes = kWarps * kSlabBytes;
   static constexpr int kWithQueries = kQueryAt + kQueryBytes > kPipelineBytes ? kQueryAt + kQueryBytes : kPipelineBytes;
-  static constexpr int kRunsAt = kWithQueries > kSlabsBytes ? kWithQueries : kSlabsBytes;
-  static constexpr int kSharedBytes = kRunsAt + (kOrder > 1 ? kQueries * kValueColumns * 4 : 0);
+  static constexpr int kSegmentsAt = kWithQueries > kSlabsBytes ? kWithQueries : kSlabsBytes;
+  static constexpr int kSharedBytes = kSegmentsAt + (kOrder > 1 ? kQueries * kValueColumns * 4 : 0);
   static_assert(kWarpM == 16 || kWarpM == 32, "a lane holds one row of its warp's queries while they are copied");
   static_assert(kDepth % (kDeep ? kBlock : 16) == 0 && kValueColumns % (kDeep ? kBlock : 8) == 0);
   static_assert(kOrder == 0 || (!kDeep && 128 % kKeys == 0));

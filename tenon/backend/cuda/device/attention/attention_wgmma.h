@@ -56,8 +56,8 @@ struct AttentionWgmmaTile {
   /// A warpgroup's queries, later its slabs.
   static constexpr int kQueryBytes = kColumnBlocks * kQueryBlock;
   static constexpr int kGroupBytes = kQueryBytes > 4 * kSlabBytes ? kQueryBytes : (4 * kSlabBytes + 1023) / 1024 * 1024;
-  static constexpr int kGroupsAt = kStages * kStageBytes, kRunsAt = kGroupsAt + kGroups * kGroupBytes;
-  static constexpr int kBarriersAt = kRunsAt + (kOrder > 1 ? kSumThreads * kValueColumns / 2 * 4 : 0);
+  static constexpr int kGroupsAt = kStages * kStageBytes, kSegmentsAt = kGroupsAt + kGroups * kGroupBytes;
+  static constexpr int kBarriersAt = kSegmentsAt + (kOrder > 1 ? kSumThreads * kValueColumns / 2 * 4 : 0);
   static constexpr int kSharedBytes = kBarriersAt + 32 * kStages + 16;
   /// Whether the queries' fragments stay in registers, next to scores, weights and sums.
   static constexpr bool kHeld = (3 * kKeys + (kOrder ? 4 : 2) * kValueColumns + kDepth) / 4 + 32 <= kRegisters;

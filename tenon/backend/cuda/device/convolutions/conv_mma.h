@@ -1,7 +1,7 @@
 // The convolution of NHWC pixels with mma, or in f32 on the CUDA cores (implicit GEMM): ConvSizes, a product of the
 // pixels in each output pixel's window, in the order [kernel_h][kernel_w][channels], with the weights. The window is
 // never materialized: a row of A in shared memory is copied tap by tap from the tap's position, and is zero outside the
-// image. A few channels may also be computed there: with A::kComputed, A::eval(p, pixel, channel) gives kRun of them.
+// image. A few channels may also be computed there: with A::kComputed, A::eval(p, pixel, channel) gives kWidth of them.
 //
 // grid.x = tiles of m * tiles of n with m = batch * out_height * out_width and n = outputs, grid.y = splits. Rows of A
 // are the input's pixels, (image * height + y) * width + x; rows of B are the outputs, kernel_h * kernel_w * channels
@@ -22,7 +22,7 @@ template <class Tile, int kRows, class Operand>
 struct WindowLoader {
   using T = typename Operand::T;
   using Part = CopyPart<Tile, kRows, T>;
-  static constexpr int kBytes = Operand::kRun * sizeof(T) < 16 ? Operand::kRun * sizeof(T) : 16;
+  static constexpr int kBytes = Operand::kWidth * sizeof(T) < 16 ? Operand::kWidth * sizeof(T) : 16;
   int origin[Part::kPasses];  ///< number of the window's first pixel, which may be outside
   int corner[Part::kPasses];  ///< y << x_bits | x of that pixel, both with their signs
   typename Operand::Row rows[Part::kPasses];
@@ -77,8 +77,8 @@ struct WindowLoader {
     aim(p);
   }
 
-  /// One run of window i's current pixel.
-  DEV void copy_run(int i, uint32_t to) const {
+  /// One vector of window i's current pixel.
+  DEV void copy_vector(int i, uint32_t to) const {
     const int bytes = inside >> i & 1 ? kBytes : 0;
     const T* from = Operand::at(rows[i], channel);
     if constexpr (kBytes == 16)
@@ -90,7 +90,7 @@ struct WindowLoader {
   }
   template <class Params>
   DEV void compute(const Params& p, int i, uint32_t to) const {
-    const auto x = inside >> i & 1 ? Operand::eval(p, rows[i].pixel, channel) : splat<Operand::kRun>(0.0f);
+    const auto x = inside >> i & 1 ? Operand::eval(p, rows[i].pixel, channel) : splat<Operand::kWidth>(0.0f);
     unsigned char* const place = shared_memory() + (to - shared_address(shared_memory()));
     store(reinterpret_cast<T*>(place), from_floats<T>(x));
   }
@@ -98,16 +98,16 @@ struct WindowLoader {
   template <class Params>
   DEV void copy(const Params& p, uint32_t shared) {
     const uint32_t to = shared + Part::offset();
-    UNROLL for (int run = 0; run < 16 / kBytes; ++run) {
+    UNROLL for (int vector = 0; vector < 16 / kBytes; ++vector) {
       UNROLL for (int i = 0; i < Part::kPasses; ++i) {
         if (!Part::has(i)) continue;
-        const uint32_t at = to + i * Part::kStride * Tile::kRowBytes + run * kBytes;
+        const uint32_t at = to + i * Part::kStride * Tile::kRowBytes + vector * kBytes;
         if constexpr (ComputedPixels<Operand>)
           compute(p, i, at);
         else
-          copy_run(i, at);
+          copy_vector(i, at);
       }
-      if (run + 1 < 16 / kBytes) advance(p, kBytes / sizeof(T));
+      if (vector + 1 < 16 / kBytes) advance(p, kBytes / sizeof(T));
     }
     advance(p, Part::kColumns - (16 - kBytes) / sizeof(T));
   }
@@ -145,7 +145,7 @@ DEV void conv_mma(const Params& p) {
     griddep_launch();
     WindowLoader<Tile, Tile::kM, A> a(p, k_tiles.first, at.row, at.pixels);
     RowLoader<Tile, Tile::kN, B> b(p, k, k_tiles.first, [&](int i) {
-      return Place::Lanes::template source<B::kInRuns>(i, at.column, at.columns);
+      return Place::Lanes::template source<B::kPermuted>(i, at.column, at.columns);
     });
     if constexpr (sizeof(T) == 4)
       plain_loop<Tile, false>(p, sums, a, b, k_tiles.count, 0);

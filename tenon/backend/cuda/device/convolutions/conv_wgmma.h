@@ -89,8 +89,8 @@ struct ConvProblem {
   DEV void load_b(const Item& item, int k_tile, uint32_t b, uint32_t full) const {
     const int tap = k_tile / chunks, first = (item.phase_y * 2 + item.phase_x) * p.sizes.outputs + item.column;
     const TmaSource from = B::source(p, (k_tile - tap * chunks) * kColumns);
-    load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(b, first, columns(), [&](uint32_t dst, int row) {
-      load_box_of_b<Tile, B::kInRuns>(dst, from.map, full, row, from.column, tap);
+    load_rows_of_b<Tile, Epilogue::kLanes, B::kPermuted>(b, first, columns(), [&](uint32_t dst, int row) {
+      load_box_of_b<Tile, B::kPermuted>(dst, from.map, full, row, from.column, tap);
     });
   }
 };

@@ -27,16 +27,16 @@ struct GroupsRows {
 };
 
 /// Moments of the columns of a fragment.
-template <int kRun>
+template <int kWidth>
 struct GroupsMoments {
   float count = 0;
-  Frag<float, kRun> mean = splat<kRun>(0.0f), m2 = splat<kRun>(0.0f);
+  Frag<float, kWidth> mean = splat<kWidth>(0.0f), m2 = splat<kWidth>(0.0f);
   /// Adds the first `rows` of x, as deviations from the first one.
-  DEV void add(const Frag<float, kRun> (&x)[kGroupsAtOnce], int rows) {
+  DEV void add(const Frag<float, kWidth> (&x)[kGroupsAtOnce], int rows) {
     const float n = static_cast<float>(rows), each = divide(1.0f, n);
     const MomentWeights w = MomentWeights::of(count, n);
     count += n;
-    UNROLL for (int k = 0; k < kRun; ++k) {
+    UNROLL for (int k = 0; k < kWidth; ++k) {
       float sum = 0, squares = 0;
       UNROLL for (int j = 1; j < kGroupsAtOnce; ++j) {
         const float apart = j < rows ? x[j].v[k] - x[0].v[k] : 0.0f;
@@ -54,11 +54,11 @@ struct GroupsMoments {
 /// A thread's moments over its rows. All blocks move from the first row to the last together, one row per line of
 /// threads.
 template <class Value, class Params>
-DEV GroupsMoments<Value::kRun> groups_of_rows(const Params& p, int line, int col) {
+DEV GroupsMoments<Value::kWidth> groups_of_rows(const Params& p, int line, int col) {
   const int inner = p.sizes.inner, row = block_z() * inner, apart = grid_x() * kGroupsLines;
-  GroupsMoments<Value::kRun> moments;
+  GroupsMoments<Value::kWidth> moments;
   NO_UNROLL for (int i = block_x() * kGroupsLines + line; i < inner; i += kGroupsAtOnce * apart) {
-    Frag<float, Value::kRun> x[kGroupsAtOnce];
+    Frag<float, Value::kWidth> x[kGroupsAtOnce];
     int rows = 0;
     // A missing row repeats row i: a load behind a branch would wait for the previous load.
     UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) {
@@ -71,53 +71,54 @@ DEV GroupsMoments<Value::kRun> groups_of_rows(const Params& p, int line, int col
   return moments;
 }
 
-/// Combines parts of each column, [kParts][count, mean, m2][kWidth] in shared memory: thread c of the first kWidth gets
-/// column c's result through store(c, moments).
-template <int kParts, int kWidth, class Store>
+/// Combines parts of each column, [kParts][count, mean, m2][kBlockColumns] in shared memory: thread c of the first
+/// kBlockColumns gets column c's result through store(c, moments).
+template <int kParts, int kBlockColumns, class Store>
 DEV void groups_join(const float* parts, const Store& store) {
   sync_block();
-  for (int c = thread_index(); c < kWidth; c += kGroupsThreads) {
+  for (int c = thread_index(); c < kBlockColumns; c += kGroupsThreads) {
     MomentSums sums;
     UNROLL_8 for (int i = 0; i < kParts; ++i) {
-      const float* part = parts + 3 * i * kWidth + c;
-      sums.add({part[0], part[kWidth], part[2 * kWidth]});
+      const float* part = parts + 3 * i * kBlockColumns + c;
+      sums.add({part[0], part[kBlockColumns], part[2 * kBlockColumns]});
     }
     store(c, sums.total());
   }
 }
-template <int kWidth>
+template <int kBlockColumns>
 DEV void groups_put(float* parts, int part, int c, const Moments& moments) {
-  float* at = parts + 3 * part * kWidth + c;
+  float* at = parts + 3 * part * kBlockColumns + c;
   at[0] = moments.count;
-  at[kWidth] = moments.mean;
-  at[2 * kWidth] = moments.m2;
+  at[kBlockColumns] = moments.mean;
+  at[2 * kBlockColumns] = moments.m2;
 }
 
-/// Combines the results of the block's threads, means and m2 in lines[2][kGroupsLines][kWidth]: first all threads
-/// combine some lines each into `parts`, then the first kWidth threads combine those, one column each, and call
-/// store(c, moments).
-template <int kWidth, class Store>
+/// Combines the results of the block's threads, means and m2 in lines[2][kGroupsLines][kBlockColumns]: first all
+/// threads combine some lines each into `parts`, then the first kBlockColumns threads combine those, one column each,
+/// and call store(c, moments).
+template <int kBlockColumns, class Store>
 DEV void groups_of_block(const GroupsRows& rows, const float* lines, float* parts, const Store& store) {
-  constexpr int kParts = kGroupsThreads / kWidth;
+  constexpr int kParts = kGroupsThreads / kBlockColumns;
   static_assert(kGroupsLines % kParts == 0);
-  const int c = thread_index() % kWidth, part = thread_index() / kWidth;
+  const int c = thread_index() % kBlockColumns, part = thread_index() / kBlockColumns;
   MomentSums sums;
   UNROLL for (int i = 0; i < kGroupsLines / kParts; ++i) {
     const int line = i * kParts + part;
-    sums.add({rows.of_line(block_x(), line), lines[line * kWidth + c], lines[(kGroupsLines + line) * kWidth + c]});
+    sums.add({rows.of_line(block_x(), line), lines[line * kBlockColumns + c],
+              lines[(kGroupsLines + line) * kBlockColumns + c]});
   }
-  groups_put<kWidth>(parts, part, c, sums.total());
-  groups_join<kParts, kWidth>(parts, store);
+  groups_put<kBlockColumns>(parts, part, c, sums.total());
+  groups_join<kParts, kBlockColumns>(parts, store);
 }
 
-/// Combines in the same way what a cluster's blocks stored in this block's of_blocks[kCluster][2][kWidth].
-template <int kCluster, int kWidth, class Store>
+/// Combines in the same way what a cluster's blocks stored in this block's of_blocks[kCluster][2][kBlockColumns].
+template <int kCluster, int kBlockColumns, class Store>
 DEV void groups_of_cluster(const GroupsRows& rows, const float* of_blocks, const Store& store) {
-  for (int c = thread_index(); c < kWidth; c += kGroupsThreads) {
+  for (int c = thread_index(); c < kBlockColumns; c += kGroupsThreads) {
     MomentSums sums;
     UNROLL for (int i = 0; i < kCluster; ++i) {
-      const float* at = of_blocks + i * 2 * kWidth + c;
-      sums.add({rows.of_block(i), at[0], at[kWidth]});
+      const float* at = of_blocks + i * 2 * kBlockColumns + c;
+      sums.add({rows.of_block(i), at[0], at[kBlockColumns]});
     }
     store(c, sums.total());
   }
@@ -141,14 +142,15 @@ DEV bool groups_last(const Params& p, uint32_t* last) {
 
 /// The last block of a range of columns combines the chunks: each thread some of them for a few columns, then across
 /// threads through `shared`. (There are few partial results: offsets fit in 32 bits, which saves registers.)
-template <int kRun, class Params, class Store>
+template <int kWidth, class Params, class Store>
 DEV void groups_finish(const Params& p, const GroupsRows& rows, float* shared, const Store& store) {
-  constexpr int kVector = kRun < 2 ? kRun : 2, kWidth = kGroupsFragments * kRun, kVectors = kWidth / kVector,
-                kParts = kGroupsThreads / kVectors, kAtOnce = 8;
-  static_assert(3 * kParts * kWidth <= 2 * kGroupsLines * kWidth + 3 * kGroupsThreads, "they fit where lines were");
+  constexpr int kVector = kWidth < 2 ? kWidth : 2, kBlockColumns = kGroupsFragments * kWidth,
+                kVectors = kBlockColumns / kVector, kParts = kGroupsThreads / kVectors, kAtOnce = 8;
+  static_assert(3 * kParts * kBlockColumns <= 2 * kGroupsLines * kBlockColumns + 3 * kGroupsThreads,
+                "they fit where lines were");
   const GroupsSizes& s = p.sizes;
   const int chunks = grid_x(), vector = thread_index() % kVectors * kVector, part = thread_index() / kVectors;
-  const int column = block_y() * kWidth + vector;
+  const int column = block_y() * kBlockColumns + vector;
   MomentSums sums[kVector];
   if (column < s.channels) {
     const uint32_t means = block_z() * chunks * s.channels + column, m2 = means + s.samples * chunks * s.channels;
@@ -166,48 +168,48 @@ DEV void groups_finish(const Params& p, const GroupsRows& rows, float* shared, c
       }
     }
   }
-  UNROLL for (int k = 0; k < kVector; ++k) groups_put<kWidth>(shared, part, vector + k, sums[k].total());
-  groups_join<kParts, kWidth>(shared, store);
+  UNROLL for (int k = 0; k < kVector; ++k) groups_put<kBlockColumns>(shared, part, vector + k, sums[k].total());
+  groups_join<kParts, kBlockColumns>(shared, store);
 }
 
-/// Value: kRun; eval(p, row, col) gives kRun columns. Statistics: store(p, sample * channels + channel, moments).
+/// Value: kWidth; eval(p, row, col) gives kWidth columns. Statistics: store(p, sample * channels + channel, moments).
 /// kCluster: blocks per cluster if the device has clusters, else 1. Grid: x = blocks along inner, y = kGroupsFragments
-/// * kRun columns, z = samples.
+/// * kWidth columns, z = samples.
 template <class Value, int kCluster, class Statistics, class Params>
 DEV void groups(const Params& p) {
   if constexpr (kCluster > 1)
     if (p.sizes.in_cluster) sync_cluster();  // all blocks have started and can be written to
   griddep_wait();
   griddep_launch();
-  constexpr int kRun = Value::kRun, kWidth = kGroupsFragments * kRun;
+  constexpr int kWidth = Value::kWidth, kBlockColumns = kGroupsFragments * kWidth;
   const GroupsSizes& s = p.sizes;
   const int fragment = thread_index() % kGroupsFragments, line = thread_index() / kGroupsFragments;
-  const int col = (block_y() * kGroupsFragments + fragment) * kRun;
-  GroupsMoments<kRun> found;
+  const int col = (block_y() * kGroupsFragments + fragment) * kWidth;
+  GroupsMoments<kWidth> found;
   if (col < s.channels) found = groups_of_rows<Value>(p, line, col);
   const GroupsRows rows(s.inner, grid_x());
   uint32_t* last = reinterpret_cast<uint32_t*>(shared_memory());
-  float* lines = reinterpret_cast<float*>(last + 4);  // [2][kGroupsLines][kWidth]
-  float *parts = lines + 2 * kGroupsLines * kWidth, *of_blocks = parts + 3 * kGroupsThreads;
-  store(lines + line * kWidth + fragment * kRun, found.mean);
-  store(lines + (kGroupsLines + line) * kWidth + fragment * kRun, found.m2);
+  float* lines = reinterpret_cast<float*>(last + 4);  // [2][kGroupsLines][kBlockColumns]
+  float *parts = lines + 2 * kGroupsLines * kBlockColumns, *of_blocks = parts + 3 * kGroupsThreads;
+  store(lines + line * kBlockColumns + fragment * kWidth, found.mean);
+  store(lines + (kGroupsLines + line) * kBlockColumns + fragment * kWidth, found.m2);
   sync_block();
   const auto done = [&](int c, const Moments& moments) {
-    const int channel = block_y() * kWidth + c;
+    const int channel = block_y() * kBlockColumns + c;
     if (channel < s.channels) Statistics::store(p, static_cast<int64_t>(block_z()) * s.channels + channel, moments);
   };
   const bool alone = grid_x() == 1, in_cluster = kCluster > 1 && s.in_cluster;
-  groups_of_block<kWidth>(rows, lines, parts, [&](int c, const Moments& moments) {
+  groups_of_block<kBlockColumns>(rows, lines, parts, [&](int c, const Moments& moments) {
     if (alone) return done(c, moments);
     if constexpr (kCluster > 1) {
       if (in_cluster) {
-        const float* at = of_blocks + cluster_rank() * 2 * kWidth + c;
+        const float* at = of_blocks + cluster_rank() * 2 * kBlockColumns + c;
         store_at(shared_address(at), moments.mean, 0);
-        store_at(shared_address(at + kWidth), moments.m2, 0);
+        store_at(shared_address(at + kBlockColumns), moments.m2, 0);
         return;
       }
     }
-    const int channel = block_y() * kWidth + c;
+    const int channel = block_y() * kBlockColumns + c;
     if (channel >= s.channels) return;
     float* mean = s.partials + (static_cast<int64_t>(block_z()) * grid_x() + block_x()) * s.channels + channel;
     mean[0] = moments.mean;
@@ -217,11 +219,11 @@ DEV void groups(const Params& p) {
   if constexpr (kCluster > 1) {
     if (in_cluster) {
       sync_cluster();
-      if (cluster_rank() == 0) groups_of_cluster<kCluster, kWidth>(rows, of_blocks, done);
+      if (cluster_rank() == 0) groups_of_cluster<kCluster, kBlockColumns>(rows, of_blocks, done);
       return;
     }
   }
-  if (groups_last(p, last)) groups_finish<kRun>(p, rows, lines, done);
+  if (groups_last(p, last)) groups_finish<kWidth>(p, rows, lines, done);
 }
 
 }  // namespace tenon::device

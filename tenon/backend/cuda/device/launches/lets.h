@@ -14,7 +14,7 @@ template <class Program, class Params>
 DEV typename Program::Loads let_loads(const Params& p, int rows, const Divisor& row_fragments) {
   const int width = static_cast<int>(row_fragments.divisor), last = rows * width - 1,
             i = thread_index() < last ? thread_index() : last, row = i / row_fragments;
-  return Program::loads(p, block_y() * rows + row, (i - row * width) * Program::kRun);
+  return Program::loads(p, block_y() * rows + row, (i - row * width) * Program::kWidth);
 }
 
 /// A program without reductions over rows * row_fragments fragments. `first`: from let_loads.
@@ -23,7 +23,7 @@ DEV void let_map(const Params& p, int rows, const Divisor& row_fragments, const 
   const int width = static_cast<int>(row_fragments.divisor);
   typename Program::Loads loads = first;
   NO_UNROLL for (int i = thread_index(); i < rows * width; i += threads) {
-    const int row = i / row_fragments, there = block_y() * rows + row, col = (i - row * width) * Program::kRun;
+    const int row = i / row_fragments, there = block_y() * rows + row, col = (i - row * width) * Program::kWidth;
     if (i != thread_index()) loads = Program::loads(p, there, col);
     Program::results(p, there, col, loads);
   }

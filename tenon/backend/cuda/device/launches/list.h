@@ -38,35 +38,35 @@ DEV ListChunk list_chunk(const Params& p) {
   return c;
 }
 
-/// Program, Single: for kRun columns and for one; eval(q, row, col) computes and stores them. Elements are counted from
-/// the start of the chunk, to which the pointers of `q` point.
+/// Program, Single: for kWidth columns and for one; eval(q, row, col) computes and stores them. Elements are counted
+/// from the start of the chunk, to which the pointers of `q` point.
 template <class Program, class Single, class Params>
 DEV void list_map(const Params& q, const ListChunk& c) {
-  constexpr int kRun = Program::kRun;
-  const int whole = c.wide ? c.count / kRun : 0;
+  constexpr int kWidth = Program::kWidth;
+  const int whole = c.wide ? c.count / kWidth : 0;
   constexpr int kAtOnce = Program::kAtOnce;  // fragments whose loads are in flight together
   int at = thread_index();
   for (; at + (kAtOnce - 1) * kListThreads < whole; at += kAtOnce * kListThreads) {
     typename Program::Loads loads[kAtOnce];
-    UNROLL for (int j = 0; j < kAtOnce; ++j) loads[j] = Program::loads(q, 0, (at + j * kListThreads) * kRun);
-    UNROLL for (int j = 0; j < kAtOnce; ++j) Program::results(q, 0, (at + j * kListThreads) * kRun, loads[j]);
+    UNROLL for (int j = 0; j < kAtOnce; ++j) loads[j] = Program::loads(q, 0, (at + j * kListThreads) * kWidth);
+    UNROLL for (int j = 0; j < kAtOnce; ++j) Program::results(q, 0, (at + j * kListThreads) * kWidth, loads[j]);
   }
-  for (; at < whole; at += kListThreads) Program::eval(q, 0, at * kRun);
-  for (int i = whole * kRun + thread_index(); i < c.count; i += kListThreads) Single::eval(q, 0, i);
+  for (; at < whole; at += kListThreads) Program::eval(q, 0, at * kWidth);
+  for (int i = whole * kWidth + thread_index(); i < c.count; i += kListThreads) Single::eval(q, 0, i);
 }
 
 /// The same for programs that return their result: `found` becomes the largest `number` of an item with a nonzero
 /// element. Numbers decrease along the list, so that is the first such item.
 template <class Program, class Single, class Params>
 DEV void list_find(const Params& q, const ListChunk& c, uint32_t* found, uint32_t number) {
-  constexpr int kRun = Program::kRun;
-  const int whole = c.wide ? c.count / kRun : 0;
+  constexpr int kWidth = Program::kWidth;
+  const int whole = c.wide ? c.count / kWidth : 0;
   bool any = false;
   for (int i = thread_index(); i < whole; i += kListThreads) {
-    const Frag<float, kRun> x = Program::eval(q, 0, i * kRun);
-    UNROLL for (int k = 0; k < kRun; ++k) any = any || x.v[k] != 0.0f;
+    const Frag<float, kWidth> x = Program::eval(q, 0, i * kWidth);
+    UNROLL for (int k = 0; k < kWidth; ++k) any = any || x.v[k] != 0.0f;
   }
-  for (int i = whole * kRun + thread_index(); i < c.count; i += kListThreads)
+  for (int i = whole * kWidth + thread_index(); i < c.count; i += kListThreads)
     any = any || Single::eval(q, 0, i).v[0] != 0.0f;
   if (any) atomic_max(found, number);
 }

@@ -19,16 +19,17 @@ struct NoLets {
   DEV static void run(const Params&, const First&) {}
 };
 
-/// Program: kRun; loads(p, row, col) loads for kRun columns from `col` on, and results(p, row, col, loads) computes and
-/// stores them. Lets: small values computed by every block (lets.h), whose first loads first(p) issues. at_once: rows
-/// per thread whose loads are in flight together. If no running kernel writes what the map loads (MapSizes::settled),
-/// it issues its first loads before the predecessor has ended, and processes rows backwards: what the predecessor read
-/// last, for sums of the same values, is still in L2. Grid: y = parts of the rows, which need only their own lets.
+/// Program: kWidth; loads(p, row, col) loads for kWidth columns from `col` on, and results(p, row, col, loads) computes
+/// and stores them. Lets: small values computed by every block (lets.h), whose first loads first(p) issues. at_once:
+/// rows per thread whose loads are in flight together. If no running kernel writes what the map loads
+/// (MapSizes::settled), it issues its first loads before the predecessor has ended, and processes rows backwards: what
+/// the predecessor read last, for sums of the same values, is still in L2. Grid: y = parts of the rows, which need only
+/// their own lets.
 template <class Program, class Constants, class Lets, int threads, int at_once, class Params>
 DEV void map(const Params& p) {
   const MapSizes& s = p.sizes;
   const int i = block_x() * threads + thread_index(), first = i / s.row_fragments,
-            col = (i - first * static_cast<int>(s.row_fragments.divisor)) * Program::kRun, part = block_y() * s.rows;
+            col = (i - first * static_cast<int>(s.row_fragments.divisor)) * Program::kWidth, part = block_y() * s.rows;
   // A missing row is replaced by the last one: a load behind a branch would wait for the previous load.
   const auto at = [&](int row) {
     const int there = row < s.rows ? row : s.rows - 1;

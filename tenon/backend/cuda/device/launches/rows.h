@@ -158,8 +158,8 @@ DEV void columns_of_block(const Params& p, const Team& team) {
     Program::template columns<R>(p, p.sizes.cols, team);
 }
 
-/// Program: kRun; Loads<R>; loads<R>(p, row, cols, team, l) loads a row of up to R * kRun * team threads columns, and
-/// run<R>(..) computes and stores it.
+/// Program: kWidth; Loads<R>; loads<R>(p, row, cols, team, l) loads a row of up to R * kWidth * team threads columns,
+/// and run<R>(..) computes and stores it.
 template <class Program_, int R, class Params>
 struct RowsOfBlocks {
   using Program = Program_;

@@ -25,7 +25,7 @@ DEV void gemm_mma(const Params& p) {
   RowLoader<Tile, Tile::kM, A> a(p, g.k, k_tiles.first,
                                  [&](int i) { return batch * g.m + (row + i < g.m ? row + i : g.m - 1); });
   RowLoader<Tile, Tile::kN, B> b(p, g.k, k_tiles.first, [&](int i) {
-    return batch * g.n + Lanes::template source<B::kInRuns>(i, column, columns);
+    return batch * g.n + Lanes::template source<B::kPermuted>(i, column, columns);
   });
   MmaSums<Tile> sums = {};
   if constexpr (sizeof(T) == 4)

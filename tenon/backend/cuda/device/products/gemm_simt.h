@@ -124,8 +124,8 @@ DEV void sum_range_of_warp(const Params& p, SimtSums<Tile>& sums, int row, int c
 
 template <class Tile, class A, class B, class Epilogue, class Params>
 DEV void gemm_simt(const Params& p) {
-  static_assert(!B::kInRuns && Epilogue::kLanes == Tile::kLanes);
-  constexpr int kRun = Epilogue::kRun, kRuns = Tile::kColumns / kRun;
+  static_assert(!B::kPermuted && Epilogue::kLanes == Tile::kLanes);
+  constexpr int kWidth = Epilogue::kWidth, kVectors = Tile::kColumns / kWidth;
   const GemmSizes& g = p.sizes;
   const int row = block_y() * Tile::kRows, column = block_x() * Tile::kColumns, columns = g.n / Tile::kLanes;
   SimtSums<Tile> sums = {};
@@ -137,13 +137,13 @@ DEV void gemm_simt(const Params& p) {
     all[warp() * Tile::kSums + at + lane() % Tile::kColumns] = sums.v[l][r];
   }
   sync_block();
-  NO_UNROLL for (int item = thread_index(); item < Tile::kRows * kRuns; item += Tile::kThreads) {
-    const int i = item / kRuns, at = item % kRuns * kRun;
+  NO_UNROLL for (int item = thread_index(); item < Tile::kRows * kVectors; item += Tile::kThreads) {
+    const int i = item / kVectors, at = item % kVectors * kWidth;
     if (row + i >= g.m || column + at >= columns) continue;
-    Frag<float, kRun> acc[Tile::kLanes] = {};
+    Frag<float, kWidth> acc[Tile::kLanes] = {};
     UNROLL for (int w = 0; w < Tile::kWarps; ++w) UNROLL for (int l = 0; l < Tile::kLanes; ++l) {
-      const auto part = load<float, kRun>(all + w * Tile::kSums + (l * Tile::kRows + i) * Tile::kColumns + at);
-      UNROLL for (int k = 0; k < kRun; ++k) acc[l].v[k] += part.v[k];
+      const auto part = load<float, kWidth>(all + w * Tile::kSums + (l * Tile::kRows + i) * Tile::kColumns + at);
+      UNROLL for (int k = 0; k < kWidth; ++k) acc[l].v[k] += part.v[k];
     }
     Epilogue::store(p, row + i, column + at, Epilogue::compute(p, row + i, column + at, acc));
   }

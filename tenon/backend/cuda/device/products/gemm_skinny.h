@@ -100,7 +100,7 @@ struct SkinnyLeft<true> {
 struct NoFront {
   static constexpr bool kGiven = false;
 };
-/// Every block computes operand A before the product into its own shared memory: whole rows of up to R * kRun * 32
+/// Every block computes operand A before the product into its own shared memory: whole rows of up to R * kWidth * 32
 /// columns, one per warp, with Program as in device/launches/rows.h.
 template <class Program, int R>
 struct RowsInFront {
@@ -194,11 +194,11 @@ struct SkinnyReduction<Tile, Shared, ReducesBeside<Part, T>> {
     const int row = 8 * half + lane() / 4, column = first + lane() % 4 * 8;
     if (row >= p.sizes.m || column >= p.sizes.k) return;
     const auto x = to_floats(reinterpret_cast<const Frag<Element, 8>&>(chunk.words));
-    UNROLL for (int c = 0; c < 8; c += Part::kRun) {
-      Frag<float, Part::kRun> part[1];
-      UNROLL for (int i = 0; i < Part::kRun; ++i) part[0].v[i] = x.v[c + i];
+    UNROLL for (int c = 0; c < 8; c += Part::kWidth) {
+      Frag<float, Part::kWidth> part[1];
+      UNROLL for (int i = 0; i < Part::kWidth; ++i) part[0].v[i] = x.v[c + i];
       const auto values = Part::compute(p, row, column + c, part).counted;
-      UNROLL for (int i = 0; i < Part::kRun; ++i) sums[half] = step<T>(sums[half], values.v[i]);
+      UNROLL for (int i = 0; i < Part::kWidth; ++i) sums[half] = step<T>(sums[half], values.v[i]);
     }
   }
   /// Stores the warp's result in shared memory.
@@ -220,8 +220,8 @@ struct SkinnyReduction<Tile, Shared, ReducesBeside<Part, T>> {
 template <class Tile, class B, class Epilogue, class Reduction>
 struct SkinnyResults {
   using Shared = SkinnyShared<Tile, Epilogue::kLanes>;
-  static constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kCalls = 2 / kRun;
-  static_assert(kRun <= 2);
+  static constexpr int kLanes = Epilogue::kLanes, kWidth = Epilogue::kWidth, kCalls = 2 / kWidth;
+  static_assert(kWidth <= 2);
   static constexpr bool kLoadsApart = requires { typename Epilogue::Loads; };
   static constexpr bool kSideBySide = Tile::kRows > 8;
 
@@ -236,25 +236,25 @@ struct SkinnyResults {
         pair(item % 4),
         columns(columns) {
     const int stored = first + 8 * group + 2 * pair;
-    column = B::kInRuns ? stored / 32 * 32 + column_in_runs(stored % 32) : stored;
+    column = B::kPermuted ? stored / 32 * 32 + permuted_column(stored % 32) : stored;
   }
   template <class Params>
   DEV void load(const Params& p) {
     if constexpr (kLoadsApart) {
-      UNROLL for (int c = 0; c < kCalls; ++c) if (row < p.sizes.m && column + c * kRun < columns) loads[c] =
-          Epilogue::loads(p, row, column + c * kRun);
+      UNROLL for (int c = 0; c < kCalls; ++c) if (row < p.sizes.m && column + c * kWidth < columns) loads[c] =
+          Epilogue::loads(p, row, column + c * kWidth);
     }
   }
   template <class Params>
   DEV void store(const Params& p) const {
     UNROLL for (int c = 0; c < kCalls; ++c) {
-      const int at = column + c * kRun;
+      const int at = column + c * kWidth;
       if (row >= p.sizes.m || at >= columns) continue;
-      Frag<float, kRun> acc[kLanes + Reduction::kGiven];
-      UNROLL for (int l = 0; l < kLanes; ++l) UNROLL for (int e = 0; e < kRun; ++e) acc[l].v[e] =
-          Shared::total(l * Tile::kGroups + group, row, 2 * pair + c * kRun + e);
+      Frag<float, kWidth> acc[kLanes + Reduction::kGiven];
+      UNROLL for (int l = 0; l < kLanes; ++l) UNROLL for (int e = 0; e < kWidth; ++e) acc[l].v[e] =
+          Shared::total(l * Tile::kGroups + group, row, 2 * pair + c * kWidth + e);
       if constexpr (Reduction::kGiven)
-        acc[kLanes] = splat<kRun>(SkinnyReduction<Tile, Shared, Reduction>::total(p, row));
+        acc[kLanes] = splat<kWidth>(SkinnyReduction<Tile, Shared, Reduction>::total(p, row));
       if constexpr (kLoadsApart)
         Epilogue::store(p, row, at, Epilogue::compute(p, row, at, acc, loads[c]));
       else
@@ -335,7 +335,7 @@ struct SkinnyWeights {
   DEV void find_rows(const Params& p) {
     UNROLL for (int t = 0; t < kTiles; ++t) {
       const int row = first + t % Tile::kGroups * 8 + lane() / 4;
-      const bool inside = row < (B::kInRuns && kLanes == 1 ? (columns + 31) / 32 * 32 : columns);  // whole runs
+      const bool inside = row < (B::kPermuted && kLanes == 1 ? (columns + 31) / 32 * 32 : columns);  // whole blocks
       rows[t] = B::row(p, t / Tile::kGroups * columns + (inside ? row : columns - 1));
     }
   }

@@ -2,19 +2,19 @@
 //
 // grid.x = min(kResident * multiprocessors, tiles of m * tiles of n * batch * splits); WgmmaTile::kThreads,
 // kSharedBytes. Operands are dense tensors [batch * rows][columns] that TMA reads (device.h's TensorBox, swizzle 128):
-// A in boxes of 128 bytes x kM rows, B of 128 bytes x kN / max(kLanes, kCluster) rows if stored in runs, else x 32. An
+// A in boxes of 128 bytes x kM rows, B of 128 bytes x kN / max(kLanes, kCluster) rows if stored permuted, else x 32. An
 // operand is
 //   struct A { using T = BF16; DEV static TmaSource source(const Params& p, int column) { return {p.a, column}; }
 //     static constexpr bool kConstant = false;   // true: valid before the preceding kernels have ended
-//     static constexpr bool kInRuns = false; };  // of B: mma_results.h
+//     static constexpr bool kPermuted = false; };  // of B: mma_results.h
 // where the columns of one K tile (128 bytes) must come from one map. An operand of 16-bit elements with kColumns is
 // stored transposed, [K][rows]: boxes are 64 of its columns, the product's rows, x 64 of K (32 if the rows in memory
-// are in runs), and source(p, row) gives the position of a row of the product; 64 of them must come from one map. A
+// are permuted), and source(p, row) gives the position of a row of the product; 64 of them must come from one map. A
 // stack of such matrices has place(p, matrix) and maps of rank 3. B then has one lane and is not shared in a cluster,
 // and kN is a multiple of 64.
 //
 // A narrow product may be added to the results after they are scaled and before the epilogue:
-//   struct Branch { using A = .., B = ..;      // as above, of 16-bit elements; B is in runs
+//   struct Branch { using A = .., B = ..;      // as above, of 16-bit elements; B is permuted
 //     DEV static int columns(const Params& p);  // of its K
 //     static constexpr bool kScales = true;
 //     using Scaled = ..; };                     // its compute(p, row, col, acc).counted replaces acc
@@ -34,13 +34,13 @@ struct MatrixPlace {
 };
 
 /// Copies `rows` rows of the product, starting at row `first` of matrix `matrix`, of a transposed operand, 64 of K from
-/// `k` on. kInRuns: rows in memory are in runs, and boxes of 32 restore their order.
-template <class Operand, bool kInRuns, class Params>
+/// `k` on. kPermuted: rows in memory are permuted, and boxes of 32 restore their order.
+template <class Operand, bool kPermuted, class Params>
 DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int k, int matrix, uint32_t full) {
   for (int at = 0; at < rows; at += 64) {
     const TmaSource from = Operand::source(p, first + at);
     const uint32_t block = dst + at / 64 * kColumnsBlock;
-    if constexpr (kInRuns) {
+    if constexpr (kPermuted) {
       tma_load(block, from.map, full, from.column, 0, k / 8, 0);
       tma_load(block + kColumnsBlock / 2, from.map, full, from.column, 0, k / 8 + 4, 0);
     } else if constexpr (requires { Operand::place(p, matrix); }) {
@@ -145,11 +145,11 @@ struct GemmProblem {
   }
   DEV void load_b(const WgmmaItem& item, int k_tile, uint32_t b, uint32_t full) const {
     if constexpr (kColumnsB)
-      return load_columns<B, B::kInRuns>(p, b, Tile::kN, column(item), column_of(k_tile), batch(item), full);
+      return load_columns<B, B::kPermuted>(p, b, Tile::kN, column(item), column_of(k_tile), batch(item), full);
     const TmaSource from = B::source(p, column_of(k_tile));
-    load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(
+    load_rows_of_b<Tile, Epilogue::kLanes, B::kPermuted>(
         b, batch(item) * p.sizes.n + column(item), columns(),
-        [&](uint32_t dst, int row) { load_box_of_b<Tile, B::kInRuns>(dst, from.map, full, row, from.column); });
+        [&](uint32_t dst, int row) { load_box_of_b<Tile, B::kPermuted>(dst, from.map, full, row, from.column); });
   }
 
   /// Columns of the branch's K, copied in K tiles of kBranchColumns; load_branch copies both operands of one.

@@ -34,7 +34,7 @@ DEV constexpr int fragment_stride() {
 template <class Tile, class Epilogue>
 struct WarpCounts {};
 
-/// For results in runs: lane 4h + q ends up with column 8q + h of every 32.
+/// For results of a permuted B: lane 4h + q ends up with column 8q + h of every 32.
 template <class Tile, Counting Epilogue>
 struct WarpCounts<Tile, Epilogue> {
   static constexpr bool kWhole = Epilogue::kWhole;
@@ -42,7 +42,7 @@ struct WarpCounts<Tile, Epilogue> {
   static_assert((2 * kLane + 1) * 4 <= Tile::kSlabBytes, "a warp's moments fit its slab");
   float rows = 0;  ///< finished rows
   float means[kBlocks] = {}, m2[kBlocks] = {};
-  float run_means[8], run_m2[8];  ///< of this lane's 8 columns of a block, over its two rows
+  float lane_means[8], lane_m2[8];  ///< of this lane's 8 columns of a block, over its two rows
   MomentWeights of_halves, of_lanes[3], of_blocks;
   float there;
 
@@ -61,39 +61,39 @@ struct WarpCounts<Tile, Epilogue> {
   }
   DEV void end_rows() { rows += there; }
 
-  /// Adds columns from `first` on of this lane's run: for the upper row (0) first, then for the lower one (1). Values
+  /// Adds columns from `first` on of this lane's eight: for the upper row (0) first, then for the lower one (1). Values
   /// outside may be anything: an invalid column is never stored; an invalid row has no weight and is replaced by 0,
   /// since NaN times 0 is NaN.
-  template <int kRun>
-  DEV void add(int half, bool present, int first, const Frag<float, kRun>& values) {
-    UNROLL for (int e = 0; e < kRun; ++e) {
+  template <int kWidth>
+  DEV void add(int half, bool present, int first, const Frag<float, kWidth>& values) {
+    UNROLL for (int e = 0; e < kWidth; ++e) {
       const float x = kWhole || present ? values.v[e] : 0.0f;
       if (half == 0) {
-        run_means[first + e] = x;
-        run_m2[first + e] = 0;
+        lane_means[first + e] = x;
+        lane_m2[first + e] = 0;
       } else {
-        join(of_halves, run_means[first + e], run_m2[first + e], x, 0.0f);
+        join(of_halves, lane_means[first + e], lane_m2[first + e], x, 0.0f);
       }
     }
   }
-  /// Merges the block's runs across 8 lanes: each level halves the columns that a lane keeps. `first`: the first 16
+  /// Merges the block's columns across 8 lanes: each level halves the columns that a lane keeps. `first`: the first 16
   /// rows.
   DEV void end_block(int block, bool first) {
     UNROLL for (int level = 0; level < 3; ++level) {
       const int width = 4 >> level;
       const bool upper = lane() & (4 * width);
       UNROLL for (int c = 0; c < width; ++c) {
-        const float mean = shuffle_xor(upper ? run_means[c] : run_means[c + width], 4 * width);
-        const float deviations = shuffle_xor(upper ? run_m2[c] : run_m2[c + width], 4 * width);
-        run_means[c] = upper ? run_means[c + width] : run_means[c];
-        run_m2[c] = upper ? run_m2[c + width] : run_m2[c];
-        join(of_lanes[level], run_means[c], run_m2[c], mean, deviations);
+        const float mean = shuffle_xor(upper ? lane_means[c] : lane_means[c + width], 4 * width);
+        const float deviations = shuffle_xor(upper ? lane_m2[c] : lane_m2[c + width], 4 * width);
+        lane_means[c] = upper ? lane_means[c + width] : lane_means[c];
+        lane_m2[c] = upper ? lane_m2[c + width] : lane_m2[c];
+        join(of_lanes[level], lane_means[c], lane_m2[c], mean, deviations);
       }
     }
     if (first)
-      means[block] = run_means[0], m2[block] = run_m2[0];
+      means[block] = lane_means[0], m2[block] = lane_m2[0];
     else
-      join(of_blocks, means[block], m2[block], run_means[0], run_m2[0]);
+      join(of_blocks, means[block], m2[block], lane_means[0], lane_m2[0]);
   }
   /// Writes [2][columns of the warp], then the number of rows.
   DEV void put(float* slab) const {

@@ -1,17 +1,17 @@
 // Results of a block's tile: their registers in the layout of mma and wgmma, the combination of split-K parts, and the
-// way to the epilogue, which gets whole runs of columns.
+// way to the epilogue, which gets adjacent columns.
 //
-// mma leaves a lane two columns of every 8. If the rows of operand B are in shared memory *in runs*, row 8j + 2q + e of
-// 32 being column 8q + 2j + e, a lane's two columns of four fragments are 8 contiguous columns, and results go from
+// mma leaves a lane two columns of every 8. If the rows of operand B are in shared memory *permuted*, row 8j + 2q + e
+// of 32 being column 8q + 2j + e, a lane's two columns of four fragments are 8 contiguous columns, and results go from
 // registers to the epilogue. Where that is impossible (attention, narrow warps), lanes exchange results through a slab
-// of shared memory. Constant operands are stored in runs in memory too (B::kInRuns); others are permuted while being
+// of shared memory. Constant operands are stored permuted in memory too (B::kPermuted); others are permuted while being
 // copied.
 //
 // An epilogue is a struct with kLanes (the product's columns are kLanes equal parts, and one column of each is passed
-// together), kRun (columns per call: 1, 2, 4 or 8; a divisor of a lane's columns), a type Computed, Computed compute(p,
-// row, col, acc) with a Frag<float, kRun> for each lane, and store(p, row, col, computed). The two are separate so that
-// the loads of several fragments are in flight together: the compiler moves no load across a store. For an epilogue
-// that counts what it stores, see mma_counts.h.
+// together), kWidth (columns per call: 1, 2, 4 or 8; a divisor of a lane's columns), a type Computed, Computed
+// compute(p, row, col, acc) with a Frag<float, kWidth> for each lane, and store(p, row, col, computed). The two are
+// separate so that the loads of several fragments are in flight together: the compiler moves no load across a store.
+// For an epilogue that counts what it stores, see mma_counts.h.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/products/core_sizes.h"
@@ -62,16 +62,16 @@ DEV bool mma_meet(const SplitK& split, int tile, int part, MmaSums<Tile>& sums, 
   return true;
 }
 
-/// True if the rows of B are in runs: for tiles with kRuns, if a lane's columns of a warp are blocks of 32.
+/// True if the rows of B are permuted: for tiles with kPermutesB, if a lane's columns of a warp are blocks of 32.
 template <class Tile, int kLanes>
-DEV constexpr bool in_runs() {
-  if constexpr (requires { Tile::kRuns; })
+DEV constexpr bool permutes_b() {
+  if constexpr (requires { Tile::kPermutesB; })
     return Tile::kWarpN / kLanes % 32 == 0;
   else
     return false;
 }
-/// The column of row i in a block of 32 in runs; also the row of column i.
-DEV constexpr int column_in_runs(int i) { return i / 2 % 4 * 8 + i / 8 * 2 + i % 2; }
+/// The column of row i in a permuted block of 32; also the row of column i.
+DEV constexpr int permuted_column(int i) { return i / 2 % 4 * 8 + i / 8 * 2 + i % 2; }
 
 /// The columns of a tile whose epilogue has kLanes lanes: each warp's columns are kLanes equal parts, one per lane, so
 /// that columns combined in the epilogue are in the same warp.
@@ -80,20 +80,20 @@ struct LaneColumns {
   static constexpr int kTile = Tile::kN / kLanes, kWarp = Tile::kWarpN / kLanes;  ///< columns of a lane
   static_assert(kWarp % 8 == 0, "a lane has whole fragments");
   /// The row of B for row i of the tile, in which each lane starts at column `first`; clamped to the lane's `columns`.
-  /// kStored: B is stored in runs in memory.
+  /// kStored: B is stored permuted in memory.
   template <bool kStored>
   DEV static int source(int i, int first, int columns) {
     const int inside = i % Tile::kWarpN, place = inside % kWarp;
-    const int in_warp = in_runs<Tile, kLanes>() ? place / 32 * 32 + column_in_runs(place % 32) : place;
+    const int in_warp = permutes_b<Tile, kLanes>() ? place / 32 * 32 + permuted_column(place % 32) : place;
     const int column = first + i / Tile::kWarpN * kWarp + in_warp;
     const int row = inside / kWarp * columns + (column < columns ? column : columns - 1);
-    return kStored ? row / 32 * 32 + column_in_runs(row % 32) : row;
+    return kStored ? row / 32 * 32 + permuted_column(row % 32) : row;
   }
 };
 
-/// Puts results in plain order into runs: the four lanes that hold a row's columns exchange fragments.
+/// Permutes results in plain order: the four lanes that hold a row's columns exchange fragments.
 template <class Tile>
-DEV void put_in_runs(MmaSums<Tile>& sums) {
+DEV void permute_sums(MmaSums<Tile>& sums) {
   UNROLL for (int i = 0; i < sums.kRows; ++i) UNROLL for (int mask = 1; mask <= 2; ++mask) {
     const bool upper = lane() & mask;
     UNROLL for (int j = 0; j < sums.kColumns; ++j) {
@@ -117,19 +117,19 @@ struct WarpPlace {
 template <class Tile>
 DEV constexpr int counted_together() {
   if constexpr (requires { Tile::kResident; })
-    return Tile::kResident > 1 ? 4 : Tile::kMaxRuns;
+    return Tile::kResident > 1 ? 4 : Tile::kMaxCalls;
   else
-    return Tile::kMaxRuns;
+    return Tile::kMaxCalls;
 }
 
-/// Runs the epilogue over a warp's results in runs: a lane has 8 columns of row lane / 4 and of that row + 8 in each
-/// block of 16 x 32. Accumulates statistics if the epilogue counts.
+/// Runs the epilogue over a warp's results of a permuted B: a lane has 8 columns of row lane / 4 and of that row + 8 in
+/// each block of 16 x 32. Accumulates statistics if the epilogue counts.
 template <class Tile, class Epilogue, class Params, class RowOf>
-DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
-                    int columns, WarpCounts<Tile, Epilogue>& counts) {
-  constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kFragments = Tile::kWarpN / kLanes / 8;
-  constexpr int kVectors = 8 / kRun, kItems = kFragments / 4 * 2 * kVectors;  // calls for 16 rows
-  constexpr int kMost = Counting<Epilogue> ? counted_together<Tile>() : Tile::kMaxRuns;
+DEV void store_permuted(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                        int columns, WarpCounts<Tile, Epilogue>& counts) {
+  constexpr int kLanes = Epilogue::kLanes, kWidth = Epilogue::kWidth, kFragments = Tile::kWarpN / kLanes / 8;
+  constexpr int kVectors = 8 / kWidth, kItems = kFragments / 4 * 2 * kVectors;  // calls for 16 rows
+  constexpr int kMost = Counting<Epilogue> ? counted_together<Tile>() : Tile::kMaxCalls;
   constexpr int kTogether = kItems < kMost ? kItems : kMost;
   const int some_row = row_of(0), first_column = column + place.column + lane() % 4 * 8;
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
@@ -140,22 +140,22 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
       typename Epilogue::Computed computed[kTogether];
       UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
         const int item = first + t, vector = item % kVectors, half = item / kVectors % 2, block = item / kVectors / 2;
-        const int row = rows[half], at = first_column + block * 32 + vector * kRun;
-        Frag<float, kRun> values[kLanes];
-        UNROLL for (int part = 0; part < kLanes; ++part) UNROLL for (int e = 0; e < kRun; ++e) {
-          const int in_run = vector * kRun + e;
-          values[part].v[e] = sums.v[i][part * kFragments + block * 4 + in_run / 2][2 * half + in_run % 2];
+        const int row = rows[half], at = first_column + block * 32 + vector * kWidth;
+        Frag<float, kWidth> values[kLanes];
+        UNROLL for (int part = 0; part < kLanes; ++part) UNROLL for (int e = 0; e < kWidth; ++e) {
+          const int of_eight = vector * kWidth + e;
+          values[part].v[e] = sums.v[i][part * kFragments + block * 4 + of_eight / 2][2 * half + of_eight % 2];
         }
         // Results outside are computed at an inside position and not stored: a branch would serialize the loads.
         computed[t] = Epilogue::compute(p, row < 0 ? some_row : row, at < columns ? at : column, values);
       }
       UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
         const int item = first + t, vector = item % kVectors, half = item / kVectors % 2, block = item / kVectors / 2;
-        const int row = rows[half], at = first_column + block * 32 + vector * kRun;
+        const int row = rows[half], at = first_column + block * 32 + vector * kWidth;
         const bool inside = row >= 0 && at < columns;
         if (inside) Epilogue::store(p, row, at, computed[t]);
         if constexpr (Counting<Epilogue>) {  // over the first lane's columns
-          counts.add(half, row >= 0, vector * kRun, computed[t].counted);
+          counts.add(half, row >= 0, vector * kWidth, computed[t].counted);
           if (half == 1 && vector == kVectors - 1) counts.end_block(block, i == 0);
         }
       }
@@ -164,23 +164,23 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
   }
 }
 
-/// The same for results not in runs, in slabs of 16 rows and Tile::kSlabColumns columns. Slab rows are padded by 8
+/// The same for results in plain order, in slabs of 16 rows and Tile::kSlabColumns columns. Slab rows are padded by 8
 /// floats, so that the lanes' pairs have no bank conflicts.
 template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void store_slabs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                      int columns) {
-  constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kSlabRow = Tile::kSlabColumns + 8;
+  constexpr int kLanes = Epilogue::kLanes, kWidth = Epilogue::kWidth, kSlabRow = Tile::kSlabColumns + 8;
   constexpr int kLane = Tile::kSlabColumns / kLanes;  // columns of a lane in a slab
-  constexpr int kRuns = kLane / kRun, kFragments = kLane / 8, kItems = 16 * kRuns, kPasses = (kItems + 31) / 32;
+  constexpr int kVectors = kLane / kWidth, kFragments = kLane / 8, kItems = 16 * kVectors, kPasses = (kItems + 31) / 32;
   constexpr int kTogether = kPasses < 4 ? kPasses : 4;
-  static_assert(kLane % 8 == 0 && kLane % kRun == 0, "a slab holds whole fragments of every lane");
+  static_assert(kLane % 8 == 0 && kLane % kWidth == 0, "a slab holds whole fragments of every lane");
   const int l = lane(), some_row = row_of(0);
   float* pair = place.slab + l / 4 * kSlabRow + l % 4 * 2;
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
     int rows[kPasses];
     UNROLL for (int pass = 0; pass < kPasses; ++pass) {
       const int item = pass * 32 + l;
-      rows[pass] = item < kItems ? row_of(place.row + fragment_stride<Tile>() * i + item / kRuns) : -1;
+      rows[pass] = item < kItems ? row_of(place.row + fragment_stride<Tile>() * i + item / kVectors) : -1;
     }
     UNROLL for (int slab = 0; slab < Tile::kWarpN / Tile::kSlabColumns; ++slab) {
       UNROLL for (int j = 0; j < Tile::kSlabColumns / 8; ++j) {
@@ -193,15 +193,15 @@ DEV void store_slabs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace
       UNROLL for (int first = 0; first < kPasses; first += kTogether) {
         typename Epilogue::Computed computed[kTogether];
         UNROLL for (int t = 0; t < kTogether && first + t < kPasses; ++t) {
-          const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kRuns * kRun;
+          const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kVectors * kWidth;
           const int row = rows[first + t];
-          const float* from = place.slab + (item < kItems ? item / kRuns : 0) * kSlabRow + item % kRuns * kRun;
-          Frag<float, kRun> values[kLanes];
-          UNROLL for (int part = 0; part < kLanes; ++part) values[part] = load<float, kRun>(from + part * kLane);
+          const float* from = place.slab + (item < kItems ? item / kVectors : 0) * kSlabRow + item % kVectors * kWidth;
+          Frag<float, kWidth> values[kLanes];
+          UNROLL for (int part = 0; part < kLanes; ++part) values[part] = load<float, kWidth>(from + part * kLane);
           computed[t] = Epilogue::compute(p, row < 0 ? some_row : row, at < columns ? at : column, values);
         }
         UNROLL for (int t = 0; t < kTogether && first + t < kPasses; ++t) {
-          const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kRuns * kRun;
+          const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kVectors * kWidth;
           if (rows[first + t] >= 0 && at < columns) Epilogue::store(p, rows[first + t], at, computed[t]);
         }
       }
@@ -215,23 +215,23 @@ DEV void store_slabs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace
 template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                    int columns) {
-  if constexpr (in_runs<Tile, Epilogue::kLanes>()) {
+  if constexpr (permutes_b<Tile, Epilogue::kLanes>()) {
     WarpCounts<Tile, Epilogue> nothing;
-    store_runs<Tile, Epilogue>(p, sums, place, row_of, column, columns, nothing);
+    store_permuted<Tile, Epilogue>(p, sums, place, row_of, column, columns, nothing);
   } else {
     store_slabs<Tile, Epilogue>(p, sums, place, row_of, column, columns);
   }
 }
 
 /// mma_store, plus statistics if the epilogue counts: `samples()` tells which samples the tile's rows belong to. Only
-/// results in runs can be counted.
+/// results of a permuted B can be counted.
 template <class Tile, class Epilogue, class Crew, class Params, class RowOf, class SamplesOf>
 DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                     int columns, SamplesOf samples) {
   if constexpr (Counting<Epilogue>) {
-    static_assert(in_runs<Tile, Epilogue::kLanes>());
+    static_assert(permutes_b<Tile, Epilogue::kLanes>());
     WarpCounts<Tile, Epilogue> counts;
-    store_runs<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
+    store_permuted<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
     mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns);
   } else {
     mma_store<Tile, Epilogue>(p, sums, place, row_of, column, columns);

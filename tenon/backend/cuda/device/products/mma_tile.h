@@ -3,7 +3,7 @@
 //
 //   global --cp.async, kStages deep--> shared [rows][kRowBytes], swizzled --ldmatrix, a K block ahead--> mma
 //   --> registers
-//   registers, in runs or through slabs of 16 rows per warp --> the epilogue
+//   registers, of a permuted B or through slabs of 16 rows per warp --> the epilogue
 //
 // Shared memory holds a row's 16-byte chunks XOR-swizzled by the row number, so that neither cp.async nor ldmatrix has
 // bank conflicts. Rows beyond the matrix repeat the last one, and their results are not stored; columns beyond K are
@@ -21,9 +21,9 @@ struct MmaTile {
   static constexpr int kThreads = 32 * kWarpsM * kWarpsN, kSumThreads = kThreads;
   static constexpr int kWarpM = kM / kWarpsM, kWarpN = kN / kWarpsN;  ///< a warp's part
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
-  static constexpr bool kRuns = true;
+  static constexpr bool kPermutesB = true;
   /// Runs of results whose loads are in flight together in the epilogue: as many as registers allow.
-  static constexpr int kMaxRuns = kThreads > 128 && kWarpN <= 256 ? 8 : 4;
+  static constexpr int kMaxCalls = kThreads > 128 && kWarpN <= 256 ? 8 : 4;
   static constexpr int kSlabColumns = kWarpN;  ///< of a slab of results
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
   static constexpr int kPipelineBytes = kStages * kStageBytes, kSlabsBytes = kWarpsM * kWarpsN * kSlabBytes;
@@ -68,7 +68,7 @@ template <class Tile, int kRows, class Operand>
 struct RowLoader {
   using T = typename Operand::T;
   using Part = CopyPart<Tile, kRows, T>;
-  static constexpr int kBytes = Operand::kRun * sizeof(T) < 16 ? Operand::kRun * sizeof(T) : 16;
+  static constexpr int kBytes = Operand::kWidth * sizeof(T) < 16 ? Operand::kWidth * sizeof(T) : 16;
   typename Operand::Row rows[Part::kPasses];
   int column, columns;
 
@@ -90,15 +90,15 @@ struct RowLoader {
         cp_async16(to + i * Part::kStride * Tile::kRowBytes, Operand::at(rows[i], present ? column : 0),
                    present ? 16 : 0);
       } else {
-        copy_runs(rows[i], to + i * Part::kStride * Tile::kRowBytes);
+        copy_vectors(rows[i], to + i * Part::kStride * Tile::kRowBytes);
       }
     }
     column += Part::kColumns;
   }
 
-  // A chunk of several runs, each bounds-checked against K.
-  DEV void copy_runs(const typename Operand::Row& row, uint32_t to) const {
-    UNROLL for (int c = 0; c < Part::kPerChunk; c += Operand::kRun) {
+  // A chunk of several vectors, each bounds-checked against K.
+  DEV void copy_vectors(const typename Operand::Row& row, uint32_t to) const {
+    UNROLL for (int c = 0; c < Part::kPerChunk; c += Operand::kWidth) {
       const bool present = column + c < columns;
       const T* from = Operand::at(row, present ? column + c : 0);
       if constexpr (kBytes == 8)

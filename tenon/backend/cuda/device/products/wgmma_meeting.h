@@ -12,9 +12,9 @@ template <class Tile>
 struct WgmmaShare {
   static constexpr int kBlocks = (Tile::kN / 32 + Tile::kAlongK - 1) / Tile::kAlongK;
   static constexpr int kM = Tile::kM, kN = 32 * kBlocks, kWarpM = Tile::kWarpM, kWarpN = kN;
-  static constexpr int kFragmentStride = Tile::kFragmentStride, kSumThreads = Tile::kSumThreads, kMaxRuns = 8;
+  static constexpr int kFragmentStride = Tile::kFragmentStride, kSumThreads = Tile::kSumThreads, kMaxCalls = 8;
   static constexpr int kResident = Tile::kResident, kSlabBytes = Tile::kSlabBytes;
-  static constexpr bool kRuns = true;
+  static constexpr bool kPermutesB = true;
   static constexpr int kBytes = Tile::kAlongK * kM * kN * 4;  ///< of shared memory, for all parts
   static_assert(kBytes <= Tile::kStages * Tile::kStageBytes && Tile::kN % kN == 0);
 };
@@ -53,7 +53,7 @@ DEV void finish_shared(const Params& p, const Problem& problem, const Item& item
   const int rank = cluster_rank(), column = problem.column(item) + rank * Share::kN;
   meet_in_cluster<Tile, Crew>(sums, share, rank);
   if (rank * Share::kN >= Tile::kN || column >= problem.columns()) return;
-  if constexpr (Problem::kColumnsB) put_in_runs<Share>(share);
+  if constexpr (Problem::kColumnsB) permute_sums<Share>(share);
   mma_finish<Share, Epilogue, Crew>(
       p, share, place, [&](int i) { return problem.row_of(item, i); }, column, problem.columns(),
       [&] { return problem.samples(item); });

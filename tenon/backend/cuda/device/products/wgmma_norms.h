@@ -90,9 +90,9 @@ struct CentredRows {
     template <class Params>
     DEV static void read_again(const Params& p, int row, float each, float& mean, float& variance) {
       float sums[2] = {}, squares[2] = {};
-      NO_UNROLL for (int col = lane() % 4 * Elements::kRun; col < p.sizes.k; col += 4 * Elements::kRun) {
+      NO_UNROLL for (int col = lane() % 4 * Elements::kWidth; col < p.sizes.k; col += 4 * Elements::kWidth) {
         const auto x = Elements::eval(p, row, col);
-        UNROLL for (int e = 0; e < Elements::kRun; ++e) {
+        UNROLL for (int e = 0; e < Elements::kWidth; ++e) {
           const float apart = x.v[e] - mean;
           sums[0] += apart;
           squares[0] = fused_multiply_add(apart, apart, squares[0]);
@@ -105,21 +105,21 @@ struct CentredRows {
     /// `columns`: per lane, of which the tile's first is `first`.
     template <int kLanes, class Params>
     DEV void centre(const Params& p, MmaSums<Tile>& sums, int first, int columns) const {
-      constexpr int kRun = Centred::kRun, kVectors = 8 / kRun, kFragments = Tile::kWarpN / kLanes / 8;
+      constexpr int kWidth = Centred::kWidth, kVectors = 8 / kWidth, kFragments = Tile::kWarpN / kLanes / 8;
       UNROLL for (int l = 0; l < kLanes; ++l) UNROLL for (int j = 0; j < kFragments; j += 4)
           UNROLL for (int vector = 0; vector < kVectors; ++vector) {
-        const int col = first + j * 8 + lane() % 4 * 8 + vector * kRun;
+        const int col = first + j * 8 + lane() % 4 * 8 + vector * kWidth;
         const int at = l * columns + (col < columns ? col : first);
 
         UNROLL for (int part = 0; part < kParts; ++part) UNROLL for (int half = 0; half < 2; ++half) {
           const auto value = [&](int e) -> float& {
-            const int in_run = vector * kRun + e;
-            return sums.v[part][l * kFragments + j + in_run / 2][2 * half + in_run % 2];
+            const int of_eight = vector * kWidth + e;
+            return sums.v[part][l * kFragments + j + of_eight / 2][2 * half + of_eight % 2];
           };
-          Frag<float, kRun> given[2] = {{}, splat<kRun>(means[part][half])};
-          UNROLL for (int e = 0; e < kRun; ++e) given[0].v[e] = value(e);
+          Frag<float, kWidth> given[2] = {{}, splat<kWidth>(means[part][half])};
+          UNROLL for (int e = 0; e < kWidth; ++e) given[0].v[e] = value(e);
           const auto done = Centred::compute(p, 0, at, given).counted;
-          UNROLL for (int e = 0; e < kRun; ++e) value(e) = done.v[e];
+          UNROLL for (int e = 0; e < kWidth; ++e) value(e) = done.v[e];
         }
       }
     }

@@ -1,7 +1,7 @@
 // Tiles of a matrix product on sm_90's tensor cores: persistent, warp-specialized blocks that process a list of items:
 //
 //   warpgroup 0, one thread: boxes of both operands --TMA, kStages deep--> shared [rows][128 bytes], swizzled
-//   the other warpgroups, 64 rows of the tile each: shared --wgmma--> registers, in runs --> the epilogue
+//   the other warpgroups, 64 rows of the tile each: shared --wgmma--> registers --> the epilogue
 //
 // Two mbarriers per stage: `full` counts the bytes that arrived, `empty` the warps that have finished reading. Copies
 // for the next item overlap this item's epilogue.
@@ -26,9 +26,9 @@ struct WgmmaTile {
   static constexpr int kGroups = kM > 128 ? 2 : kM / 64, kParts = kM / 64 / kGroups;
   static constexpr int kWarpM = 16 * kParts, kWarpN = kN, kFragmentStride = 64;
   static constexpr int kSumThreads = 128 * kGroups, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
-  static constexpr bool kRuns = true;
+  static constexpr bool kPermutesB = true;
   /// Runs of results whose loads are in flight together in the epilogue: as many as registers allow.
-  static constexpr int kMaxRuns = kResident > 1 && kN > 128 ? 4 : 8;
+  static constexpr int kMaxCalls = kResident > 1 && kN > 128 ? 4 : 8;
   /// With kAddsStages: columns whose per-stage sums are held separately at a time, since both sets must fit in
   /// registers.
   static constexpr int kApartN = kParts * kN > 192 && kN > 128 ? kN / 2 : kN;
@@ -102,11 +102,11 @@ DEV constexpr bool in_columns() {
 inline constexpr int kColumnsBlock = 64 * 128;
 /// Copies a tile's rows of B, for all lanes. In a cluster each block multicasts its part to all blocks: a lane, or a
 /// share of the rows. `row` is the first row of lane 0, `lane_rows` the distance between lanes. load(dst, row) copies
-/// as many rows as are contiguous if B is stored in runs, else 32, which the copy permutes.
-template <class Tile, int kLanes, bool kInRuns, class Load>
+/// as many rows as are contiguous if B is stored permuted, else 32, which the copy permutes.
+template <class Tile, int kLanes, bool kPermuted, class Load>
 DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
   constexpr int kLaneRows = Tile::kN / kLanes, kShare = Tile::kN / Tile::kCluster;
-  constexpr int kRows = !kInRuns ? 32 : kLaneRows < kShare ? kLaneRows : kShare;
+  constexpr int kRows = !kPermuted ? 32 : kLaneRows < kShare ? kLaneRows : kShare;
   static_assert(kLaneRows % kRows == 0 && kShare % kRows == 0 && kRows % 32 == 0);
   const int rank = rank_along_m<Tile>();
   UNROLL for (int i = 0; i < kShare; i += kRows) {
@@ -114,9 +114,9 @@ DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
     load(b + at * Tile::kRowBytes, row + lane * lane_rows + at - lane * kLaneRows);
   }
 }
-/// One copy of such rows; `at`: the coordinates within a row. The boxes that permute rows (core_call.h's runs_box and
-/// taps_runs_box) count rows in eights, between two dimensions that they span fully.
-template <class Tile, bool kInRuns, class... At>
+/// One copy of such rows; `at`: the coordinates within a row. The boxes that permute rows (core_call.h's permuting_box
+/// and permuting_taps_box) count rows in eights, between two dimensions that they span fully.
+template <class Tile, bool kPermuted, class... At>
 DEV void load_box_of_b(uint32_t dst, const TensorMap& map, uint32_t full, int row, At... at) {
   const auto load = [&](auto... coordinates) {
     if constexpr (Tile::kCluster == 1)
@@ -124,7 +124,7 @@ DEV void load_box_of_b(uint32_t dst, const TensorMap& map, uint32_t full, int ro
     else
       tma_load_shared(dst, map, full, (1u << Tile::kCluster) - 1, coordinates...);
   };
-  if constexpr (kInRuns)
+  if constexpr (kPermuted)
     load(at..., row);
   else
     load(at..., 0, row / 8, 0);
@@ -352,26 +352,26 @@ DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const Stage
   }
 }
 
-/// Scales results in runs by the factors for their positions. `columns`: per lane; rows below zero are outside.
+/// Scales results of a permuted B by the factors for their positions. `columns`: per lane; rows below zero are outside.
 template <class Tile, class Scaled, int kLanes, class Params, class RowOf>
-DEV void scale_runs(const Params& p, MmaSums<Tile>& sums, int first_row, RowOf row_of, int column, int columns) {
-  constexpr int kRun = Scaled::kRun, kVectors = 8 / kRun, kFragments = Tile::kWarpN / kLanes / 8;
+DEV void scale_permuted(const Params& p, MmaSums<Tile>& sums, int first_row, RowOf row_of, int column, int columns) {
+  constexpr int kWidth = Scaled::kWidth, kVectors = 8 / kWidth, kFragments = Tile::kWarpN / kLanes / 8;
   const int some_row = row_of(0);
   if (some_row < 0) return;
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
     const int row = row_of(first_row + fragment_stride<Tile>() * i + 8 * half + lane() / 4);
     UNROLL for (int part = 0; part < kLanes; ++part) UNROLL for (int j = 0; j < kFragments; j += 4) {
       UNROLL for (int vector = 0; vector < kVectors; ++vector) {
-        const int at = column + j * 8 + lane() % 4 * 8 + vector * kRun;
+        const int at = column + j * 8 + lane() % 4 * 8 + vector * kWidth;
         auto value = [&](int e) -> float& {
-          const int in_run = vector * kRun + e;
-          return sums.v[i][part * kFragments + j + in_run / 2][2 * half + in_run % 2];
+          const int of_eight = vector * kWidth + e;
+          return sums.v[i][part * kFragments + j + of_eight / 2][2 * half + of_eight % 2];
         };
-        Frag<float, kRun> acc[1];
-        UNROLL for (int e = 0; e < kRun; ++e) acc[0].v[e] = value(e);
+        Frag<float, kWidth> acc[1];
+        UNROLL for (int e = 0; e < kWidth; ++e) acc[0].v[e] = value(e);
         acc[0] =
             Scaled::compute(p, row < 0 ? some_row : row, part * columns + (at < columns ? at : column), acc).counted;
-        UNROLL for (int e = 0; e < kRun; ++e) value(e) = acc[0].v[e];
+        UNROLL for (int e = 0; e < kWidth; ++e) value(e) = acc[0].v[e];
       }
     }
   }
@@ -436,17 +436,17 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
       wgmma_loop<Tile, T, Problem::kColumnsA, Problem::kColumnsB>(sums, ring, problem.k_tiles(item).count, [] {});
     const auto row_of = [&](int i) { return problem.row_of(item, i); };
     if constexpr (Problem::kBranches) {
-      if constexpr (Problem::kColumnsB) put_in_runs<Tile>(sums);
+      if constexpr (Problem::kColumnsB) permute_sums<Tile>(sums);
       using Branch = typename Problem::Branch;
       if constexpr (Branch::kScales)
-        scale_runs<Tile, typename Branch::Scaled, Epilogue::kLanes>(p, sums, place.row, row_of, problem.column(item),
-                                                                    problem.columns());
+        scale_permuted<Tile, typename Branch::Scaled, Epilogue::kLanes>(p, sums, place.row, row_of,
+                                                                        problem.column(item), problem.columns());
       wgmma_add<Tile, typename Branch::A::T>(sums, ring, problem.branch_columns());
     }
     if constexpr (Tile::kAlongK > 1) return finish_shared<Tile, Epilogue, SumCrew<Tile>>(p, problem, item, sums, place);
     if (row_of(0) < 0) continue;  // a cluster's tile that is outside
     if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
-    if constexpr (Problem::kColumnsB && !Problem::kBranches) put_in_runs<Tile>(sums);
+    if constexpr (Problem::kColumnsB && !Problem::kBranches) permute_sums<Tile>(sums);
     mma_finish<Tile, Epilogue, SumCrew<Tile>>(p, sums, place, row_of, problem.column(item), problem.columns(),
                                               [&] { return problem.samples(item); });
   }
