@@ -42,11 +42,11 @@ class Branch : public LaunchCodeTest {
   }
   void expect_on(const std::shared_ptr<cuda::Device>& device, const Layer& l, const Expr& value) {
     const Launch launched = launch("branched_gemm", {{"y", value}});
-    std::string steps;
-    const Tensors got = run_on(device, launched, tensors, &steps);
-    EXPECT_THAT(steps, HasSubstr("WgmmaTile<"));
+    std::string calls;
+    const Tensors got = run_on(device, launched, tensors, &calls);
+    EXPECT_THAT(calls, HasSubstr("WgmmaTile<"));
     const Rounding rounding{value.dtype(), DType::F32, l.k + l.rank, 8, l.type == DType::E4M3 ? kLostOfE4m3 : 0};
-    compare(launched.outputs[0], got.at("y"), Oracle(tensors).eval(value), rounding, steps);
+    compare(launched.outputs[0], got.at("y"), Oracle(tensors).eval(value), rounding, calls);
   }
 };
 

@@ -38,11 +38,11 @@ class CentredNorms : public LaunchCodeTest {
   // Also expects that one kernel does all of it. With two multiprocessors each block has several tiles.
   void expect_applied(const Launch& l, const Rounding& rounding, NaN nan = NaN::Differs) {
     expect(l, rounding, nan);
-    std::string steps;
-    const Tensors got = run_on(two(), l, tensors, &steps);
-    EXPECT_THAT(steps, HasSubstr("WgmmaTile<"));
-    EXPECT_THAT(steps, Not(HasSubstr("hole.0")));
-    compare(l.outputs[0], got.at("y"), Oracle(tensors).eval(l.outputs[0].value), rounding, steps, nan);
+    std::string calls;
+    const Tensors got = run_on(two(), l, tensors, &calls);
+    EXPECT_THAT(calls, HasSubstr("WgmmaTile<"));
+    EXPECT_THAT(calls, Not(HasSubstr("hole.0")));
+    compare(l.outputs[0], got.at("y"), Oracle(tensors).eval(l.outputs[0].value), rounding, calls, nan);
   }
   static std::shared_ptr<cuda::Device> two() {
     return std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.multiprocessors = 2});
@@ -135,12 +135,12 @@ TEST_F(CentredNorms, NaNInOneRow) {
 TEST_F(CentredNorms, OfFewRowsAreKernelsOfTheirOwn) {
   tensors.emplace("x", random_tensor(DType::F16, {192, 128}, 5));
   const Launch l = product(stored(nn::layer_norm(rows(192, 128), kEps)), 64);
-  std::string steps;
-  run_on(two(), l, tensors, &steps);
-  EXPECT_THAT(steps, HasSubstr("hole.0"));
+  std::string calls;
+  run_on(two(), l, tensors, &calls);
+  EXPECT_THAT(calls, HasSubstr("hole.0"));
   const cuda::test::EmulatorOptions any_batch{.multiprocessors = 2, .batch_invariant = true};
-  run_on(std::make_shared<cuda::test::Emulator>(any_batch), l, tensors, &steps);
-  EXPECT_THAT(steps, Not(HasSubstr("hole.0")));
+  run_on(std::make_shared<cuda::test::Emulator>(any_batch), l, tensors, &calls);
+  EXPECT_THAT(calls, Not(HasSubstr("hole.0")));
 }
 
 TEST_F(CentredNorms, CompileWithoutLocalMemory) {

@@ -1,5 +1,5 @@
 // Statistics that an epilogue counts while it stores: of exactly the stored values, however far from 0, bit-identical
-// for any order of threads, on both tensor cores, and without a step that reads the results again.
+// for any order of threads, on both tensor cores, and without a call that reads the results again.
 #include <cstdlib>
 
 #include "tenon/backend/cuda/products/tile_table.h"
@@ -32,10 +32,10 @@ class Counts : public LaunchTest {
     for (const bool backwards : {false, true}) {
       const auto device = std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{
           .arch = wgmma ? "sm_90a" : "sm_89", .multiprocessors = 4, .backwards = backwards});
-      std::string steps;
-      const Tensors got = run_on(device, l, tensors, &steps);
-      EXPECT_EQ(steps.find("statistics") == std::string::npos, in_core) << steps;
-      EXPECT_EQ(steps.find("Wgmma") != std::string::npos, wgmma) << steps;
+      std::string calls;
+      const Tensors got = run_on(device, l, tensors, &calls);
+      EXPECT_EQ(calls.find("statistics") == std::string::npos, in_core) << calls;
+      EXPECT_EQ(calls.find("Wgmma") != std::string::npos, wgmma) << calls;
       compare_statistics(got);
       if (first.empty()) first = got;
       for (const auto& [name, t] : got) EXPECT_TRUE(t.data == first.at(name).data) << name << " depends on the order";
@@ -158,10 +158,10 @@ TEST_F(Counts, BoxesThatLeaveRowsOfATileEmpty) {
   cuda::TileTable::of(device->facts())
       .add("conv2d 2x9x23x64 -> 9x23x40 by 3x3x1 lanes 1 bytes 2",
            "wgmma 256x96 stages 5 resident 1 cluster 1 splits 1", 1);
-  std::string steps;
+  std::string calls;
   compare_statistics(
-      run_on(device, with_statistics("conv2d", cast(conv2d(x, w, 1, {1, 1, 1, 1}), DType::BF16)), tensors, &steps));
-  EXPECT_NE(steps.find("WgmmaTile<256, 96"), std::string::npos) << steps;
+      run_on(device, with_statistics("conv2d", cast(conv2d(x, w, 1, {1, 1, 1, 1}), DType::BF16)), tensors, &calls));
+  EXPECT_NE(calls.find("WgmmaTile<256, 96"), std::string::npos) << calls;
   unsetenv("TENON_CACHE_DIR");
   std::filesystem::remove_all(root);
 }
@@ -171,9 +171,9 @@ TEST_F(Counts, TilesThatBlocksShare) {
   const Expr x = input(g, "x", DType::BF16, {2, 48, 2048}), w = weight("w", DType::BF16, {184, 2048});
   const auto device =
       std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.arch = "sm_90a", .multiprocessors = 132});
-  std::string steps;
-  compare_statistics(run_on(device, with_statistics("gemm", cast(linear(x, w), DType::BF16)), tensors, &steps));
-  EXPECT_NE(steps.find("WgmmaTile<64, 64, 8, 1, 1, false, 8>"), std::string::npos) << steps;
+  std::string calls;
+  compare_statistics(run_on(device, with_statistics("gemm", cast(linear(x, w), DType::BF16)), tensors, &calls));
+  EXPECT_NE(calls.find("WgmmaTile<64, 64, 8, 1, 1, false, 8>"), std::string::npos) << calls;
 }
 
 }  // namespace

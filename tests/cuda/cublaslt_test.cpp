@@ -98,8 +98,8 @@ TEST_F(CublasLt, ABiasOfEveryTypeAndOrigin) {
     expect_on_library(cast(y + slice(input(g, id + ".part", t, {60}), 0, 16, 56), DType::F16), 96);
     expect_on_library(cast(y + slice(input(g, id + ".odd", t, {60}), 0, 3, 43), DType::F16), 96);
   }
-  EXPECT_TRUE(!emulated() || steps_.find(" bias;") != std::string::npos)
-      << "one step makes it what the library takes: " << steps_;
+  EXPECT_TRUE(!emulated() || calls_.find(" bias;") != std::string::npos)
+      << "one call makes it what the library takes: " << calls_;
   const Expr parts = concat({param(g, "left", DType::F32, {16}), param(g, "right", DType::F32, {24})}, 0);
   expect_on_library(cast(y + parts, DType::F16), 96);
   expect_on_library(cast(y + param(g, "a", DType::F32, {40}) * param(g, "b", DType::F32, {40}), DType::F16), 96);
@@ -119,7 +119,7 @@ TEST_F(CublasLt, ResidualsAndScales) {
   EXPECT_EQ(state_->beta, emulated() ? 2 : 0);
   const Expr wide = input(g, "wide", DType::BF16, {2, 75, 96});
   expect_on_library(cast(y + slice(wide, -1, 16, 64), DType::BF16), 64);
-  EXPECT_THAT(steps_, Not(HasSubstr("bias")));
+  EXPECT_THAT(calls_, Not(HasSubstr("bias")));
 }
 
 TEST_F(CublasLt, OperandsInStridesAndComputedOnes) {
@@ -165,8 +165,8 @@ TEST_F(CublasLt, WhatItsEpilogueDoesNotDoIsOurs) {
 TEST_F(CublasLtPretended, StatisticsOfWhatIsStoredAreOurs) {
   const Expr y = cast(linear(input(g, "x", DType::BF16, {64, 64}), weight("w", DType::BF16, {48, 64})), DType::BF16);
   const Launch counted = launch("gemm", {{"y", y}, {"sum", sum(reshape(y, {1, 64, 48}), ReduceOver::Inner)}});
-  run_on(std::make_shared<EmulatorWithLibrary>(), counted, tensors, &steps_);
-  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt")));
+  run_on(std::make_shared<EmulatorWithLibrary>(), counted, tensors, &calls_);
+  EXPECT_THAT(calls_, Not(HasSubstr("cublaslt")));
   EXPECT_EQ(state_->multiplications, 0);
 }
 
@@ -178,12 +178,12 @@ TEST_F(CublasLtPretended, OnlyAlgorithmsOfOneOrderOfSums) {
 TEST_F(CublasLtPretended, WithoutTheLibraryOrForbiddenItIsOurs) {
   const Expr y = cast(linear(input(g, "x", DType::F16, {16, 64}), weight("w", DType::F16, {16, 64})), DType::F16);
   const Launch l = launch("gemm", {{"y", y}});
-  run_on(std::make_shared<EmulatorWithLibrary>(false), l, tensors, &steps_);
-  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt")));
+  run_on(std::make_shared<EmulatorWithLibrary>(false), l, tensors, &calls_);
+  EXPECT_THAT(calls_, Not(HasSubstr("cublaslt")));
   for (const char* core : {"own", "wgmma", "mma", ""}) {  // not measured, so not taken
     setenv("TENON_CUDA_CORE", core, 1);
-    run_on(std::make_shared<EmulatorWithLibrary>(), l, tensors, &steps_);
-    EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << core;
+    run_on(std::make_shared<EmulatorWithLibrary>(), l, tensors, &calls_);
+    EXPECT_THAT(calls_, Not(HasSubstr("cublaslt"))) << core;
   }
   EXPECT_EQ(state_->multiplications, 0);
 }
@@ -196,14 +196,14 @@ TEST_F(CublasLtPretended, TheMeasuredAlgorithmIsTakenWithItsMemory) {
                plain = launch("gemm", {{"y", cast(y, DType::F16)}});
   const auto device = std::make_shared<EmulatorWithLibrary>();
   write_table(*device, "gemm 24x16x64 batch 1 lanes 1 bytes 2 epilogue bias = cublaslt 13.1.0 1800000042-24-4");
-  run_on(device, with_bias, tensors, &steps_);
-  EXPECT_THAT(steps_, HasSubstr("cublaslt algorithm 66 tile 24 stages 36 cluster 0 splits 4"));
+  run_on(device, with_bias, tensors, &calls_);
+  EXPECT_THAT(calls_, HasSubstr("cublaslt algorithm 66 tile 24 stages 36 cluster 0 splits 4"));
   EXPECT_GE(cuda::LaunchBodies::make(device, with_bias)->memory().scratch, 4096);
-  run_on(device, plain, tensors, &steps_);
-  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << "another epilogue";
+  run_on(device, plain, tensors, &calls_);
+  EXPECT_THAT(calls_, Not(HasSubstr("cublaslt"))) << "another epilogue";
   setenv("TENON_CUDA_CORE", "own", 1);
-  run_on(device, with_bias, tensors, &steps_);
-  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt")));
+  run_on(device, with_bias, tensors, &calls_);
+  EXPECT_THAT(calls_, Not(HasSubstr("cublaslt")));
 }
 
 TEST_F(CublasLtPretended, LinesThatThisLibraryCannotRunLeaveTheRest) {
@@ -213,18 +213,18 @@ TEST_F(CublasLtPretended, LinesThatThisLibraryCannotRunLeaveTheRest) {
   const std::string key = "gemm 24x16x72 batch 1 lanes 1 bytes 2",
                     tile = "mma 128x128 warps 2x4 bytes 64 stages 4 splits 1";
   for (const char* choice : {"cublaslt 13.2.0 1800000042-24-4",  // another version
-                             "cublaslt 13.1.0 43-0-1",           // K is not whole steps of 64
+                             "cublaslt 13.1.0 43-0-1",           // K is not a multiple of 64
                              "cublaslt 13.1.0 99", "cublaslt 13.1.0", "cublaslt"}) {
     const auto device = std::make_shared<EmulatorWithLibrary>();
     write_table(*device, key + " epilogue plain = " + choice + "\n" + key + " = " + tile);
-    run_on(device, l, tensors, &steps_);
-    EXPECT_THAT(steps_, HasSubstr("MmaTile<128, 128, 2, 4, 64, 4>")) << choice;
+    run_on(device, l, tensors, &calls_);
+    EXPECT_THAT(calls_, HasSubstr("MmaTile<128, 128, 2, 4, 64, 4>")) << choice;
   }
   // One of our tiles that was faster with this epilogue.
   const auto device = std::make_shared<EmulatorWithLibrary>();
   write_table(*device, key + " epilogue plain = " + tile);
-  run_on(device, l, tensors, &steps_);
-  EXPECT_THAT(steps_, HasSubstr("MmaTile<128, 128, 2, 4, 64, 4>"));
+  run_on(device, l, tensors, &calls_);
+  EXPECT_THAT(calls_, HasSubstr("MmaTile<128, 128, 2, 4, 64, 4>"));
   EXPECT_EQ(state_->multiplications, 0);
 }
 
@@ -237,9 +237,9 @@ TEST_F(CublasLtPretended, TuningMeasuresItBesideOurTiles) {
     const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
     state_->takes_us = fast ? 0 : 5000;  // an emulated launch takes a tenth of it
     setenv("TENON_CUDA_TUNE", "1", 1);
-    run_on(device, l, tensors, &steps_);
+    run_on(device, l, tensors, &calls_);
     unsetenv("TENON_CUDA_TUNE");
-    EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << "this run keeps what it has";
+    EXPECT_THAT(calls_, Not(HasSubstr("cublaslt"))) << "this run keeps what it has";
     const std::string table = table_text(*device);
     // Which of our tiles is fastest depends on what else the processor does.
     const std::string own = key + " = ", bias = key + " epilogue bias = ", library = "cublaslt 13.1.0 ";
@@ -247,8 +247,8 @@ TEST_F(CublasLtPretended, TuningMeasuresItBesideOurTiles) {
     EXPECT_THAT(table, HasSubstr(bias));
     EXPECT_EQ(table.find(bias + library) != std::string::npos, fast);
     EXPECT_EQ(table.find(" us, TuningMeasuresItBesideOurTiles cublaslt algorithm ") != std::string::npos, fast);
-    run_on(device, l, tensors, &steps_);
-    EXPECT_EQ(steps_.find("cublaslt algorithm 6") != std::string::npos, fast) << steps_;
+    run_on(device, l, tensors, &calls_);
+    EXPECT_EQ(calls_.find("cublaslt algorithm 6") != std::string::npos, fast) << calls_;
   }
 }
 
@@ -264,13 +264,13 @@ TEST_F(CublasLtPretended, TuningReplacesLinesThatCanNoLongerRun) {
   for (const std::string other : {"cublaslt 13.2.0 1800000042-24-4", "gone 64x64"}) {
     const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
     write_table(*device, tile + "\n" + plain + other);
-    run_on(device, l, tensors, &steps_);
+    run_on(device, l, tensors, &calls_);
     EXPECT_THAT(table_text(*device), AllOf(HasSubstr(tile), HasSubstr(plain + now), Not(HasSubstr(other))));
   }
   const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
   const std::string known = tile + "\n" + plain + now + "1800000042-24-4\n";
   write_table(*device, known);
-  run_on(device, l, tensors, &steps_);
+  run_on(device, l, tensors, &calls_);
   EXPECT_EQ(table_text(*device), known + "\n") << "measured again";
   unsetenv("TENON_CUDA_TUNE");
 }
@@ -282,7 +282,7 @@ TEST_F(CublasLtPretended, TuningPassesOverWhatTheLibraryRefusesToRun) {
   const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
   state_->takes_us = 0;
   state_->fail_multiply = 15;  // the first
-  run_on(device, launch("gemm", {{"y", cast(y, DType::F16)}}), tensors, &steps_);
+  run_on(device, launch("gemm", {{"y", cast(y, DType::F16)}}), tensors, &calls_);
   unsetenv("TENON_CUDA_TUNE");
   const std::string table = table_text(*device);
   EXPECT_THAT(table, HasSubstr(" epilogue plain = cublaslt 13.1.0 "));
@@ -296,7 +296,7 @@ TEST_F(CublasLtPretended, AFailureNamesTheStatus) {
   for (int* failure : {&state_->fail_multiply, &state_->fail_heuristic}) {
     *failure = failure == &state_->fail_multiply ? 15 : 13;
     try {
-      run_on(device, l, tensors, &steps_);
+      run_on(device, l, tensors, &calls_);
       ADD_FAILURE() << "no error";
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::Device);
@@ -304,8 +304,8 @@ TEST_F(CublasLtPretended, AFailureNamesTheStatus) {
     }
   }
   state_->fail_heuristic = 15;  // none for this product
-  run_on(device, l, tensors, &steps_);
-  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt")));
+  run_on(device, l, tensors, &calls_);
+  EXPECT_THAT(calls_, Not(HasSubstr("cublaslt")));
 }
 
 // The library as a GPU's device finds it, next to a fake driver.

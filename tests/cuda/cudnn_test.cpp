@@ -91,7 +91,7 @@ TEST_F(Cudnn, ABiasIsTheLibrarys) {
   const DType t = DType::F16;
   const Expr y = conv2d(image("x", t, 6, 8), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1});
   expect_on_library(launch("conv2d", {{"y", cast(y + param(g, "b", t, {16}), t)}}), rounded(t, 72));
-  EXPECT_THAT(steps_, Not(HasSubstr("results"))) << "no pass of ours";
+  EXPECT_THAT(calls_, Not(HasSubstr("results"))) << "no pass of ours";
 }
 
 TEST_F(Cudnn, OtherEpiloguesAreAPassOfOurs) {
@@ -99,7 +99,7 @@ TEST_F(Cudnn, OtherEpiloguesAreAPassOfOurs) {
   const Expr x = image("x", t, 6, 8), y = conv2d(x, weight("w", t, {3, 8, 3, 3}), 1, {1, 1, 1, 1});
   const Expr b = param(g, "b", DType::F32, {3});
   expect_on_library(launch("conv2d", {{"y", clamp((y + b) * 0.5 + 0.5, 0, 1)}}), rounded(t, 72));
-  EXPECT_THAT(steps_, HasSubstr("results"));
+  EXPECT_THAT(calls_, HasSubstr("results"));
   expect_on_library(launch("conv2d", {{"y", permute(y + b, {0, 3, 1, 2})}}), rounded(t, 72));
   const Expr r = image("r", t, 6, 3);
   expect_on_library(launch("conv2d", {{"y", cast(y + r, t)}, {"z", silu(y + r)}}), rounded(t, 72));
@@ -113,7 +113,7 @@ TEST_F(Cudnn, ComputedImages) {
   const Expr x = image("x", t, 6, 8), scale = input(g, "scale", DType::F32, {2, 1, 1, 8});
   const Expr y = conv2d(cast(silu(x * broadcast(scale, x.shape())), t), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1});
   expect_on_library(launch("conv2d", {{"y", cast(y, t)}}), rounded(t, 72));
-  EXPECT_THAT(steps_, HasSubstr("hole.0"));
+  EXPECT_THAT(calls_, HasSubstr("hole.0"));
 }
 
 TEST_F(Cudnn, StatisticsStayWithOurKernels) {
@@ -157,21 +157,21 @@ TEST_F(Cudnn, OnlyWhatTheTableNamesRunsOnIt) {
   const Launch conv =
       launch("conv2d", {{"y", cast(conv2d(image("x", t, 6, 8), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1}), t)}});
   const std::string key = "conv2d 2x6x6x8 -> 6x6x16 by 3x3x1 lanes 1 bytes 2 epilogue ";
-  const auto steps = [&](const std::string& line, bool has_library = true) {
+  const auto calls = [&](const std::string& line, bool has_library = true) {
     const auto device = std::make_shared<EmulatorWithLibrary>(has_library);
     if (!line.empty()) write_table(*device, line);
-    run_on(device, conv, tensors, &steps_);
-    return steps_;
+    run_on(device, conv, tensors, &calls_);
+    return calls_;
   };
-  EXPECT_THAT(steps(""), Not(HasSubstr("cudnn")));
-  EXPECT_THAT(steps(key + "plain = cudnn 9.19.0 engine 5 knobs 2:16"), HasSubstr("cudnn 9.19.0 engine 5 knobs 2:16"));
+  EXPECT_THAT(calls(""), Not(HasSubstr("cudnn")));
+  EXPECT_THAT(calls(key + "plain = cudnn 9.19.0 engine 5 knobs 2:16"), HasSubstr("cudnn 9.19.0 engine 5 knobs 2:16"));
   EXPECT_EQ(state_->engine, kOther);
   for (const char* other : {"plain = cudnn 9.20.0 engine 4", "plain = cudnn 9.19.0 engine 1", "plain = own",
                             "plain = cudnn", "bias = cudnn 9.19.0 engine 4"})
-    EXPECT_THAT(steps(key + other), Not(HasSubstr("cudnn"))) << other;
-  EXPECT_THAT(steps(key + "plain = cudnn 9.19.0 engine 4", false), Not(HasSubstr("cudnn"))) << "no library";
+    EXPECT_THAT(calls(key + other), Not(HasSubstr("cudnn"))) << other;
+  EXPECT_THAT(calls(key + "plain = cudnn 9.19.0 engine 4", false), Not(HasSubstr("cudnn"))) << "no library";
   setenv("TENON_CUDA_CORE", "own", 1);
-  EXPECT_THAT(steps(key + "plain = cudnn 9.19.0 engine 4"), Not(HasSubstr("cudnn")));
+  EXPECT_THAT(calls(key + "plain = cudnn 9.19.0 engine 4"), Not(HasSubstr("cudnn")));
 }
 
 TEST_F(Cudnn, TuningMeasuresItBesideOurKernel) {
@@ -184,18 +184,18 @@ TEST_F(Cudnn, TuningMeasuresItBesideOurKernel) {
   const Launch heads = launch("attention", {{"o", cast(attention(q, q, q, 0.2), t)}});
   const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
   setenv("TENON_CUDA_TUNE", "1", 1);
-  run_on(device, conv, tensors, &steps_);
-  run_on(device, heads, tensors, &steps_);
+  run_on(device, conv, tensors, &calls_);
+  run_on(device, heads, tensors, &calls_);
   unsetenv("TENON_CUDA_TUNE");
-  EXPECT_THAT(steps_, Not(HasSubstr("cudnn"))) << "this run keeps what it has";
+  EXPECT_THAT(calls_, Not(HasSubstr("cudnn"))) << "this run keeps what it has";
   EXPECT_GT(state_->executions, 100);
   // The emulator is slow compared with plain loops.
   EXPECT_THAT(table_text(*device), HasSubstr("by 1x1x1 lanes 1 bytes 2 epilogue pass = cudnn 9.19.0 engine "));
   EXPECT_THAT(table_text(*device), HasSubstr("attention 1x2x24 over 2x24 by 16 bytes 2 epilogue plain = cudnn 9.19.0"));
-  run_on(device, conv, tensors, &steps_);
-  EXPECT_THAT(steps_, HasSubstr("cudnn 9.19.0 engine"));
-  run_on(device, heads, tensors, &steps_);
-  EXPECT_THAT(steps_, HasSubstr("cudnn 9.19.0 engine 9"));
+  run_on(device, conv, tensors, &calls_);
+  EXPECT_THAT(calls_, HasSubstr("cudnn 9.19.0 engine"));
+  run_on(device, heads, tensors, &calls_);
+  EXPECT_THAT(calls_, HasSubstr("cudnn 9.19.0 engine 9"));
 }
 
 TEST_F(Cudnn, TuningReplacesLinesThatCanNoLongerRun) {
@@ -208,7 +208,7 @@ TEST_F(Cudnn, TuningReplacesLinesThatCanNoLongerRun) {
   const auto table_after = [&](const std::string& choice) {
     const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
     write_table(*device, key + choice);
-    run_on(device, heads, tensors, &steps_);
+    run_on(device, heads, tensors, &calls_);
     return table_text(*device);
   };
   for (const char* other : {"cudnn 9.20.0 engine 9", "cudnn 9.19.0 engine 1", "gone"})
@@ -240,11 +240,11 @@ TEST_F(Cudnn, FailuresOfPlanningLeaveOurKernels) {
       launch("conv2d", {{"y", cast(conv2d(image("x", t, 6, 8), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1}), t)}});
   state_->fail_plan_of = kPlain;
   state_->fail_plan = 3000;
-  run_on(std::make_shared<EmulatorWithLibrary>(), conv, tensors, &steps_);
-  EXPECT_THAT(steps_, HasSubstr("engine 5")) << "the next one";
+  run_on(std::make_shared<EmulatorWithLibrary>(), conv, tensors, &calls_);
+  EXPECT_THAT(calls_, HasSubstr("engine 5")) << "the next one";
   state_->offers = false;
-  run_on(std::make_shared<EmulatorWithLibrary>(), conv, tensors, &steps_);
-  EXPECT_THAT(steps_, Not(HasSubstr("cudnn")));
+  run_on(std::make_shared<EmulatorWithLibrary>(), conv, tensors, &calls_);
+  EXPECT_THAT(calls_, Not(HasSubstr("cudnn")));
 }
 
 TEST_F(Cudnn, FailuresAreErrorsThatSayWhat) {
@@ -254,7 +254,7 @@ TEST_F(Cudnn, FailuresAreErrorsThatSayWhat) {
       launch("conv2d", {{"y", cast(conv2d(image("x", t, 6, 8), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1}), t)}});
   const auto failing = [&](const std::string& expected) {
     try {
-      run_on(std::make_shared<EmulatorWithLibrary>(), conv, tensors, &steps_);
+      run_on(std::make_shared<EmulatorWithLibrary>(), conv, tensors, &calls_);
       ADD_FAILURE();
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::Device);
@@ -294,9 +294,9 @@ TEST_F(Cudnn, EveryConvolutionAndAttentionIsAnnounced) {
   const Expr q = input(g, "q", t, {1, 2, 24, 16});
   const auto device = std::make_shared<EmulatorWithLibrary>();
   run_on(device, launch("conv2d", {{"y", y}, {"sum", sum(reshape(y, {2, 9, 16}), ReduceOver::Inner)}}), tensors,
-         &steps_);
+         &calls_);
   EXPECT_EQ(device->announced.back(), "conv2d f16 2x6x6x8 -> 3x3x16 by 3x3x2 pad 0 0 1 1");
-  run_on(device, launch("attention", {{"o", cast(attention(q, q, q, 0.25), t)}}), tensors, &steps_);
+  run_on(device, launch("attention", {{"o", cast(attention(q, q, q, 0.25), t)}}), tensors, &calls_);
   EXPECT_EQ(device->announced.back(),
             "attention f16 1x2x24 over 2x24 by 16 scale 0.25 at 768 384 16 at 768 384 16 at 768 384 16 at 768 384 16");
 }

@@ -17,52 +17,52 @@ class E4m3 : public LaunchTest {
   Expr tensor(const std::string& name, const Shape& shape) { return input(g, name, DType::E4M3, shape); }
   Expr constant(const std::string& name, const Shape& shape) { return weight(name, DType::E4M3, shape); }
 
-  /// Checks a product's results on an architecture; returns the names of its steps.
-  std::string steps_of(const Expr& product, const std::string& arch, int64_t k, double size = 8) {
+  /// Checks a product's results on an architecture; returns the names of its calls.
+  std::string calls_of(const Expr& product, const std::string& arch, int64_t k, double size = 8) {
     const Launch l = launch(product.is<nodes::Linear>() ? "gemm" : "conv2d", {{"y", product * 0.5 + 1.0}});
     const auto device =
         std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.arch = arch, .multiprocessors = 4});
-    std::string steps;
-    const Tensors got = run_on(device, l, tensors, &steps);
+    std::string calls;
+    const Tensors got = run_on(device, l, tensors, &calls);
     const Output& y = l.outputs.front();
     compare(y, got.at("y"), Oracle(tensors).eval(y.value), {DType::F32, DType::F32, k, size, kLostOfE4m3}, arch);
-    return steps;
+    return calls;
   }
 };
 
 TEST_F(E4m3, EachArchitectureHasItsCore) {
   const Expr x = tensor("x", {70, 160});
   for (const Expr& w : {constant("w", {50, 160}), tensor("computed", {56, 160})}) {
-    EXPECT_THAT(steps_of(linear(x, w), "sm_90a", 160, 24), HasSubstr(" e4m3 WgmmaTile<"));
-    EXPECT_THAT(steps_of(linear(x, w), "sm_89", 160, 24), HasSubstr(" e4m3 MmaTile<"));
+    EXPECT_THAT(calls_of(linear(x, w), "sm_90a", 160, 24), HasSubstr(" e4m3 WgmmaTile<"));
+    EXPECT_THAT(calls_of(linear(x, w), "sm_89", 160, 24), HasSubstr(" e4m3 MmaTile<"));
   }
 }
 
 // On sm_90a mma converts e4m3: what the copy engine cannot take is multiplied in f16 there, which is exact.
 TEST_F(E4m3, HopperNeverMultipliesItWithMma) {
   const Expr x = tensor("x", {70, 160}), odd = tensor("odd", {50, 160});
-  EXPECT_THAT(steps_of(linear(x, odd), "sm_90a", 160, 24), HasSubstr(" f16 MmaTile<"));
-  EXPECT_THAT(steps_of(linear(x, odd), "sm_89", 160, 24), HasSubstr(" e4m3 MmaTile<"));
+  EXPECT_THAT(calls_of(linear(x, odd), "sm_90a", 160, 24), HasSubstr(" f16 MmaTile<"));
+  EXPECT_THAT(calls_of(linear(x, odd), "sm_89", 160, 24), HasSubstr(" e4m3 MmaTile<"));
   setenv("TENON_CUDA_CORE", "mma", 1);
-  EXPECT_THAT(steps_of(linear(x, constant("w", {64, 160})), "sm_90a", 160), HasSubstr(" f16 MmaTile<"));
+  EXPECT_THAT(calls_of(linear(x, constant("w", {64, 160})), "sm_90a", 160), HasSubstr(" f16 MmaTile<"));
   unsetenv("TENON_CUDA_CORE");
 }
 
 TEST_F(E4m3, RowsThatDoNotComeInBoxesAreStoredInFront) {
   const Expr halves = concat({tensor("a", {70, 128}), tensor("b", {70, 32})}, -1),
              parts = concat({tensor("c", {70, 32}), tensor("d", {70, 128})}, -1), w = constant("w", {64, 160});
-  EXPECT_THAT(steps_of(linear(halves, w), "sm_90a", 160), Not(HasSubstr(";")));
-  EXPECT_THAT(steps_of(linear(parts, w), "sm_90a", 160), HasSubstr(";"));
+  EXPECT_THAT(calls_of(linear(halves, w), "sm_90a", 160), Not(HasSubstr(";")));
+  EXPECT_THAT(calls_of(linear(parts, w), "sm_90a", 160), HasSubstr(";"));
 }
 
 TEST_F(E4m3, IsWidenedBesideOtherTypesAndInConvolutions) {
   const Expr w = constant("w", {64, 160});
   for (const auto& [type, name] : {std::pair{DType::F16, " f16 "}, {DType::BF16, " bf16 "}}) {
     const Expr x = input(g, numbered("x", static_cast<int64_t>(type)), type, {70, 160});
-    EXPECT_THAT(steps_of(linear(x, w), "sm_90a", 160), HasSubstr(name));
+    EXPECT_THAT(calls_of(linear(x, w), "sm_90a", 160), HasSubstr(name));
   }
   const Expr picture = tensor("picture", {1, 9, 7, 48}), filter = constant("filter", {64, 48, 3, 3});
-  EXPECT_THAT(steps_of(conv2d(picture, filter, 1, {1, 1, 1, 1}), "sm_90a", 432), HasSubstr(" f16 "));
+  EXPECT_THAT(calls_of(conv2d(picture, filter, 1, {1, 1, 1, 1}), "sm_90a", 432), HasSubstr(" f16 "));
 }
 
 // Layers of a transformer of 3840 columns with 4224 tokens: the machine code of their kernels.

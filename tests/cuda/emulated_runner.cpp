@@ -10,7 +10,7 @@
 namespace tenon::launches {
 
 Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& l, const Tensors& tensors,
-               std::string* steps) {
+               std::string* calls) {
   const std::unique_ptr<cuda::LaunchKernel> kernel = cuda::LaunchBodies::make(device, l);
   const std::shared_ptr<Stream> stream = device->make_stream();
   std::map<std::string, std::shared_ptr<void>> buffers;
@@ -37,8 +37,8 @@ Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& l, con
   kernel->bind([&](const std::string& name) { return buffers.at(name).get(); }, addresses_of(weights), kept.get());
   const std::shared_ptr<void> scratch = allocate(kernel->memory().scratch);
   kernel->run(*stream, scratch.get());
-  if (steps) {
-    *steps = kernel->describe();
+  if (calls) {
+    *calls = kernel->describe();
     kernel->run(*stream, scratch.get());  // counters and results are as before
   }
   for (auto& [name, t] : out)

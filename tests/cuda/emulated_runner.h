@@ -5,9 +5,9 @@
 
 namespace tenon::launches {
 
-/// The launch's outputs, computed into poisoned memory. With `steps` it runs twice and returns the names of its steps
+/// The launch's outputs, computed into poisoned memory. With `calls` it runs twice and returns the names of its calls
 /// there.
 Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& launch, const Tensors& tensors,
-               std::string* steps = nullptr);
+               std::string* calls = nullptr);
 
 }  // namespace tenon::launches

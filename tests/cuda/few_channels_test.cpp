@@ -16,10 +16,10 @@ class FewChannels : public LaunchTest {
  protected:
   void expect_computed(const Launch& l, const Rounding& rounding, NaN nan = NaN::Differs) {
     expect(l, rounding, nan);
-    std::string steps;
-    run_on(std::make_shared<cuda::test::Emulator>(), l, tensors, &steps);
-    EXPECT_THAT(steps, HasSubstr("MmaTile<"));
-    EXPECT_THAT(steps, Not(HasSubstr("hole.0"))) << "no kernel writes padded channels";
+    std::string calls;
+    run_on(std::make_shared<cuda::test::Emulator>(), l, tensors, &calls);
+    EXPECT_THAT(calls, HasSubstr("MmaTile<"));
+    EXPECT_THAT(calls, Not(HasSubstr("hole.0"))) << "no kernel writes padded channels";
   }
   Launch conv(const Expr& x, DType t, int64_t stride) {
     const Expr w = weight(numbered("w", x.shape()[3]), t, {72, x.shape()[3], 3, 3});

@@ -18,7 +18,7 @@ struct Weighed {
 };
 
 // The first `rows` rows' results, and which kernels computed them.
-std::vector<double> product_of(const Weighed& w, int64_t rows, std::string& steps) {
+std::vector<double> product_of(const Weighed& w, int64_t rows, std::string& calls) {
   const auto device = std::make_shared<cuda::test::Emulator>();
   Graph g;
   const Expr x = input(g, "x", DType::F32, {rows, w.k});
@@ -35,20 +35,20 @@ std::vector<double> product_of(const Weighed& w, int64_t rows, std::string& step
   all.data.resize(static_cast<size_t>(rows * w.k) * 4);
   all.shape = {rows, w.k};
   const Tensors tensors{{"x", all}, {"w", random_tensor(DType::F32, {w.gated ? 2 * w.n : w.n, w.k}, 2)}};
-  steps.clear();
-  const Tensors got = run_on(device, launches.front(), tensors, &steps);
+  calls.clear();
+  const Tensors got = run_on(device, launches.front(), tensors, &calls);
   EXPECT_EQ(got.size(), 1u);
   return got.begin()->second.values();
 }
 
 TEST(GemmSimt, ARowHasTheSameBitsAmongAnyOthers) {
   for (const Weighed& w : {Weighed{36, 100, false}, {70, 1100, false}, {40, 132, true}, {3, 60, false}}) {
-    std::string steps;
-    const std::vector<double> most = product_of(w, 150, steps);
-    EXPECT_NE(steps.find("MmaTile"), std::string::npos) << steps;
+    std::string calls;
+    const std::vector<double> most = product_of(w, 150, calls);
+    EXPECT_NE(calls.find("MmaTile"), std::string::npos) << calls;
     for (const int64_t rows : {1, 2, 7, 8, 9, 16, 17, 33, 64, 65}) {
-      const std::vector<double> some = product_of(w, rows, steps);
-      EXPECT_EQ(steps.find("SimtTile") != std::string::npos, rows <= 64) << steps;
+      const std::vector<double> some = product_of(w, rows, calls);
+      EXPECT_EQ(calls.find("SimtTile") != std::string::npos, rows <= 64) << calls;
       ASSERT_LE(some.size(), most.size());
       EXPECT_TRUE(std::equal(some.begin(), some.end(), most.begin())) << rows << " rows of " << w.n << "x" << w.k;
     }

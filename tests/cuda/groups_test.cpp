@@ -28,8 +28,8 @@ class Groups : public LaunchTest {
           cuda::test::EmulatorOptions{.arch = arch, .multiprocessors = hopper ? 132 : 58, .backwards = backwards});
       const LaunchMemory memory = cuda::LaunchBodies::make(device, l)->memory();
       EXPECT_EQ(memory.scratch > 0, partials);
-      std::string steps;
-      const Tensors got = run_on(device, l, tensors, &steps);
+      std::string calls;
+      const Tensors got = run_on(device, l, tensors, &calls);
       if (first.empty()) compare_moments(got, tensors.at(name), shape);
       if (first.empty()) first = got;
       for (const auto& [output, t] : got)

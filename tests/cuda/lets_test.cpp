@@ -1,4 +1,4 @@
-// Lets: computed by the blocks of the map that reads them, or by a separate step if something else reads them, they are
+// Lets: computed by the blocks of the map that reads them, or by a separate call if something else reads them, they are
 // large relative to the map, or the launch writes what they read.
 #include "tenon/backend/cuda/codegen/lets_source.h"
 #include "tests/cuda/emulated_runner.h"
@@ -31,13 +31,13 @@ class Lets : public LaunchTest {
     if (shift) *shift = added;
     return x * scale + added;
   }
-  std::string steps_of(const Launch& l) {
-    std::string steps;
-    run_on(std::make_shared<cuda::test::Emulator>(), l, tensors, &steps);
-    return steps;
+  std::string calls_of(const Launch& l) {
+    std::string calls;
+    run_on(std::make_shared<cuda::test::Emulator>(), l, tensors, &calls);
+    return calls;
   }
   void expect_lets(const Launch& l, bool apart) {
-    EXPECT_EQ(steps_of(l).find("lets") != std::string::npos, apart) << steps_of(l);
+    EXPECT_EQ(calls_of(l).find("lets") != std::string::npos, apart) << calls_of(l);
     expect(l, {DType::BF16, DType::BF16, 576, 4});
   }
 };

@@ -44,7 +44,7 @@ class NamedEmulator : public cuda::test::Emulator {
 /// Launches go to the library if it supports them. Has its own cache folder.
 class LibraryLaunchTest : public LaunchTest {
  protected:
-  /// `library`: its name in TENON_CUDA_CORE and in names of steps.
+  /// `library`: its name in TENON_CUDA_CORE and in names of calls.
   explicit LibraryLaunchTest(std::string library) : library_(std::move(library)) {}
 
   void SetUp() override {
@@ -69,8 +69,8 @@ class LibraryLaunchTest : public LaunchTest {
     std::vector<std::vector<double>> want;
     for (const Output& o : l.outputs) want.push_back(oracle.eval(o.value));
     for (const auto& device : devices()) {
-      const Tensors got = run_on(device, l, tensors, &steps_);
-      EXPECT_EQ(steps_.find(" " + library_ + " ") != std::string::npos, native) << steps_;
+      const Tensors got = run_on(device, l, tensors, &calls_);
+      EXPECT_EQ(calls_.find(" " + library_ + " ") != std::string::npos, native) << calls_;
       for (size_t i = 0; i < want.size(); ++i)
         compare(l.outputs[i], got.at(l.outputs[i].buffer), want[i], tolerance, device->facts().name);
     }
@@ -90,7 +90,7 @@ class LibraryLaunchTest : public LaunchTest {
   }
 
   std::filesystem::path root_;
-  std::string steps_;  ///< of the last launch
+  std::string calls_;  ///< of the last launch
 
  private:
   std::vector<std::shared_ptr<cuda::Device>> devices() const {

@@ -38,12 +38,12 @@ class NewCore : public LaunchTest {
   // Runs the launch as both GPUs and compares; returns what ran on the last.
   std::string expect_on_devices(const Launch& l, const Rounding& rounding) {
     Oracle oracle(tensors);
-    std::string steps;
+    std::string calls;
     for (const char* arch : {"sm_89", "sm_90a"}) {
-      const Tensors got = run_on(device_of(arch), l, tensors, &steps);
+      const Tensors got = run_on(device_of(arch), l, tensors, &calls);
       for (const Output& o : l.outputs) compare(o, got.at(o.buffer), oracle.eval(o.value), rounding, arch);
     }
-    return steps;
+    return calls;
   }
   // Products in plain order, permuted, and in lanes.
   Launch product(const std::string& id, int64_t k = kDepth, DType t = DType::BF16) {
