@@ -7,6 +7,7 @@
 #include "tenon/backend/uniform.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/ops.h"
 #include "tenon/expr/walk.h"
 #include "tenon/kernels/view_facts.h"
 
@@ -53,7 +54,11 @@ struct Odometer {
 }  // namespace
 
 Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leaves)
-    : view_(view), domain_(domain), split_(split), dtype_(view.dtype()), size_(size_of(view.dtype())) {
+    : dtype_(view.dtype()),
+      size_(static_cast<int32_t>(size_of(view.dtype()))),
+      view_(view),
+      domain_(domain),
+      split_(split) {
   TENON_CHECK(Internal, is_view_chain(view), "access") << view->name() << " is not a view of memory";
   std::optional<std::vector<AffinePiece>> pieces = affine_pieces(view, domain, split);
   if (pieces && too_long(*pieces)) pieces.reset();
@@ -65,8 +70,10 @@ Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leav
       if (number >= 0) leaf_numbers_.push_back(number);
     }
     find_group();
+    find_parts();
     return;
   }
+  if (look_up_rows(view, leaves)) return;
   for (const Expr& e : topological(std::array{view})) {
     if (e->family() != Family::Leaf) continue;
     mapped_.emplace_back(e.get(), leaves.add(e));
@@ -86,11 +93,78 @@ void Access::find_group() {
   in_order_.cols.back() = {outer.extent * group_, 1};
 }
 
+// Cuts the pieces into parts, unless these would be many.
+void Access::find_parts() {
+  const bool few = group_ > 1
+                       ? add_parts(in_order_, group_)
+                       : std::all_of(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return add_parts(p, 1); });
+  if (!few) part_count_ = 0;
+}
+
+// Adds a part for each run of the innermost digits.
+bool Access::add_parts(const Piece& p, int64_t group) {
+  const Digit row = p.rows.back(), col = p.cols.back();
+  const int64_t down = (p.row_end - p.row_begin) / row.extent, across = (p.col_end - p.col_begin) / col.extent;
+  if (static_cast<int64_t>(part_count_) + down * across > static_cast<int64_t>(kMaxParts)) return false;
+  for (int64_t i = 0; i < down * across; ++i) {
+    const int64_t r = i / across * row.extent, c = i % across * col.extent;
+    const int64_t offset = p.offset + Odometer(p.rows, r).offset + Odometer(p.cols, c).offset;
+    const int64_t row0 = p.row_begin + r, col0 = p.col_begin + c;
+    parts_[part_count_++] = {offset,
+                             row0,
+                             row0 + row.extent,
+                             col0,
+                             col0 + col.extent,
+                             row.stride,
+                             col.stride,
+                             static_cast<int32_t>(p.number),
+                             static_cast<int32_t>(group)};
+  }
+  return true;
+}
+
+// Tries to cut a chain into parts in which each row's number is looked up.
+bool Access::look_up_rows(const Expr& view, LeafTable& leaves) {
+  const std::optional<std::vector<AffinePiece>> pieces = affine_pieces(view, domain_, split_, true);
+  if (!pieces || pieces->size() != 1 || too_long(*pieces)) return false;
+  const AffinePiece& p = pieces->front();
+  if (p.look_ups.size() != 1 || p.look_ups[0].rows.size() != 1) return false;
+  const LookedUp& n = p.look_ups[0];
+  if (!add_parts({p, leaves.add(p.leaf)}, 1)) return false;
+  number_of_row_ = {leaves.add(n.numbers), n.numbers.dtype(), n.offset, n.rows[0].stride, n.extent, n.stride};
+  leaf_numbers_ = {parts_[0].number, number_of_row_.leaf};
+  return true;
+}
+
 void Access::resolve(Bases bases, const Block& block, RectFn fn, bool groups) const {
+  if (part_count_ && (group_ == 1 || (groups && block.col0 % group_ == 0 && block.cols % group_ == 0))) {
+    for (uint32_t i = 0; i < part_count_; ++i) resolve_part(parts_[i], bases, block, fn);
+    return;
+  }
   if (pieces_.empty()) return resolve_mapped(bases, block, fn);
   if (groups && group_ > 1 && block.col0 % group_ == 0 && block.cols % group_ == 0)
     return resolve_piece(in_order_, bases, block, fn, group_);
   for (const Piece& p : pieces_) resolve_piece(p, bases, block, fn);
+}
+
+void Access::resolve_part(const Part& p, Bases bases, const Block& block, RectFn fn) const {
+  const int64_t r0 = std::max(block.row0, p.row_begin), r1 = std::min(block.row0 + block.rows, p.row_end);
+  const int64_t c0 = std::max(block.col0, p.col_begin), c1 = std::min(block.col0 + block.cols, p.col_end);
+  if (r0 >= r1 || c0 >= c1) return;
+  if (p.number < 0) return fn({nullptr, 0, 0, r0 - block.row0, r1 - r0, c0 - block.col0, c1 - c0});
+  const std::byte* base = static_cast<const std::byte*>(bases[p.number]);
+  const int64_t first = p.offset + (r0 - p.row_begin) * p.row_step + (c0 - p.col_begin) * p.col_step;
+  const NumberOfRow& n = number_of_row_;
+  if (n.leaf < 0)
+    return fn(
+        {base + first * size_, p.row_step, p.col_step, r0 - block.row0, r1 - r0, c0 - block.col0, c1 - c0, p.group});
+  for (int64_t r = r0; r < r1; ++r) {
+    const auto number = static_cast<int64_t>(load_element(n.type, bases[n.leaf], n.offset + r * n.step));
+    TENON_CHECK(Numeric, number >= 0 && number < n.extent, nodes::Gather::name)
+        << "index " << number << " is outside 0.." << n.extent - 1;
+    fn({base + (first + (r - r0) * p.row_step + number * n.stride) * size_, 0, p.col_step, r - block.row0, 1,
+        c0 - block.col0, c1 - c0});
+  }
 }
 
 void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn, int64_t group) const {

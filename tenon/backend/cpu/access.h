@@ -1,9 +1,11 @@
 // An Access finds the elements of a chain of views in memory. It is compiled once from an expression over a domain; a
 // run requests blocks of the domain (rows by linear index, a range of columns) and gets them as rectangles of memory.
 //
-// Affine pieces (backend/affine.h) are iterated digit by digit; chains that are not affine are evaluated on integers
-// (expr/walk.h), one run of elements at a time.
+// A few affine pieces (backend/affine.h) are cut into rectangles beforehand, also if an index is looked up for each
+// row; more of them are iterated digit by digit. Other chains are evaluated on integers (expr/walk.h), one run of
+// elements at a time.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -56,20 +58,43 @@ class Access {
   const std::vector<int>& leaves() const { return leaf_numbers_; }
 
  private:
+  // Elements of an affine piece whose rows have one stride and whose columns have one. A cache line: between two runs
+  // of a launch its weights pass through the caches, so that every line a run touches comes from memory.
+  struct alignas(64) Part {
+    int64_t offset, row_begin, row_end, col_begin, col_end, row_step, col_step;
+    int32_t number, group;
+  };
+  // What a row's number, found at offset + row * step of a leaf, adds to addresses: its multiple of `stride`.
+  struct NumberOfRow {
+    int32_t leaf = -1;
+    DType type = DType::I32;
+    int64_t offset, step, extent, stride;
+  };
+  static constexpr size_t kMaxParts = 4;
+
   void find_group();
+  void find_parts();
+  bool add_parts(const Piece& p, int64_t group);
+  bool look_up_rows(const Expr& view, LeafTable& leaves);
+  void resolve_part(const Part& p, Bases bases, const Block& block, RectFn fn) const;
   void resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn, int64_t group = 1) const;
   void resolve_mapped(Bases bases, const Block& block, RectFn fn) const;
   Expr follow_down(Expr e, Walk& walk, Bases bases) const;
   int number_of(const Expr& leaf) const;
 
+  // What runs read is first, and in place.
+  DType dtype_ = DType::F32;
+  bool uniform_ = false;
+  int32_t size_ = 4;         // bytes of an element
+  uint32_t part_count_ = 0;  // 0: not cut into parts
+  int64_t group_ = 1;        // above 1: the only piece is in_order_ with the columns of each group reversed
+  NumberOfRow number_of_row_;
+  std::array<Part, kMaxParts> parts_;  // of in_order_ if there are groups
+
   Expr view_;
   Shape domain_;
   int split_ = 0;
-  DType dtype_ = DType::F32;
-  int64_t size_ = 4;  // bytes of an element
-  bool uniform_ = false;
   std::vector<Piece> pieces_;
-  int64_t group_ = 1;  // above 1: the only piece is in_order_ with the columns of each group reversed
   Piece in_order_;
   std::vector<int> leaf_numbers_;
   std::vector<std::pair<const Node*, int>> mapped_;  // leaf numbers, for chains that are not affine

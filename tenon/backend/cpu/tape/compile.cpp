@@ -105,10 +105,11 @@ class TapeCompiler {
   }
   bool uniform(int value) const { return t_.values_[static_cast<size_t>(value)].uniform; }
 
-  int emit(Tape::Instruction in, bool is_uniform, DType holds) {
+  int emit(Tape::Instruction in, std::string label, bool is_uniform, DType holds) {
     in.dst = new_value(is_uniform, holds);
-    t_.code_.push_back(std::move(in));
-    return t_.code_.back().dst;
+    t_.code_.push_back(in);
+    t_.labels_.push_back(std::move(label));
+    return in.dst;
   }
 
   int value_of(const Expr& root) {
@@ -173,23 +174,21 @@ class TapeCompiler {
     Tape::Instruction in;
     in.op = Tape::Op::Accumulator;
     in.index = acc_lane(e);
-    in.label = "accumulator, lane " + std::to_string(in.index);
-    return emit(std::move(in), uniform(e), DType::F32);
+    return emit(in, "accumulator, lane " + std::to_string(in.index), uniform(e), DType::F32);
   }
 
   int constant(const Expr& e) {
     const double number = literal_of(e)->attrs.nums[0];
     Tape::Instruction in;
     in.op = Tape::Op::Constant;
-    in.params.assign(16, static_cast<float>(number));
-    in.label = std::to_string(number);
-    return emit(std::move(in), uniform(e), DType::F32);
+    in.index = static_cast<int>(t_.params_.size());
+    t_.params_.insert(t_.params_.end(), 16, static_cast<float>(number));
+    return emit(in, std::to_string(number), uniform(e), DType::F32);
   }
 
   int load(const Expr& e) {
     Tape::Instruction in;
     in.op = Tape::Op::Load;
-    in.label = "load " + chain_text(e);
     in.index = static_cast<int>(t_.accesses_.size());
     Access access(e, domain_, split_, leaves_);
     in.move = t_.ops_->load(access.dtype());
@@ -200,7 +199,7 @@ class TapeCompiler {
                      std::find(written_.begin(), written_.end(), leaves_.leaf(leaf)->attrs.text) == written_.end());
     const bool is_uniform = access.uniform() || t_.cols_ == 1;
     t_.accesses_.push_back(std::move(access));
-    return emit(std::move(in), is_uniform, e.dtype());
+    return emit(in, "load " + chain_text(e), is_uniform, e.dtype());
   }
 
   int pointwise(const Expr& e) {
@@ -211,10 +210,10 @@ class TapeCompiler {
       in.functions = products(e, operands);
     else
       in.functions = t_.ops_->pointwise(node_number(e->type));
-    in.label = e->name();
-    for (const Expr& x : operands) in.src[static_cast<size_t>(in.operands++)] = value_of(x);
-    for (double p : e->attrs.nums) in.params.push_back(static_cast<float>(p));
-    return emit(std::move(in), uniform(e), DType::F32);
+    for (const Expr& x : operands) in.src[in.operands++] = value_of(x);
+    in.index = static_cast<int>(t_.params_.size());
+    for (double p : e->attrs.nums) t_.params_.push_back(static_cast<float>(p));
+    return emit(in, std::string(e->name()), uniform(e), DType::F32);
   }
 
   // Finds products that a sum or difference computes in its own pass: those without other readers.
@@ -287,10 +286,9 @@ class TapeCompiler {
     Tape::Instruction in;
     in.op = Tape::Op::Round;
     in.round = t_.ops_->round(type);
-    in.label = "round to " + std::string(name_of(type)) + ",";
     in.operands = 1;
     in.src[0] = x;
-    return emit(std::move(in), uniform(e), type);
+    return emit(in, "round to " + std::string(name_of(type)) + ",", uniform(e), type);
   }
 
   int reduction(const Expr& e) {
@@ -300,20 +298,18 @@ class TapeCompiler {
     Tape::Instruction in;
     in.op = Tape::Op::Reduce;
     in.reduce = t_.ops_->reduce(node_number(e->type));
-    in.label = std::string(e->name()) + " of the row";
     in.operands = 1;
     in.src[0] = full(value_of(e->in[0]));
-    return emit(std::move(in), uniform(e), DType::F32);
+    return emit(in, std::string(e->name()) + " of the row", uniform(e), DType::F32);
   }
 
   int full(int x) {
     if (!uniform(x)) return x;
     Tape::Instruction in;
     in.op = Tape::Op::Expand;
-    in.label = "repeat along the row,";
     in.operands = 1;
     in.src[0] = x;
-    return emit(std::move(in), false, holds_[static_cast<size_t>(x)]);
+    return emit(in, "repeat along the row,", false, holds_[static_cast<size_t>(x)]);
   }
 
   // ---- results ----
@@ -329,8 +325,8 @@ class TapeCompiler {
     // Do not store from memory in place: another result may have overwritten it by then.
     for (Tape::Instruction& in : t_.code_)
       if (in.dst == x && options_.elementwise) in.in_place = false;
-    t_.stores_.push_back({x, static_cast<int>(t_.accesses_.size()), t_.ops_->store(o.dtype), false,
-                          chain_text(o.place) + " as " + std::string(name_of(o.dtype))});
+    t_.stores_.push_back({x, static_cast<int>(t_.accesses_.size()), t_.ops_->store(o.dtype)});
+    t_.destinations_.push_back(chain_text(o.place) + " as " + std::string(name_of(o.dtype)));
     t_.accesses_.push_back(std::move(place));
   }
 
@@ -342,10 +338,9 @@ class TapeCompiler {
       Tape::Instruction copy;
       copy.op = Tape::Op::Round;
       copy.round = t_.ops_->round(DType::F32);
-      copy.label = "copy";
       copy.operands = 1;
       copy.src[0] = x;
-      x = emit(std::move(copy), false, DType::F32);
+      x = emit(copy, "copy", false, DType::F32);
     }
     if (uniform(x)) x = full(x);
     t_.code_.back().every_row = true;

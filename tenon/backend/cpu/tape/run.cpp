@@ -72,7 +72,7 @@ void Tape::run_block(const Frame& f) const {
         uniform ? load_uniform(in, f) : load(in, f);
         break;
       case Op::Constant:
-        f.live[in.dst] = {const_cast<float*>(in.params.data()), 0, true};
+        f.live[in.dst] = {const_cast<float*>(params(in)), 0, true};
         break;
       case Op::Accumulator: {
         const TapeCall& c = f.call;
@@ -157,7 +157,7 @@ void Tape::pointwise(const Instruction& in, const Frame& f) const {
   Live to = target(in.dst, f);
   a.dst = to.p;
   a.dst_ld = to.ld;
-  a.params = in.params.data();
+  a.params = params(in);
   a.rows = one ? 1 : f.block.rows;
   a.cols = f.block.cols;
   (in.op == Op::Round ? in.round : in.functions[mask])(a);
@@ -179,7 +179,7 @@ void Tape::pointwise_uniform(const Instruction& in, const Frame& f) const {
   }
   a.dst = slot(in.dst, f);
   a.dst_ld = 0;
-  a.params = in.params.data();
+  a.params = params(in);
   a.rows = 1;
   a.cols = one ? 1 : f.block.rows;
   if (in.op == Op::Round)

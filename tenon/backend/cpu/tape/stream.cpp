@@ -64,7 +64,7 @@ void Tape::stream(Bases bases, int64_t count, void* workspace, float* rows) cons
   for (const Instruction& in : code_) {
     if (!values_[static_cast<size_t>(in.dst)].uniform) continue;
     if (in.op == Op::Constant)
-      f.live[in.dst] = {const_cast<float*>(in.params.data()), 0, true};
+      f.live[in.dst] = {const_cast<float*>(params(in)), 0, true};
     else if (in.op == Op::Load)
       load_uniform(in, f);
     else
@@ -148,7 +148,7 @@ size_t Tape::stream_calls(const Frame& f, Bases bases, int64_t at, bool whole, f
     c.function = in.op == Op::Expand ? ops_->expand : in.op == Op::Round ? in.round : in.functions[mask];
     c.point.dst = f.live[in.dst].p;
     c.bump[0] = f.live[in.dst].ld;
-    c.point.params = in.params.data();
+    c.point.params = params(in);
     c.point.rows = 1;
     calls[made++] = c;
   }

@@ -8,6 +8,7 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <string>
 
 #include "tenon/backend/cpu/access.h"
 #include "tenon/backend/cpu/tape/vec_ops.h"
@@ -69,21 +70,20 @@ class Tape {
   friend class TapeCompiler;
 
   enum class Op : uint8_t { Load, Constant, Accumulator, Pointwise, Round, Reduce, Expand };
-  struct Instruction {
+  // A cache line (see Access).
+  struct alignas(64) Instruction {
     Op op;
     bool every_row = false;  // the result goes to the caller, so all of its rows must be written
-    int dst = -1;            // value
-    int operands = 0;
+    bool in_place = false;   // Load: may refer to memory instead of filling the slot
+    bool direct = false;     // the result may be written directly to where it is stored (elementwise)
+    uint8_t operands = 0;
+    int dst = -1;                         // value
     std::array<int, kMaxOperands> src{};  // values
-    int index = -1;                       // Load: access; Accumulator: lane
-    bool in_place = false;                // Load: may refer to memory instead of filling the slot
-    bool direct = false;                  // the result may be written directly to where it is stored (elementwise)
+    int index = 0;  // Load: access; Accumulator: lane; Constant, Pointwise: the first of its params_
     const PointwiseFn* functions = nullptr;
     PointwiseFn round = nullptr;
     ReduceFn reduce = nullptr;
     MoveFn move = nullptr;
-    std::vector<float> params;  // Constant: the number, padded to a vector
-    std::string label;          // for text()
   };
   struct Value {
     bool uniform = false;
@@ -95,7 +95,6 @@ class Tape {
     int place;  // access
     MoveFn move;
     bool direct = false;  // done by the instruction that computes the value, for whole vectors
-    std::string label;    // destination, for text()
   };
   // A value during a block: rows (uniform: numbers) `ld` apart; `one`: the same for all rows, ld = 0.
   struct Live {
@@ -125,6 +124,7 @@ class Tape {
   void store(const Store& s, const Frame& f) const;
   Live target(int value, const Frame& f) const;
   float* slot(int value, const Frame& f) const;
+  const float* params(const Instruction& in) const { return params_.data() + in.index; }
 
   const VecOps* ops_;
   int64_t rows_ = 1, cols_ = 1;
@@ -136,6 +136,8 @@ class Tape {
   std::vector<Value> values_;
   std::vector<Access> accesses_;
   std::vector<Store> stores_;
+  std::vector<float> params_;                       // of constants: the number, padded to a vector
+  std::vector<std::string> labels_, destinations_;  // of instructions and stores, for text()
 };
 
 }  // namespace tenon::cpu
