@@ -2,6 +2,8 @@
 // bytes of a row of A, a pair of bf16 or one f32, multiplied by a line of B; a Dot policy says how.
 // Included only by the files of one instruction set, after its vec_*.h; internal linkage throughout.
 #pragma once
+#include <type_traits>
+
 #include "tenon/backend/cpu/tile/tile_ops.h"
 
 namespace tenon::cpu {
@@ -123,9 +125,11 @@ void block_of(int rows, const TileArgs& t, const char* a, const char* b, float* 
 }
 
 /// All rows of `kPanels` panels, in register blocks of nearly equal height. Each fetches its share of the next panels,
-/// unless there are so few blocks that they would wait for it.
+/// unless there are so few blocks that they would wait for it. Others need no copy of the arguments, which would wait
+/// until these are in the cache.
 template <class Blocks, int kPanels>
-void panel_group(TileArgs t, int panel) {
+void panel_group(const TileArgs& args, int panel) {
+  std::conditional_t<Blocks::kFetches, TileArgs, const TileArgs&> t = args;
   constexpr int kRows = Blocks::rows(kPanels);
   const char* a = static_cast<const char*>(t.a);
   const char* b = static_cast<const char*>(t.b) + panel * t.b_stride;
@@ -138,7 +142,7 @@ void panel_group(TileArgs t, int panel) {
   for (int row = 0; row < t.m; --blocks) {
     const int rows = (t.m - row + blocks - 1) / blocks;
     block_of<Blocks, kRows, kPanels>(rows, t, a + row * Blocks::kStride, b, c + row * t.ldc);
-    t.fetched += t.fetched_lines * kLine;
+    if constexpr (Blocks::kFetches) t.fetched += t.fetched_lines * kLine;
     row += rows;
   }
 }
