@@ -292,22 +292,30 @@ TEST_F(CliVerbs, InspectOpensWhatDrawingOpens) {
   expect_refused("tokenizer/vocab.json", "{", "vocab.json");
 }
 
-TEST_F(CliVerbs, InspectNamesWeightsThatAreNotFloatingPoint) {
+TEST_F(CliVerbs, WeightsThatAreNotFloatingPointAreNamedAtOnce) {
   namespace fs = std::filesystem;
-  fs::copy(model(), folder() / "whole", fs::copy_options::recursive);
   // Of another type of the same size: the file stays well formed.
-  const fs::path file = folder() / "whole/unet/diffusion_pytorch_model.safetensors";
-  std::ifstream in(file, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  const size_t at = bytes.find("F32", bytes.find("\"conv_in.bias\""));
-  ASSERT_NE(at, std::string::npos);
-  std::ofstream(file, std::ios::binary) << bytes.replace(at, 3, "I32");
+  const auto spoil = [&](const fs::path& copy, const std::string& component) {
+    fs::copy(model(), folder() / copy, fs::copy_options::recursive);
+    const fs::path file = folder() / copy / component / "diffusion_pytorch_model.safetensors";
+    std::ifstream in(file, std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(in)), {});
+    const size_t at = bytes.find("F32", bytes.find("conv_in.bias\""));
+    ASSERT_NE(at, std::string::npos);
+    std::ofstream(file, std::ios::binary) << bytes.replace(at, 3, "I32");
+  };
+  const std::string wrong = "conv_in.bias' is of type i32, expected floating point\n";
+  spoil("whole", "unet");
   for (const char* path : {"whole", "whole/unet"}) {
     const Finished f = tenon({"inspect", path});
     EXPECT_EQ(f.code, 3) << f.out;
-    EXPECT_NE(f.out.find("'conv_in.bias' is of type i32, expected floating point\nnot usable"), std::string::npos)
-        << f.out;
+    EXPECT_NE(f.out.find(wrong + "not usable"), std::string::npos) << f.out;
   }
+  spoil("last", "vae");
+  const Finished f = tenon({"generate", "-m", "last", "-p", "a red circle"});
+  EXPECT_EQ(f.code, 3) << f.err;
+  EXPECT_NE(f.err.find(wrong), std::string::npos) << f.err;
+  EXPECT_EQ(f.err.find("step"), std::string::npos) << f.err;
 }
 
 TEST_F(CliVerbs, Verify) {
