@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tenon/core/error.h"
+#include "tenon/io/gguf_rotary.h"
 
 namespace tenon {
 namespace {
@@ -170,7 +171,11 @@ GgufCheckpoint gguf_checkpoint(const GgufFile& file) {
   const std::string architecture = file.architecture();
   TENON_CHECK(Model, is_language_model(architecture), file.name())
       << "architecture '" << architecture << "' is not supported; expected llama, qwen2 or qwen3";
-  return gguf_checkpoint(file, [&](const GgufTensor& tensor) { return language_model_slices(file, tensor); });
+  const bool known_factors = !gguf_rotary_factors(file).is_null();  // gguf_config states them
+  return gguf_checkpoint(file, [&](const GgufTensor& tensor) {
+    return known_factors && tensor.name == kGgufRotaryFactors ? std::vector<NamedSlice>()
+                                                              : language_model_slices(file, tensor);
+  });
 }
 
 nlohmann::json gguf_config(const GgufFile& file) {
@@ -206,15 +211,11 @@ nlohmann::json gguf_config(const GgufFile& file) {
       << " numbers of a head are rotated; only all of them is supported";
   TENON_CHECK(Model, file.boolean(front + "attention.causal").value_or(true), file.name())
       << front << "attention.causal is false, which is not supported";
-  const double amplitude = file.number(front + "rope.scaling.attn_factor").value_or(1);
-  TENON_CHECK(Model, amplitude == 1, file.name())
-      << front << "rope.scaling.attn_factor: expected 1, found " << amplitude;
-  const auto scaling = file.string(front + "rope.scaling.type");
-  auto factor = file.number(front + "rope.scaling.factor");
-  if (!factor) factor = file.number(front + "rope.scale_linear");  // from older files
-  const bool linear = scaling.value_or("linear") == "linear";      // as in llama.cpp, which takes 0 as 1
-  if (linear ? factor.value_or(1) != 1 && *factor != 0 : *scaling != "none")
-    out["rope_scaling"] = {{"rope_type", std::string(scaling.value_or("linear"))}, {"factor", factor.value_or(1.0)}};
+  const bool known_factors = !gguf_rotary_factors(file).is_null();
+  TENON_CHECK(Model, !known_factors || file.at(kGgufRotaryFactors).shape[0] * 2 == head, file.name())
+      << "'" << kGgufRotaryFactors << "' has " << file.at(kGgufRotaryFactors).shape[0]
+      << " factors, expected one for each two of the " << head << " numbers of a head";
+  if (const nlohmann::json scaling = gguf_rope_scaling(file); !scaling.is_null()) out["rope_scaling"] = scaling;
   const GgufTensor& embedding = file.at("token_embd.weight");
   out["vocab_size"] = embedding.shape.rank() == 2 ? embedding.shape[0] : 0;
   out["tie_word_embeddings"] = file.tensors().count("output.weight") == 0;

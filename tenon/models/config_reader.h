@@ -30,6 +30,8 @@ class ConfigReader {
   void expect(std::string_view key, std::initializer_list<nlohmann::json> allowed);
   /// Marks keys that have no effect on inference.
   void ignore(std::initializer_list<std::string_view> keys);
+  /// Whether the key is present, null or not.
+  bool present(std::string_view key) const { return config_.contains(key); }
   /// Whether the key is present and not null.
   bool has(std::string_view key) const;
   /// Warns of keys that nothing has read and whose value is more than null or false. Names that begin with '_' are

@@ -25,20 +25,20 @@ class Network {
     // Read by every layer.
     place_ = shape.page ? paged(position, positions) : materialize(cast(positions + begin, DType::I32));
     keys_ = cast(cast(position, DType::F32) + static_cast<double>(shape.tokens), DType::I32);
-    rotary_ = nn::rotary(positions, c.head_width, c.theta, p.act);
+    rotary_ = nn::rotary(positions, c.head_width, c.theta, c.rotary, p.act);
   }
 
   // Whole texts from their first token, without a cache.
   Network(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p)
       : c_(c), shape_(shape), model_(nn::Scope(g, p) / "model") {
-    rotary_ = nn::rotary(count(shape.tokens, {1, shape.tokens}), c.head_width, c.theta, p.act);
+    rotary_ = nn::rotary(count(shape.tokens, {1, shape.tokens}), c.head_width, c.theta, c.rotary, p.act);
   }
 
   // The same, for tokens that may occur in several texts.
   Network(Graph& g, const DecoderConfig& c, const DecoderShape& shape, const SharedBeginnings& texts, nn::Precision p)
       : c_(c), shape_(shape), model_(nn::Scope(g, p) / "model"), texts_(&texts) {
     const Expr positions = cast(texts.position, DType::F32);
-    rotary_ = nn::rotary(reshape(positions, {1, positions.shape().numel()}), c.head_width, c.theta, p.act);
+    rotary_ = nn::rotary(reshape(positions, {1, positions.shape().numel()}), c.head_width, c.theta, c.rotary, p.act);
   }
 
   Expr states(const Expr& tokens, int64_t layers) {

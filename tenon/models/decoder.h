@@ -10,6 +10,7 @@
 
 #include "tenon/models/weights.h"
 #include "tenon/nn/low_rank.h"
+#include "tenon/nn/rotary.h"
 #include "tenon/nn/scope.h"
 
 namespace tenon {
@@ -21,6 +22,7 @@ struct DecoderConfig {
   int64_t heads = 14, key_heads = 2, head_width = 64;
   int64_t positions = 32768;  ///< longest context in tokens
   double theta = 1e6, eps = 1e-6;
+  nn::RotaryScaling rotary{};
   bool qkv_bias = true;      ///< of the query, key and value projections
   bool output_bias = false;  ///< of attention's output projection
   bool mlp_bias = false;
@@ -33,7 +35,8 @@ struct DecoderConfig {
 };
 
 /// From a config.json (or gguf_config). Error(Model) names key and value of anything missing, absurd or not
-/// implemented: another model_type, another activation, scaled rotary positions, sliding windows.
+/// implemented: another model_type, another activation, rotary speeds that depend on the text's length, sliding
+/// windows.
 DecoderConfig read_decoder_config(const nlohmann::json& config, const std::string& where);
 
 /// A Qwen3 from names and shapes alone; everything else is as published. Error(Model) for another kind of model.

@@ -1,5 +1,7 @@
 // Configurations of decoder language models: from config.json and GGUF metadata, from weights, and presets.
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "tenon/core/error.h"
 #include "tenon/models/config_reader.h"
@@ -12,8 +14,64 @@ using nlohmann::json;
 
 constexpr int64_t kMaxWidth = 1 << 17, kMaxLayers = 4096, kMaxTokens = int64_t{1} << 24;
 
-// The base of rotary positions: a flat rope_theta, or rope_parameters, which also has a rope_type. Scaled positions
-// (another rope_type) are refused. As in transformers, rope_scaling replaces rope_parameters.
+double positive(ConfigReader& r, const char* key) {
+  if (!r.has(key)) r.refuse(key, "a value");
+  return r.number(key, 0, 1e-6, 1e9);
+}
+
+// An optional setting for which 0 or null stand for the default, as in Python's `value or default`.
+double or_default(ConfigReader& r, const char* key, double fallback) {
+  const double value = r.has(key) ? r.number(key, 0, 0, 1e9) : 0;
+  return value > 0 ? value : fallback;
+}
+
+// YaRN's amplitude where none is given.
+double yarn_amplitude(double factor, ConfigReader& r) {
+  const auto amplitude = [&](double by) { return factor <= 1 ? 1.0 : 0.1 * by * std::log(factor) + 1; };
+  const double numerator = or_default(r, "mscale", 0), denominator = or_default(r, "mscale_all_dim", 0);
+  return numerator > 0 && denominator > 0 ? amplitude(numerator) / amplitude(denominator) : amplitude(1);
+}
+
+nn::RotaryScaling read_yarn(const DecoderConfig& c, ConfigReader& r, double length) {
+  const double factor = positive(r, "factor");
+  const double given = r.has("attention_factor") ? positive(r, "attention_factor") : 0;
+  if (c.theta <= 1) r.refuse("rope_theta", "a number above 1 with \"yarn\"");
+  // The pair, as a real number, that turns `turns` times in `length` positions.
+  const auto pair_of = [&](double turns) {
+    return static_cast<double>(c.head_width) * std::log(length / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(c.theta));
+  };
+  double first = pair_of(or_default(r, "beta_fast", 32)), last = pair_of(or_default(r, "beta_slow", 1));
+  if (r.flag("truncate", true)) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, static_cast<double>(c.head_width - 1));
+  return nn::RotaryScaling::between_pairs(factor, first, last, given > 0 ? given : yarn_amplitude(factor, r));
+}
+
+// Speeds that do not depend on the text's length. As in transformers, an original length beside the parameters goes
+// first, and without any it is the longest context.
+nn::RotaryScaling read_scaling(const DecoderConfig& c, ConfigReader& outer, ConfigReader& inner) {
+  const char* key = inner.present("rope_type") ? "rope_type" : "type";
+  inner.expect(key, {"default", "linear", "llama3", "yarn"});
+  const std::string type = inner.name(key, "default");
+  if (type == "default") return {};
+  inner.expect("partial_rotary_factor", {1, 1.0});
+  if (type == "linear") return {.factor = positive(inner, "factor")};
+  constexpr const char* kLength = "original_max_position_embeddings";
+  ConfigReader& from = outer.present(kLength) ? outer : inner;
+  const double length = from.number(kLength, static_cast<double>(c.positions), 1, static_cast<double>(kMaxTokens));
+  if (type == "yarn") return read_yarn(c, inner, length);
+  const double factor = positive(inner, "factor"), slow = positive(inner, "low_freq_factor");
+  const double fast = positive(inner, "high_freq_factor");
+  if (fast <= slow) inner.refuse("high_freq_factor", "more than the low_freq_factor");
+  return nn::RotaryScaling::by_turns(factor, slow, fast, length);
+}
+
+// The base of rotary positions: a flat rope_theta, or rope_parameters, which also has a rope_type ("type" in older
+// files). As in transformers, rope_scaling replaces rope_parameters.
 void read_rotary(DecoderConfig& c, ConfigReader& r, const json& config, const std::string& where) {
   c.theta = r.number("rope_theta", 1e4, 1, 1e12);
   r.expect("partial_rotary_factor", {1, 1.0});
@@ -23,9 +81,8 @@ void read_rotary(DecoderConfig& c, ConfigReader& r, const json& config, const st
   ConfigReader inner(config[key], where + " " + key);
   for (const auto& [name, value] : config[key].items())
     if (value.is_object()) inner.refuse(name, "no object (parameters by type of layer are not implemented)");
-  inner.expect("rope_type", {"default"});
-  inner.expect("type", {"default"});
   c.theta = inner.number("rope_theta", c.theta, 1, 1e12);
+  c.rotary = read_scaling(c, r, inner);
 }
 
 // Llama has no windows, but without layer_types the cache of transformers applies a sliding_window after the prompt. It

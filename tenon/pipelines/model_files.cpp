@@ -139,7 +139,7 @@ void refuse_left_over(std::vector<std::string> names, const std::string& where) 
   if (names.empty()) return;
   const bool scaled = std::ranges::find(names, "rope_freqs.weight") != names.end();
   throw Error(ErrorKind::Model, where,
-              scaled ? "scaled rotary positions ('rope_freqs.weight') are not supported"
+              scaled ? "the rotary factors in 'rope_freqs.weight' are not those of Llama 3.1, and are not supported"
                      : "the network has no tensor '" + names.front() + "'" +
                            (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "") +
                            "; ignoring that would give wrong results");
