@@ -48,14 +48,16 @@ double yarn_factor(const GgufFile& file, const std::optional<double>& given) {
 json yarn(const GgufFile& file, const std::optional<double>& given, double amplitude) {
   const std::string scaling = front(file) + "scaling.";
   const double factor = yarn_factor(file, given);
-  for (const auto& [key, neutral] : {std::pair("yarn_ext_factor", 1.0), {"yarn_attn_factor", 1.0}})
+  // Of these architectures llama.cpp does not read all of them, so that a file with others means two things.
+  for (const auto& [key, neutral] : {std::pair("yarn_ext_factor", 1.0),
+                                     {"yarn_attn_factor", 1.0},
+                                     {"yarn_log_multiplier", 0.0},
+                                     {"yarn_beta_fast", 32.0},
+                                     {"yarn_beta_slow", 1.0}})
     expect_neutral(file, key, neutral);
-  expect_neutral(file, "yarn_log_multiplier", 0);
   json out = {{"rope_type", "yarn"}, {"factor", factor}};
   if (const auto length = file.integer(scaling + "original_context_length"); length && *length > 0)
     out["original_max_position_embeddings"] = *length;
-  for (const char* beta : {"beta_fast", "beta_slow"})
-    if (const auto value = file.number(scaling + "yarn_" + beta)) out[beta] = *value;
   if (amplitude != 1) out["attention_factor"] = amplitude * (0.1 * std::log(factor) + 1);
   return out;
 }

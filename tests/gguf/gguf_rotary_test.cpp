@@ -72,12 +72,8 @@ TEST(GgufRotary, FactorsOfLlama) {
 }
 
 TEST(GgufRotary, Yarn) {
-  const json want = {{"rope_type", "yarn"},
-                     {"factor", 4.0},
-                     {"original_max_position_embeddings", 32},
-                     {"beta_fast", 16.0},
-                     {"beta_slow", 2.0}};
-  const Numbers given = {{"factor", 4}, {"original_context_length", 32}, {"yarn_beta_fast", 16}, {"yarn_beta_slow", 2}};
+  const json want = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}};
+  const Numbers given = {{"factor", 4}, {"original_context_length", 32}, {"yarn_beta_fast", 32}, {"yarn_beta_slow", 1}};
   for (const char* architecture : {"llama", "qwen2", "qwen3"})
     EXPECT_EQ(scaling_of(file_with(architecture, "yarn", given)), want) << architecture;
   const json louder = scaling_of(file_with("llama", "yarn", {{"factor", 4}, {"attn_factor", 1.5}}));
@@ -100,7 +96,8 @@ TEST(GgufRotary, WhatIsRefusedNamesTheKey) {
     refused("llama.rope.scaling.factor: expected a number of at least 1", "yarn", {{"factor", bad}});
     if (bad != 0.5F) refused("llama.rope.scaling.attn_factor", "yarn", {{"factor", 4}, {"attn_factor", bad}});
   }
-  for (const char* key : {"yarn_ext_factor", "yarn_attn_factor", "yarn_log_multiplier"})
+  for (const char* key :
+       {"yarn_ext_factor", "yarn_attn_factor", "yarn_log_multiplier", "yarn_beta_fast", "yarn_beta_slow"})
     refused(std::string("llama.rope.scaling.") + key + ": expected", "yarn", {{"factor", 4}, {key, 0.5}});
   refused("llama.rope.scaling.attn_factor: expected 1, found 1.5", "", {{"attn_factor", 1.5}});
   refused("llama.rope.scaling.type is 'linear' beside 'rope_freqs.weight'", "linear", {{"factor", 2}}, kLlama31);
