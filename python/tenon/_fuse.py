@@ -412,6 +412,12 @@ class _Backward(Fused):
         super().__init__(lambda *given: trace.values, name)
         self._only = trace
 
+    def __copy__(self) -> _Backward:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Backward:
+        return self
+
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Bound:
         return _Bound(self._only.names, args, ())
 

@@ -1,7 +1,8 @@
 // Chains of views as addresses. Most chains are affine: each digit of the domain's coordinates (axes being split where
 // a reshape or a 2x resize needs it) moves the address by a fixed stride. Concatenation and padding along the leading
-// axis of the rows or of the columns cut the domain into pieces, each of them affine. Everything else (gather, other
-// resizes, padding of inner axes) is not affine; backends evaluate NodeType::map in another algebra there.
+// axis of the rows or of the columns cut the domain into pieces, each of them affine. Everything else (gather,
+// unless looked-up numbers are asked for, other resizes, padding of inner axes) is not affine; backends evaluate
+// NodeType::map in another algebra there.
 #pragma once
 #include <optional>
 #include <vector>

@@ -1,4 +1,8 @@
 // The gemm skeleton.
+#include <gmock/gmock.h>
+
+#include "tenon/backend/cpu/launches/launch_kernel.h"
+#include "tenon/backend/cpu/tile/tile_ops.h"
 #include "tenon/expr/precision.h"
 #include "tests/skeletons/harness.h"
 
@@ -314,20 +318,28 @@ TEST_F(Gemm, ProductsOfActivations) {
   expect(launch("gemm", {{"s", linear(heads, q)}}), {DType::F32, DType::BF16, 24, 24});
 }
 
-// Operands that do not fit a CPU's cache and change between runs: rows, columns, both, two lanes, and bytes.
+// Operands that do not fit a CPU's cache and change between runs: rows, columns, both with a border within a group of
+// panels, two lanes that end within a panel, bytes, and a single row, whose panels are shared out one by one.
 TEST_F(Gemm, LargeOperandsThatChange) {
   constexpr int64_t kM = 70, kK = 1064;
-  const Expr x = input(g, "x", DType::BF16, {kM, kK}), rows = input(g, "rows", DType::BF16, {1088, kK});
-  const Expr columns = permute(input(g, "columns", DType::BF16, {kK, 1030}), {1, 0});
+  const int64_t n = cpu::round_up(cpu::l2_bytes() / (2 * kK) + 1, 64), part = n / 2 + 32;
+  const Expr x = input(g, "x", DType::BF16, {kM, kK}), rows = input(g, "rows", DType::BF16, {n + 40, kK});
+  const Expr columns = permute(input(g, "columns", DType::BF16, {kK, n + 6}), {1, 0});
   const Rounding rounding{DType::F32, DType::BF16, kK, 4};
-  expect(launch("gemm", {{"r", linear(x, rows)}}), rounding);
-  expect(launch("gemm", {{"c", linear(x, columns)}}), rounding);
-  const Expr both = concat({slice(rows, 0, 0, 640), slice(columns, 0, 3, 500)}, 0);
-  expect(launch("gemm", {{"b", linear(x, both)}}), rounding);
+  const auto expect_on_the_fly = [&](const Expr& result, const Rounding& r) {
+    const Launch l = launch("gemm", {{"result", result}});
+    const auto engine = std::make_shared<cpu::Engine>(1, *cpu::tile_ops(cpu::Isa::Avx2));
+    EXPECT_THAT(cpu::make_kernel(engine, l)->describe(), testing::HasSubstr("b: packed on the fly"));
+    expect(l, r);
+  };
+  expect_on_the_fly(linear(x, rows), rounding);
+  expect_on_the_fly(linear(x, columns), rounding);
+  const Expr both = concat({slice(rows, 0, 0, part), slice(columns, 0, 3, n - part + 90)}, 0);
+  for (const int64_t m : {kM, int64_t{1}}) expect_on_the_fly(linear(slice(x, 0, 0, m), both), rounding);
   const Expr y = linear(x, rows);
-  expect(launch("gemm", {{"g", silu(slice(y, 1, 0, 544)) * slice(y, 1, 544, 1088)}}), rounding);
-  const Expr q = input(g, "q", DType::E4M3, {kM, kK}), bytes = input(g, "bytes", DType::E4M3, {kK, 1072});
-  expect(launch("gemm", {{"y", linear(q, permute(bytes, {1, 0}))}}), {DType::F32, DType::E4M3, kK, 4});
+  expect_on_the_fly(silu(slice(y, 1, 0, n / 2 + 20)) * slice(y, 1, n / 2 + 20, n + 40), rounding);
+  const Expr q = input(g, "q", DType::E4M3, {kM, kK}), bytes = input(g, "bytes", DType::E4M3, {kK, n + 16});
+  expect_on_the_fly(linear(q, permute(bytes, {1, 0})), {DType::F32, DType::E4M3, kK, 4});
 }
 
 TEST_F(Gemm, StatisticsOfWhatIsStored) {

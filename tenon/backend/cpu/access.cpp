@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "tenon/backend/paged_axis.h"
 #include "tenon/backend/uniform.h"
@@ -86,7 +87,7 @@ void Access::find_group() {
   if (!affine() || pieces_[0].cols.size() < 2) return;
   in_order_ = pieces_[0];
   const Digit inner = in_order_.cols.back(), outer = in_order_.cols[in_order_.cols.size() - 2];
-  if (inner.stride != -1 || outer.stride != inner.extent) return;
+  if (inner.stride != -1 || outer.stride != inner.extent || inner.extent > std::numeric_limits<int32_t>::max()) return;
   group_ = inner.extent;
   in_order_.offset -= group_ - 1;
   in_order_.cols.pop_back();

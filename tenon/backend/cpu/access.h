@@ -61,14 +61,14 @@ class Access {
   // Elements of an affine piece whose rows have one stride and whose columns have one. A cache line: between two runs
   // of a launch its weights pass through the caches, so that every line a run touches comes from memory.
   struct alignas(64) Part {
-    int64_t offset, row_begin, row_end, col_begin, col_end, row_step, col_step;
-    int32_t number, group;
+    int64_t offset = 0, row_begin = 0, row_end = 0, col_begin = 0, col_end = 0, row_step = 0, col_step = 0;
+    int32_t number = -1, group = 1;
   };
   // What a row's number, found at offset + row * step of a leaf, adds to addresses: its multiple of `stride`.
   struct NumberOfRow {
     int32_t leaf = -1;
     DType type = DType::I32;
-    int64_t offset, step, extent, stride;
+    int64_t offset = 0, step = 0, extent = 0, stride = 0;
   };
   static constexpr size_t kMaxParts = 4;
 

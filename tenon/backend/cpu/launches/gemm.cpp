@@ -32,7 +32,10 @@ class GemmKernel : public AnchorKernel {
     seal();
   }
 
-  std::string describe() const override { return summary({{"a", a_->describe()}}); }
+  std::string describe() const override {
+    if (geometry_.shape.on_the_fly) return summary({{"a", a_->describe()}, {"b", "packed on the fly"}});
+    return summary({{"a", a_->describe()}});
+  }
 
  private:
   void compute(std::byte* scratch) override {

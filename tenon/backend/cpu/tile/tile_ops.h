@@ -2,6 +2,7 @@
 //
 // Both element types have the same geometry, so drivers need not know which one they handle:
 //   term    a unit of K: 32 bf16 or 16 f32 = 64 bytes of one row (a "line"); K is zero-padded to whole terms
+//   word    four bytes of a line, and the line of B that they are multiplied by: two bf16, one f32 or four i8
 //   (i8     a term is a block of 32 numbers with its own scale: I8Line, I8Term)
 //   A       lines; the line of row m, term t is at a + a_off[t] + m * a_stride, so a convolution's tap is an offset
 //   B       panels of 16 columns, 1024 bytes per term: bf16 [16 k-pairs][16 columns][2], f32 [16 k][16 columns];

@@ -73,7 +73,8 @@ std::string opcode_name(Opcode opcode) {
       {Opcode::StoreGlobal, "STG"},  {Opcode::StoreLocal, "STL"},     {Opcode::Barrier, "SYNCS"},
       {Opcode::CopyAsync, "LDGSTS"}, {Opcode::TensorLoad, "UTMALDG"}, {Opcode::Hgmma, "HGMMA"},
       {Opcode::Qgmma, "QGMMA"}};
-  return std::ranges::find(kNames, opcode, &std::pair<Opcode, const char*>::first)->second;
+  const auto* const found = std::ranges::find(kNames, opcode, &std::pair<Opcode, const char*>::first);
+  return found == std::end(kNames) ? "?" : found->second;
 }
 
 std::vector<std::string> check_kernel(const CubinKernel& kernel, const std::string& log,

@@ -135,6 +135,10 @@ void StableDiffusionModel::require_all() const {
   ImageRequest defaults;
   complete_sampling(defaults);
   static_cast<void>(tokenizer());
+  require_components();
+}
+
+void StableDiffusionModel::require_components() const {
   for (const auto& [component, shapes] : expected_weights(config_)) static_cast<void>(weights(component));
 }
 

@@ -45,6 +45,8 @@ class StableDiffusionModel {
   /// Weights of "text_encoder", "unet" or "vae". Error(Model) lists missing tensors and wrong shapes, or names one that
   /// is not floating point.
   std::unique_ptr<WeightSource> weights(const std::string& component) const;
+  /// Opens the weights of all components: Error(Model) as weights().
+  void require_components() const;
   /// Opens everything that drawing with the model's defaults opens: Error(Model) is the one that drawing would end in.
   void require_all() const;
 

@@ -22,8 +22,7 @@ TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, cons
       kept_(
           backend_, [this](const std::string& component) { return loras_.over(component, model_->weights(component)); },
           options) {
-  // A picture would end in their errors after minutes of denoising.
-  for (const char* component : {"text_encoder", "unet", "vae"}) static_cast<void>(model_->weights(component));
+  model_->require_components();  // a picture would end in their errors after minutes of denoising
   const std::vector<DType> types = backend_->types();
   const NetworkType type = options.type.value_or(types.front());
   std::string known;
