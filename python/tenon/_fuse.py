@@ -152,11 +152,10 @@ def _stand_for_others(values: Sequence[Any]) -> bool:
     """Whether tensors among these are only seen through PyTorch's operators: a dispatch mode watches or replaces every
     call, or a tensor's class does so for its own, and such tensors may have no memory."""
     torch = sys.modules.get("torch")
-    tensors = [] if torch is None else [v for v in values if isinstance(v, torch.Tensor)]
-    if not tensors:
+    if torch is None:
         return False
-    plain = torch.Tensor.__torch_dispatch__
-    return torch._C._len_torch_dispatch_stack() > 0 or any(type(t).__torch_dispatch__ is not plain for t in tensors)
+    watched, plain = torch._C._len_torch_dispatch_stack() > 0, torch.Tensor.__torch_dispatch__
+    return any(isinstance(v, torch.Tensor) and (watched or type(v).__torch_dispatch__ is not plain) for v in values)
 
 
 def _note_written(arrays: Sequence[Any]) -> None:

@@ -211,11 +211,7 @@ nlohmann::json gguf_config(const GgufFile& file) {
       << " numbers of a head are rotated; only all of them is supported";
   TENON_CHECK(Model, file.boolean(front + "attention.causal").value_or(true), file.name())
       << front << "attention.causal is false, which is not supported";
-  const bool known_factors = !gguf_rotary_factors(file).is_null();
-  TENON_CHECK(Model, !known_factors || file.at(kGgufRotaryFactors).shape[0] * 2 == head, file.name())
-      << "'" << kGgufRotaryFactors << "' has " << file.at(kGgufRotaryFactors).shape[0]
-      << " factors, expected one for each two of the " << head << " numbers of a head";
-  if (const nlohmann::json scaling = gguf_rope_scaling(file); !scaling.is_null()) out["rope_scaling"] = scaling;
+  if (const nlohmann::json scaling = gguf_rope_scaling(file, head); !scaling.is_null()) out["rope_scaling"] = scaling;
   const GgufTensor& embedding = file.at("token_embd.weight");
   out["vocab_size"] = embedding.shape.rank() == 2 ? embedding.shape[0] : 0;
   out["tie_word_embeddings"] = file.tensors().count("output.weight") == 0;

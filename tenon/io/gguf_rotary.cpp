@@ -90,13 +90,16 @@ json gguf_rotary_factors(const GgufFile& file) {
   return {};
 }
 
-json gguf_rope_scaling(const GgufFile& file) {
+json gguf_rope_scaling(const GgufFile& file, int64_t width) {
   const std::string scaling = front(file) + "scaling.";
   const std::string type(file.string(scaling + "type").value_or("linear"));
   auto factor = file.number(scaling + "factor");
   if (!factor) factor = file.number(front(file) + "scale_linear");  // from older files
   const double amplitude = file.number(scaling + "attn_factor").value_or(1);
   const json factors = gguf_rotary_factors(file);
+  TENON_CHECK(Model, factors.is_null() || file.at(kGgufRotaryFactors).shape[0] * 2 == width, file.name())
+      << "'" << kGgufRotaryFactors << "' has " << file.at(kGgufRotaryFactors).shape[0]
+      << " factors, expected one for each two of the " << width << " numbers of a head";
   json out;
   if (type == "yarn") {
     TENON_CHECK(Model, amplitude > 0 && amplitude < 1e9, file.name())

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tenon/io/safetensors.h"
+#include "tenon/pipelines/decoder_plans.h"
 #include "tenon/pipelines/text_generator.h"
 #include "tests/fixtures/hashing.h"
 
@@ -62,6 +63,16 @@ inline std::vector<float> language_weight(const std::string& name, uint32_t rank
     out.push_back(static_cast<float>(norm ? 1 + 0.4 * x : shape.size() > 1 ? matrix : 0.3 * x));
   }
   return out;
+}
+
+/// `tokens` tokens a run over a cache of `capacity`, with the logits of each.
+inline tenon::Plan plan_all_logits(const tenon::DecoderConfig& c, int64_t tokens, int64_t capacity,
+                                   const tenon::NetworkOptions& options) {
+  tenon::DecoderShape shape;
+  shape.tokens = tokens;
+  shape.capacity = capacity;
+  shape.all_logits = true;
+  return tenon::plan_decoder(c, shape, options);
 }
 
 /// A recorded case as transformers would save it, with a byte-level tokenizer. `bare`: names without "model.". The

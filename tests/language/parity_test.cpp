@@ -38,13 +38,7 @@ TEST_P(LanguageParity, LogitsOfAPrompt) {
   const auto width = static_cast<std::ptrdiff_t>(vocabulary);
   // All at once; then in runs of 5 over a cache, the last of which ends with two padding tokens.
   for (const int64_t chunk : {static_cast<int64_t>(prompt.size()), int64_t{5}}) {
-    DecoderShape shape;
-    shape.tokens = chunk;
-    shape.capacity = 32;
-    shape.all_logits = true;
-    NetworkOptions options;
-    options.precision = nn::kF32;
-    Executable e(plan_decoder(model->config(), shape, options), store, {}, nullptr, states);
+    Executable e(plan_all_logits(model->config(), chunk, 32, {.precision = nn::kF32}), store, {}, nullptr, states);
     for (size_t at = 0; at < prompt.size(); at += static_cast<size_t>(chunk)) {
       std::vector<int32_t> now(prompt.begin() + static_cast<std::ptrdiff_t>(at), prompt.end());
       const size_t real = std::min(now.size(), static_cast<size_t>(chunk));
@@ -71,13 +65,10 @@ TEST_P(LanguageParity, WeightsInI8) {
   std::vector<int32_t> prompt = ids("prompt");
   const std::vector<float> want = recorded_tensor(c()["name"].get<std::string>() + "/logits");
   const auto lost = [&](const NetworkOptions& options) {
-    DecoderShape shape;
-    shape.tokens = static_cast<int64_t>(prompt.size());
-    shape.capacity = 32;
-    shape.all_logits = true;
-    Executable e(plan_decoder(model->config(), shape, options), make_backend("cpu"), *model->weights());
+    const auto tokens = static_cast<int64_t>(prompt.size());
+    Executable e(plan_all_logits(model->config(), tokens, 32, options), make_backend("cpu"), *model->weights());
     constexpr int32_t kFirst = 0;
-    e.set("tokens", HostView{DType::I32, {1, shape.tokens}, prompt.data()});
+    e.set("tokens", HostView{DType::I32, {1, tokens}, prompt.data()});
     e.set("position", HostView{DType::I32, {1}, &kFirst});
     e.run_all();
     const std::vector<float> got = e.get("logits");

@@ -8,7 +8,6 @@
 #include "tenon/expr/ops.h"
 #include "tenon/models/decoder.h"
 #include "tenon/nn/linear.h"
-#include "tenon/pipelines/decoder_plans.h"
 #include "tenon/pipelines/networks.h"
 #include "tenon/runtime/executable.h"
 #include "tests/language/language_fixtures.h"
@@ -48,13 +47,8 @@ class ScaledRotary : public testing::TestWithParam<size_t> {
 // Runs of 45 tokens, then of one: the position is an input.
 TEST_P(ScaledRotary, OverACache) {
   for (const int64_t chunk : {45, 1}) {
-    DecoderShape shape;
-    shape.tokens = chunk;
-    shape.capacity = 128;
-    shape.all_logits = true;
-    NetworkOptions options;
-    options.precision = nn::kF32;
-    Executable e(plan_decoder(model_->config(), shape, options), make_backend("cpu"), *model_->weights());
+    Executable e(plan_all_logits(model_->config(), chunk, 128, {.precision = nn::kF32}), make_backend("cpu"),
+                 *model_->weights());
     for (int32_t at = 0; at < static_cast<int32_t>(prompt_.size()); at += static_cast<int32_t>(chunk)) {
       e.set("tokens", HostView{DType::I32, {1, chunk}, prompt_.data() + at});
       e.set("position", HostView{DType::I32, {1}, &at});

@@ -52,6 +52,13 @@ struct Odometer {
   }
 };
 
+// Rows [0], [1] and columns [2], [3] that a part or a piece has in common with the block.
+template <class T>
+std::array<int64_t, 4> common(const T& p, const Block& block) {
+  return {std::max(block.row0, p.row_begin), std::min(block.row0 + block.rows, p.row_end),
+          std::max(block.col0, p.col_begin), std::min(block.col0 + block.cols, p.col_end)};
+}
+
 }  // namespace
 
 Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leaves)
@@ -149,8 +156,7 @@ void Access::resolve(Bases bases, const Block& block, RectFn fn, bool groups) co
 }
 
 void Access::resolve_part(const Part& p, Bases bases, const Block& block, RectFn fn) const {
-  const int64_t r0 = std::max(block.row0, p.row_begin), r1 = std::min(block.row0 + block.rows, p.row_end);
-  const int64_t c0 = std::max(block.col0, p.col_begin), c1 = std::min(block.col0 + block.cols, p.col_end);
+  const auto [r0, r1, c0, c1] = common(p, block);
   if (r0 >= r1 || c0 >= c1) return;
   if (p.number < 0) return fn({nullptr, 0, 0, r0 - block.row0, r1 - r0, c0 - block.col0, c1 - c0});
   const std::byte* base = static_cast<const std::byte*>(bases[p.number]);
@@ -169,8 +175,7 @@ void Access::resolve_part(const Part& p, Bases bases, const Block& block, RectFn
 }
 
 void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn, int64_t group) const {
-  const int64_t r0 = std::max(block.row0, p.row_begin), r1 = std::min(block.row0 + block.rows, p.row_end);
-  const int64_t c0 = std::max(block.col0, p.col_begin), c1 = std::min(block.col0 + block.cols, p.col_end);
+  const auto [r0, r1, c0, c1] = common(p, block);
   if (r0 >= r1 || c0 >= c1) return;
   if (p.number < 0) return fn({nullptr, 0, 0, r0 - block.row0, r1 - r0, c0 - block.col0, c1 - c0});
   const std::byte* base = static_cast<const std::byte*>(bases[p.number]);
